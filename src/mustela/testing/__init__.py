@@ -1,0 +1,7 @@
+"""The test driver: the same kernel without Spark and without a broker.
+
+Owns: TopologyTestDriver, test topics, the manual clock, crash and fault injection.
+Entry: driver.py (TopologyTestDriver).
+May import: runtime and every room below it.
+Must not: import spark, open a socket or start a process.
+"""
