@@ -1,0 +1,272 @@
+"""A batch of records: a list per column, and where each row came from.
+
+Keys and values are real lists. Timestamps, headers and order belong to the records a batch was
+made from; a step that filters or multiplies rows only notes which record each row came from, and
+the columns are drawn when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, compress, repeat
+from typing import Any
+
+from mustela.model import Headers, RecordContext
+
+__all__ = ["Batch", "Order", "Origins", "SourceChunk"]
+
+Order = tuple[int, ...]
+"""(running maximum of the partition's timestamps, topic index, partition, offset), then, behind a
+lane stage, (key group, emission number): total, and the same for any number of lanes."""
+
+
+class Origins:
+    """The records that the rows of a batch come from, as columns.
+
+    Args:
+        timestamps: Milliseconds, one per record.
+        headers: Headers per record, or None where no record has any.
+        order: Order per record, or None where order was given up for speed.
+        topics: The plan's topics, to name a record in an error.
+    """
+
+    __slots__ = ("_order", "headers", "timestamps", "topics")
+
+    def __init__(
+        self,
+        timestamps: list[int],
+        headers: list[Headers] | None = None,
+        order: list[Order] | None = None,
+        topics: Sequence[str] = (),
+    ) -> None:
+        self.timestamps = timestamps
+        self.headers = headers
+        self.topics = topics
+        self._order = order
+
+    @property
+    def order(self) -> list[Order] | None:
+        """Order per record, or None where it is not known."""
+        return self._order
+
+    def context(self, row: int) -> RecordContext:
+        """Return where record ``row`` came from, as far as that is known."""
+        order = self.order
+        place = order[row] if order is not None else None
+        known = place is not None and len(place) >= 4 and 0 <= place[1] < len(self.topics)
+        return RecordContext(
+            topic=self.topics[place[1]] if known and place is not None else None,
+            partition=place[2] if known and place is not None else -1,
+            offset=place[3] if known and place is not None else -1,
+            timestamp=self.timestamps[row],
+            headers=self.headers[row] if self.headers is not None else (),
+        )
+
+
+class SourceChunk(Origins):
+    """Consecutive records of one topic partition, as they were read.
+
+    Args:
+        topics: The plan's topics.
+        topic_index: Which of them this is.
+        partition: The partition.
+        offsets: Offsets, ascending.
+        timestamps: Milliseconds, one per record.
+        floor: The largest timestamp of the partition before this chunk.
+        headers: Headers per record, or None where no record has any.
+    """
+
+    __slots__ = ("floor", "offsets", "partition", "topic_index")
+
+    def __init__(  # noqa: PLR0913 - the columns of a chunk
+        self,
+        *,
+        topics: Sequence[str],
+        topic_index: int,
+        partition: int,
+        offsets: list[int],
+        timestamps: list[int],
+        floor: int = -1,
+        headers: list[Headers] | None = None,
+    ) -> None:
+        super().__init__(timestamps, headers, None, topics)
+        self.topic_index = topic_index
+        self.partition = partition
+        self.offsets = offsets
+        self.floor = floor
+
+    @property
+    def order(self) -> list[Order]:
+        """Order per record; made when first asked for."""
+        if self._order is None:
+            running = accumulate(self.timestamps, max, initial=self.floor)
+            next(running)
+            self._order = list(
+                zip(running, repeat(self.topic_index), repeat(self.partition), self.offsets)
+            )
+        return self._order
+
+
+class Batch:
+    """Rows in order, as columns.
+
+    Args:
+        keys: The keys.
+        values: The values; for a table, the new values.
+        origins: The records that the rows come from.
+        rows: For each row the index of its record in ``origins``; None where they are the same.
+        olds: For a table, the value of each key before; None where nobody asked for it.
+        key_bytes: The keys as bytes, where they are known.
+    """
+
+    __slots__ = ("key_bytes", "keys", "olds", "origins", "rows", "values")
+
+    def __init__(  # noqa: PLR0913 - the columns of a batch
+        self,
+        keys: list[Any],
+        values: list[Any],
+        origins: Origins,
+        *,
+        rows: list[int] | None = None,
+        olds: list[Any] | None = None,
+        key_bytes: list[bytes] | None = None,
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.origins = origins
+        self.rows = rows
+        self.olds = olds
+        self.key_bytes = key_bytes
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
+
+    @classmethod
+    def empty(cls) -> Batch:
+        """Return a batch without rows."""
+        return cls([], [], Origins([], None, []))
+
+    @property
+    def timestamps(self) -> list[int]:
+        """The timestamp of each row, in milliseconds."""
+        column = self.origins.timestamps
+        return column if self.rows is None else [column[row] for row in self.rows]
+
+    @property
+    def headers(self) -> list[Headers] | None:
+        """The headers of each row, or None where no record has any."""
+        column = self.origins.headers
+        if column is None or self.rows is None:
+            return column
+        return [column[row] for row in self.rows]
+
+    @property
+    def order(self) -> list[Order] | None:
+        """The order of each row, or None where it was given up for speed."""
+        column = self.origins.order
+        if column is None or self.rows is None:
+            return column
+        return [column[row] for row in self.rows]
+
+    def context(self, row: int) -> RecordContext:
+        """Return where row ``row`` came from."""
+        return self.origins.context(row if self.rows is None else self.rows[row])
+
+    def with_values(self, values: list[Any]) -> Batch:
+        """Return the same rows with other values; keys, timestamps and headers stay."""
+        return Batch(
+            self.keys, values, self.origins, rows=self.rows, key_bytes=self.key_bytes
+        )
+
+    def with_keys(self, keys: list[Any], values: list[Any] | None = None) -> Batch:
+        """Return the same rows with other keys, and other values if they are given."""
+        return Batch(
+            keys, self.values if values is None else values, self.origins, rows=self.rows
+        )
+
+    def select(self, mask: Sequence[Any]) -> Batch:
+        """Return the rows whose mask is true."""
+        rows = range(len(self.values)) if self.rows is None else self.rows
+        return Batch(
+            list(compress(self.keys, mask)),
+            list(compress(self.values, mask)),
+            self.origins,
+            rows=list(compress(rows, mask)),
+            olds=None if self.olds is None else list(compress(self.olds, mask)),
+            key_bytes=None if self.key_bytes is None else list(compress(self.key_bytes, mask)),
+        )
+
+    def take(self, index: Sequence[int]) -> Batch:
+        """Return the rows at ``index``, in that order."""
+        rows = self.rows
+        return Batch(
+            [self.keys[i] for i in index],
+            [self.values[i] for i in index],
+            self.origins,
+            rows=list(index) if rows is None else [rows[i] for i in index],
+            olds=None if self.olds is None else [self.olds[i] for i in index],
+            key_bytes=None if self.key_bytes is None else [self.key_bytes[i] for i in index],
+        )
+
+    def expand(self, counts: Iterable[int], values: list[Any], keys: list[Any] | None) -> Batch:
+        """Return row i ``counts[i]`` times, with new values and, if given, new keys."""
+        rows = range(len(self.values)) if self.rows is None else self.rows
+        counted = list(counts)
+        return Batch(
+            _repeat_each(self.keys, counted) if keys is None else keys,
+            values,
+            self.origins,
+            rows=_repeat_each(rows, counted),
+            key_bytes=(
+                None
+                if keys is not None or self.key_bytes is None
+                else _repeat_each(self.key_bytes, counted)
+            ),
+        )
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[Batch]) -> Batch:
+        """Return the rows of all batches, one batch after the other.
+
+        Columns that one of the batches lacks are missing in the result; headers are filled up.
+        """
+        batches = [batch for batch in batches if len(batch)]
+        if not batches:
+            return cls.empty()
+        if len(batches) == 1:
+            return batches[0]
+        headers: list[Headers] | None = None
+        if any(batch.origins.headers is not None for batch in batches):
+            headers = []
+            for batch in batches:
+                headers.extend(batch.headers or [()] * len(batch))
+        orders = [batch.order for batch in batches]
+        order = None if None in orders else list(chain.from_iterable(o for o in orders if o))
+        timestamps = list(chain.from_iterable(batch.timestamps for batch in batches))
+        olds = [batch.olds for batch in batches]
+        bytes_ = [batch.key_bytes for batch in batches]
+        return cls(
+            list(chain.from_iterable(batch.keys for batch in batches)),
+            list(chain.from_iterable(batch.values for batch in batches)),
+            Origins(timestamps, headers, order, batches[0].origins.topics),
+            olds=None if None in olds else list(chain.from_iterable(o for o in olds if o)),
+            key_bytes=None if None in bytes_ else list(chain.from_iterable(b for b in bytes_ if b)),
+        )
+
+    @classmethod
+    def merge(cls, batches: Sequence[Batch]) -> Batch:
+        """Return the rows of all batches in order; rows of equal order keep their sequence.
+
+        Batches without an order column follow one another as they are given.
+        """
+        joined = cls.concatenate(batches)
+        order = joined.order
+        if order is None or len([1 for batch in batches if len(batch)]) < 2:
+            return joined
+        index = sorted(range(len(order)), key=order.__getitem__)
+        return joined.take(index)
+
+
+def _repeat_each(column: Sequence[Any], counts: list[int]) -> list[Any]:
+    return list(chain.from_iterable(map(repeat, column, counts)))

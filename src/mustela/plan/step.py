@@ -1,0 +1,31 @@
+"""One step of the physical plan: a logical node and the part of it that is done here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mustela.topology.node import Node
+
+__all__ = ["Role", "Step"]
+
+Role = Literal["whole", "combine", "merge"]
+"""``whole``: all of the node. ``combine``: partial results before the shuffle. ``merge``: partial
+results become the result, after the shuffle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of a stage; the kernel has one operator for each (node type, role).
+
+    Attributes:
+        name: The node's name; unique in its stage together with the role.
+        inputs: Names of steps of the same stage, or of the stage's inputs, in order.
+        node: What the step means.
+        role: Which part of the meaning is done here.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    node: Node
+    role: Role = "whole"

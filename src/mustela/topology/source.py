@@ -1,0 +1,48 @@
+"""Where records come from: topics read as a stream or as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.serdes.base import Serde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Node
+
+__all__ = ["SourceNode", "TableSourceNode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNode(Node):
+    """Topics read as a stream of records.
+
+    Attributes:
+        topics: The topics, in the order the user gave them.
+        key: Serde of the keys; None means raw bytes.
+        value: Serde of the values; None means raw bytes.
+        auto_offset_reset: Where to begin without a committed offset; None takes the setting.
+    """
+
+    topics: tuple[str, ...]
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    auto_offset_reset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSourceNode(Node):
+    """One topic read as a table: the newest value of each key, a null value deletes.
+
+    Attributes:
+        topic: The topic.
+        key: Serde of the keys.
+        value: Serde of the values.
+        store: The table's store, or None where nobody needs the table's old values.
+        auto_offset_reset: As for `SourceNode`.
+    """
+
+    topic: str
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    store: StoreSpec | None = None
+    auto_offset_reset: str | None = None
