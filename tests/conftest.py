@@ -1,0 +1,59 @@
+"""What all tests share: Hypothesis profiles and golden files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+GOLDEN_DIR = Path(__file__).parent / "golden" / "files"
+
+# No deadlines: a slow machine is not a wrong program. "quick" repeats the same examples each run.
+_SLOW_IS_FINE = (HealthCheck.too_slow,)
+settings.register_profile(
+    "quick", max_examples=30, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "full", max_examples=200, deadline=None, print_blob=True, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "long", max_examples=5000, deadline=None, print_blob=True, suppress_health_check=_SLOW_IS_FINE
+)
+settings.load_profile("full")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that writes golden files instead of comparing with them."""
+    parser.addoption(
+        "--golden-update", action="store_true", help="write the golden files in tests/golden/files"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a golden file: ``golden("describe/word_count.txt", text)``."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN_DIR / name
+        text = text if text.endswith("\n") else text + "\n"
+        if request.config.getoption("--golden-update"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text != expected:
+            diff = "\n".join(
+                difflib.unified_diff(
+                    expected.splitlines(), text.splitlines(), f"golden {name}", "now", lineterm=""
+                )
+            )
+            pytest.fail(
+                f"{diff}\n\nIf the new text is right, write it with:\n"
+                f"  ./dev golden-update -k {request.node.originalname}",
+                pytrace=False,
+            )
+
+    return compare

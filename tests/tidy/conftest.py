@@ -1,0 +1,80 @@
+"""What the repository holds, read once for all tidy tests."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "mustela"
+
+
+@dataclass
+class Source:
+    """One Python file of the repository."""
+
+    path: Path
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The path as messages show it."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed file."""
+        return ast.parse(self.text, filename=self.name)
+
+    @property
+    def in_package(self) -> bool:
+        """True for the library, False for tests, benchmarks and examples."""
+        return self.path.is_relative_to(PACKAGE)
+
+    @property
+    def room(self) -> str | None:
+        """The room of the library that the file belongs to, if any."""
+        if not self.in_package:
+            return None
+        parts = self.path.relative_to(PACKAGE).parts
+        return parts[0] if len(parts) > 1 else self.path.stem
+
+
+def repository_files() -> list[Path]:
+    """Name every file that is, or is about to be, part of the repository."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+        ).stdout.decode()
+        names = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive has no git
+        tops = ["src", "tests", "docs", "benchmarks", "examples", "changes", "requirements"]
+        names = [path for top in tops for path in (ROOT / top).rglob("*")]
+        names = [path for path in names if "__pycache__" not in path.parts]
+    return sorted(path for path in set(names) if path.is_file())
+
+
+@pytest.fixture(scope="session")
+def files() -> list[Path]:
+    """Every file of the repository."""
+    return repository_files()
+
+
+@pytest.fixture(scope="session")
+def sources(files: list[Path]) -> list[Source]:
+    """Every Python file of the repository."""
+    return [Source(p, p.read_text(encoding="utf-8")) for p in files if p.suffix == ".py"]
+
+
+@pytest.fixture(scope="session")
+def library(sources: list[Source]) -> list[Source]:
+    """Every Python file of the package."""
+    return [source for source in sources if source.in_package]
