@@ -1,0 +1,79 @@
+"""MessagePack for values without a declared shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mustela.serdes.base import Serde, bad_bytes, bad_value
+
+__all__ = ["MsgpackSerde"]
+
+_FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+class MsgpackSerde(Serde[Any]):
+    r"""MessagePack, plain, as other programs read it: smaller and faster than JSON.
+
+    What comes back is what MessagePack knows: a tuple returns as a list, a Decimal as text.
+
+    Args:
+        sort_keys: Write dict keys and sets in sorted order, so that equal values are equal
+            bytes: for record keys.
+
+    Example:
+        >>> MsgpackSerde().serialize({"total": 30})
+        b'\x81\xa5total\x1e'
+    """
+
+    def __init__(self, *, sort_keys: bool = False) -> None:
+        self.sort_keys = sort_keys
+        self.name = "msgpack:sorted" if sort_keys else "msgpack"
+        order = "deterministic" if sort_keys else None
+        self._encode = msgspec.msgpack.Encoder(order=order).encode
+        self._decode = msgspec.msgpack.Decoder().decode
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: encoders stay where they were made."""
+        return _rebuild, (self.sort_keys,)
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Return the MessagePack bytes of the value."""
+        if value is None:
+            return None
+        try:
+            return self._encode(value)
+        except _FAILURES as error:
+            fix = "keep to what MessagePack holds, or use a dataclass or a msgspec.Struct"
+            raise bad_value(self, value, str(error), fix) from None
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """Return the value of the MessagePack bytes."""
+        if data is None:
+            return None
+        try:
+            return self._decode(data)
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise bad_bytes(self, data, str(error)) from None
+
+    def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
+        """Serialize a list of values."""
+        encode = self._encode
+        try:
+            return [None if value is None else encode(value) for value in values]
+        except _FAILURES as error:
+            self._raise_at(self.serialize, values, error)
+
+    def deserialize_many(self, data: Sequence[bytes | None]) -> list[Any]:
+        """Deserialize a list of values."""
+        decode = self._decode
+        try:
+            return [None if item is None else decode(item) for item in data]
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            self._raise_at(self.deserialize, data, error)
+
+
+def _rebuild(sort_keys: bool) -> MsgpackSerde:
+    return MsgpackSerde(sort_keys=sort_keys)

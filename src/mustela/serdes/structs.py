@@ -1,0 +1,232 @@
+"""JSON for declared shapes: dataclasses, Structs, NamedTuples, TypedDicts and pydantic models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args, get_origin, is_typeddict
+
+import msgspec
+
+from mustela.serdes.base import (
+    Serde,
+    SerdeError,
+    SerdeTypeError,
+    bad_bytes,
+    bad_value,
+    type_name,
+    wrong_type,
+)
+from mustela.serdes.shape import is_class_with_fields, is_deeply_immutable
+
+__all__ = ["PydanticSerde", "StructSerde", "is_structured", "structured_serde"]
+
+_CONTAINERS = (dict, list, tuple, set, frozenset)
+_ENCODE_FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
+_DECODE_FAILURES = (msgspec.DecodeError, ValueError, TypeError, RecursionError)
+
+
+class _TypedSerde(Serde[Any]):
+    """What the serdes of a declared type share."""
+
+    def __init__(self, cls: Any, *, sort_keys: bool = False, verify: bool = True) -> None:
+        self.type = cls
+        self.sort_keys = sort_keys
+        self.verify = verify
+        self.runtime_type: type[Any] = _runtime_type(cls)
+        shown = cls.__qualname__ if isinstance(cls, type) and not get_args(cls) else _shown(cls)
+        self.name = f"json:{shown}:sorted" if sort_keys else f"json:{shown}"
+        self.immutable = is_deeply_immutable(cls)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: encoders stay where they were made."""
+        return _rebuild, (type(self), self.type, self.sort_keys, self.verify)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by the declared type; a class shipped to another process stays the same."""
+        return (
+            isinstance(other, _TypedSerde)
+            and type(other) is type(self)
+            and (other.name, other.verify) == (self.name, self.verify)
+            and _identity(other.type) == _identity(self.type)
+        )
+
+    def __hash__(self) -> int:
+        """Hash by name."""
+        return hash((type(self), self.name))
+
+    def _check_type(self, value: Any) -> None:
+        if not isinstance(value, self.runtime_type):
+            raise wrong_type(self, value, _shown(self.type))
+
+    def _bad_value(self, value: Any, problem: str) -> SerdeError:
+        fix = f"make the value agree with the fields of {_shown(self.type)}"
+        return bad_value(self, value, problem, fix)
+
+
+class StructSerde(_TypedSerde):
+    """JSON of a dataclass, ``msgspec.Struct``, NamedTuple, TypedDict or a container like list[int].
+
+    Args:
+        cls: The declared type.
+        sort_keys: Write dicts and sets inside in sorted order, for record keys.
+        verify: Read each value back as it is written, so that a field of the wrong type fails
+            at the step that made it, and not when a store or another program reads it.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Order:
+        ...     total: int
+        >>> serde = StructSerde(Order)
+        >>> serde.serialize(Order(30))
+        b'{"total":30}'
+        >>> serde.deserialize(b'{"total":30}').total
+        30
+    """
+
+    def __init__(self, cls: Any, *, sort_keys: bool = False, verify: bool = True) -> None:
+        super().__init__(cls, sort_keys=sort_keys, verify=verify)
+        order = "deterministic" if sort_keys else None
+        self._encode = msgspec.json.Encoder(order=order).encode
+        try:
+            self._decode = msgspec.json.Decoder(cls).decode
+        except (TypeError, NameError) as error:
+            what = f"{_shown(cls)} cannot be a serde: {error}"
+            fix = "use fields of types that JSON can hold, or a Serde of your own"
+            raise SerdeTypeError(what, fix=fix) from None
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Return the JSON text of the value."""
+        if value is None:
+            return None
+        self._check_type(value)
+        try:
+            data = self._encode(value)
+        except _ENCODE_FAILURES as error:
+            raise self._bad_value(value, str(error)) from None
+        if self.verify:
+            try:
+                self._decode(data)
+            except _DECODE_FAILURES as error:
+                raise self._bad_value(value, str(error)) from None
+        return data
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """Return the value of the JSON text, checked against the type."""
+        if data is None:
+            return None
+        try:
+            return self._decode(data)
+        except _DECODE_FAILURES as error:
+            raise bad_bytes(self, data, str(error)) from None
+
+    def deserialize_many(self, data: Sequence[bytes | None]) -> list[Any]:
+        """Deserialize a list of values."""
+        decode = self._decode
+        try:
+            return [None if item is None else decode(item) for item in data]
+        except _DECODE_FAILURES as error:
+            self._raise_at(self.deserialize, data, error)
+
+
+class PydanticSerde(_TypedSerde):
+    """JSON of a pydantic model or a pydantic dataclass, by pydantic's own rules.
+
+    Example:
+        >>> import pydantic
+        >>> class Order(pydantic.BaseModel):
+        ...     total: int
+        >>> PydanticSerde(Order).serialize(Order(total=30))
+        b'{"total":30}'
+    """
+
+    def __init__(self, cls: Any, *, sort_keys: bool = False, verify: bool = True) -> None:
+        super().__init__(cls, sort_keys=sort_keys, verify=verify)
+        # Not at the top of the file: workers without such models never load pydantic.
+        from pydantic import TypeAdapter
+
+        self._adapter: TypeAdapter[Any] = TypeAdapter(cls)
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Return the JSON text of the model."""
+        if value is None:
+            return None
+        self._check_type(value)
+        try:
+            data = self._adapter.dump_json(value, warnings="error", by_alias=True)
+            if self.verify:
+                self._adapter.validate_json(data)
+        except _ENCODE_FAILURES as error:
+            raise self._bad_value(value, _pydantic_problem(error)) from None
+        if self.sort_keys:
+            return msgspec.json.encode(msgspec.json.decode(data), order="deterministic")
+        return data
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """Return the model of the JSON text."""
+        if data is None:
+            return None
+        try:
+            return self._adapter.validate_json(data)
+        except _DECODE_FAILURES as error:
+            raise bad_bytes(self, data, _pydantic_problem(error)) from None
+
+
+def is_structured(spec: Any) -> bool:
+    """Whether a spec is a type that `structured_serde` takes.
+
+    Example:
+        >>> is_structured(list[int]), is_structured(object())
+        (True, False)
+    """
+    if get_origin(spec) in _CONTAINERS:
+        return True
+    if get_origin(spec) is not None:
+        return _is_pydantic(get_origin(spec)) or is_typeddict(get_origin(spec))
+    return is_class_with_fields(spec) or is_typeddict(spec) or _is_pydantic(spec)
+
+
+def structured_serde(spec: Any, *, sort_keys: bool = False) -> Serde[Any]:
+    """Return the serde of a declared type.
+
+    Raises:
+        SerdeTypeError: If a field of it cannot be encoded.
+    """
+    if _is_pydantic(spec) or _is_pydantic(get_origin(spec)):
+        return PydanticSerde(spec, sort_keys=sort_keys)
+    return StructSerde(spec, sort_keys=sort_keys)
+
+
+def _is_pydantic(cls: Any) -> bool:
+    """Whether a class is pydantic's, told without importing pydantic."""
+    return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__")
+
+
+def _runtime_type(cls: Any) -> type[Any]:
+    origin = get_origin(cls) or cls
+    return dict if is_typeddict(origin) else origin
+
+
+def _shown(cls: Any) -> str:
+    if isinstance(cls, type) and not get_args(cls):
+        return type_name(cls)
+    return str(cls)
+
+
+def _identity(cls: Any) -> object:
+    if isinstance(cls, type) and not get_args(cls):
+        return cls.__module__, cls.__qualname__
+    return str(cls)
+
+
+def _pydantic_problem(error: Exception) -> str:
+    """Name the fields that failed, without the values: they may be private."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    listed: Any = details(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or '$'}: {e['msg']}" for e in listed)
+
+
+def _rebuild(serde: type[_TypedSerde], cls: Any, sort_keys: bool, verify: bool) -> _TypedSerde:
+    return serde(cls, sort_keys=sort_keys, verify=verify)
