@@ -1,7 +1,7 @@
 """A real Kafka broker for development, without Docker.
 
-Owns: fetching the broker's jars with the Ivy inside PySpark, their checksums, one KRaft process.
-Entry: broker.py (DevBroker).
-May import: config, java and below.
+Owns: jar sets with their sums, fetched by the Ivy inside PySpark; one KRaft process; Kafka's tools.
+Entry: process.py (DevelopmentBroker); daemon.py for one that outlives the program that starts it.
+May import: java, errors.
 Must not: be needed by an application that has a broker already.
 """

@@ -1,0 +1,89 @@
+"""Ask whether a broker answers, by a request made by hand: no Kafka client is needed for it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+
+__all__ = ["LOOPBACK", "answers", "free_port", "is_free"]
+
+LOOPBACK = "127.0.0.1"
+METADATA_KEY, METADATA_VERSION = 3, 2
+REPLY_BYTES_MAX = 1 << 20
+# Below the range that the system takes for outgoing connections, so that none of them gets a
+# chosen port before the broker does.
+PORT_FIRST, PORT_LAST = 20_000, 32_000
+PORT_TRIES = 200
+
+
+def answers(port: int, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
+    """Return whether the broker of cluster ``cluster_id`` on ``port`` takes requests.
+
+    It does once its metadata names a broker: before that, topics cannot be created.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
+            body = struct.pack(">hhihi", METADATA_KEY, METADATA_VERSION, 1, -1, 0)
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            size = struct.unpack(">i", _read(connection, 4))[0]
+            if not 0 < size <= REPLY_BYTES_MAX:
+                return False
+            return _names_broker(_read(connection, size), cluster_id)
+    except (OSError, struct.error, UnicodeDecodeError):
+        return False
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    parts = b""
+    while len(parts) < count:
+        part = connection.recv(count - len(parts))
+        if not part:
+            raise ConnectionResetError
+        parts += part
+    return parts
+
+
+def _names_broker(reply: bytes, cluster_id: str) -> bool:
+    # correlation, [node, host, port, rack], cluster, ...: the protocol's version 2.
+    brokers = struct.unpack_from(">i", reply, 4)[0]
+    place = 8
+    for _ in range(brokers):
+        place += 4
+        _, place = _text(reply, place)
+        place += 4
+        _, place = _text(reply, place)
+    found, _ = _text(reply, place)
+    return brokers > 0 and found == cluster_id
+
+
+def _text(reply: bytes, place: int) -> tuple[str | None, int]:
+    size = struct.unpack_from(">h", reply, place)[0]
+    place += 2
+    if size < 0:
+        return None, place
+    return reply[place : place + size].decode(), place + size
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on ``port`` of the loopback interface now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        # As Java does: a connection that ended a moment ago does not count.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((LOOPBACK, port))
+            server.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def free_port(*, besides: int = 0) -> int:
+    """Return a port that a server could listen on now, other than ``besides``."""
+    for _ in range(PORT_TRIES):
+        port = PORT_FIRST + secrets.randbelow(PORT_LAST - PORT_FIRST)
+        if port != besides and is_free(port):
+            return port
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.bind((LOOPBACK, 0))
+        return int(server.getsockname()[1])

@@ -1,0 +1,79 @@
+"""The file in a data directory that says which process serves it, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from mustela.broker.child import ProcessMark
+
+__all__ = ["FORMAT", "BrokerRecord", "read_record", "write_private", "write_record"]
+
+FORMAT = 1
+FILE_NAME = "broker.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord:
+    """What is known about the broker of a data directory.
+
+    Attributes:
+        cluster_id: Of its cluster, chosen when the directory was made.
+        port: For clients, kept from one start to the next.
+        controller_port: For its own metadata log.
+        mark: Its process, if it was started and not stopped.
+    """
+
+    cluster_id: str
+    port: int
+    controller_port: int
+    mark: ProcessMark | None = None
+
+
+def read_record(directory: Path) -> BrokerRecord | None:
+    """Return the record of a data directory, or nothing if there is none that can be read."""
+    try:
+        loaded: Any = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        table = cast("dict[str, Any]", loaded)
+        if table["format"] != FORMAT:
+            return None
+        mark = cast("dict[str, Any] | None", table["process"])
+        return BrokerRecord(
+            cluster_id=str(table["cluster_id"]),
+            port=int(table["port"]),
+            controller_port=int(table["controller_port"]),
+            mark=None
+            if mark is None
+            else ProcessMark(
+                pid=int(mark["pid"]), started=int(mark["started"]), boot=str(mark["boot"])
+            ),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_record(directory: Path, record: BrokerRecord) -> None:
+    """Replace the record of a data directory."""
+    mark = record.mark
+    table = {
+        "format": FORMAT,
+        "cluster_id": record.cluster_id,
+        "port": record.port,
+        "controller_port": record.controller_port,
+        "process": None
+        if mark is None
+        else {"pid": mark.pid, "started": mark.started, "boot": mark.boot},
+    }
+    write_private(directory / FILE_NAME, json.dumps(table, indent=2) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file, whole or not at all, readable for its owner only."""
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    scratch.replace(path)

@@ -1,0 +1,39 @@
+"""Real brokers for tests. Register it with ``pytest_plugins = ["tests.broker_fixture"]``.
+
+The brokers are tied to the thread that runs the tests: they are killed however the run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from mustela.broker.process import BrokerOptions, DevelopmentBroker
+
+# Small and soon up; two of them and Spark share the machine.
+HEAP_MB = 192
+
+
+def small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
+    """Make a broker that is soon up and takes little memory. It is not started."""
+    return DevelopmentBroker(data_dir, heap_mb=HEAP_MB, options=BrokerOptions(fast_start=True))
+
+
+@pytest.fixture(scope="session")
+def broker() -> Generator[DevelopmentBroker]:
+    """One running broker for the whole session. Tests choose topic names of their own."""
+    with small_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_broker(tmp_path: Path) -> Generator[DevelopmentBroker]:
+    """A running broker for one test, which may kill and restart it."""
+    fresh = small_broker(tmp_path / "broker")
+    try:
+        fresh.start()
+        yield fresh
+    finally:
+        fresh.kill()
