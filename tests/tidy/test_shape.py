@@ -14,7 +14,7 @@ FILE_LINES_MAX = 600
 DSL_FILE_LINES_MAX = 900
 FUNCTION_LINES_MAX = 70
 CHARTER_LINES_MAX = 10
-VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 # Calls that run bytes or text as code, and the places that may hold one, each with its reason.
 CODE_FROM_DATA = {
