@@ -1,0 +1,54 @@
+"""Named places in the commit protocol where a test may stop a process to kill it there.
+
+In production a point costs one test of a variable. With ``MUSTELA_FAULT_POINT=name`` or
+``name:n`` and ``MUSTELA_FAULT_DIR`` set, the process that comes to the point for the n-th time
+writes a file ``name`` into that directory and sleeps until it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+__all__ = ["FAULT_POINTS", "reach"]
+
+FAULT_POINTS = (
+    "before-job",
+    "in-source",
+    "in-lane-before-pending",
+    "in-lane-after-pending",
+    "transaction-begun",
+    "half-produced",
+    "flushed",
+    "offsets-added",
+    "commit-sent",
+    "committed",
+    "in-recovery",
+)
+"""Every point, in the order of the protocol."""
+
+_WANTED, _, _COUNT = os.environ.get("MUSTELA_FAULT_POINT", "").partition(":")
+_LEFT = [int(_COUNT or 1)]
+
+
+def reach(name: str) -> None:
+    """Say that the process has come to the point ``name``.
+
+    Example:
+        >>> reach("flushed")
+    """
+    assert name in FAULT_POINTS, name
+    if name != _WANTED:
+        return
+    _LEFT[0] -= 1
+    if _LEFT[0] > 0:
+        return
+    marker = Path(os.environ["MUSTELA_FAULT_DIR"]) / name
+    try:
+        with marker.open("x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return
+    while True:
+        time.sleep(3600)

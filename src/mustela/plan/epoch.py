@@ -1,0 +1,223 @@
+"""What the driver and the tasks of an epoch say to each other.
+
+A `Program` reaches every worker once. An `EpochOrder` goes with each epoch's job, and each task
+answers with frames: rows for the driver, and one `TaskReport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from mustela.plan.plan import Plan
+from mustela.state.interfaces import Committed, EnvironmentSpec, Token
+
+__all__ = [
+    "EpochOrder",
+    "Failure",
+    "GroupMark",
+    "Guarantee",
+    "Program",
+    "RangeReport",
+    "RestoreOrder",
+    "SourceRange",
+    "TaskReport",
+    "changelog_topic",
+]
+
+Guarantee = Literal["exactly_once", "at_least_once"]
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """Return the name of a store's changelog topic.
+
+    Example:
+        >>> changelog_topic("wordcount", "counts")
+        'wordcount-counts-changelog'
+    """
+    return f"{application_id}-{store}-changelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """All that a task needs and that stays the same for a run of the application.
+
+    Attributes:
+        identity: Unique for each run; workers cache what they build by it.
+        application_id: The application.
+        cluster_id: The Kafka cluster.
+        plan: The physical plan.
+        lanes: Number of lanes, L.
+        key_groups: Number of key groups, G.
+        guarantee: Who sends the sink rows: the driver's transaction, or the tasks.
+        kernel: Options of the kernel, by name.
+        consumer: Client properties for reading.
+        producer: Client properties for tasks that send rows themselves.
+        state_dir: Root of the state on local disk.
+        state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs where there is room.
+        map_size: Sparse size of each environment's file in bytes.
+        sync_every: Epochs between syncs of an environment.
+        read_timeout: Seconds without progress after which a read fails.
+        batch_records: Records that run through the source stage at once.
+        stale_after_ms: Age at which a local copy may have missed deletions.
+    """
+
+    identity: str
+    application_id: str
+    cluster_id: str
+    plan: Plan
+    lanes: int
+    key_groups: int
+    guarantee: Guarantee
+    kernel: Mapping[str, Any]
+    consumer: Mapping[str, Any]
+    producer: Mapping[str, Any]
+    state_dir: str
+    state_backend: Literal["lmdb", "memory"] = "lmdb"
+    map_size: int = 1 << 36
+    sync_every: int = 100
+    read_timeout: float = 30.0
+    batch_records: int = 20_000
+    stale_after_ms: int | None = None
+
+    def environment(self, stage: int, group: int) -> EnvironmentSpec:
+        """Describe the environment of one key group in one stage."""
+        where = self.plan.stages[stage]
+        return EnvironmentSpec(
+            application_id=self.application_id,
+            cluster_id=self.cluster_id,
+            stage=where.identity,
+            group=group,
+            groups=self.key_groups,
+            stores=where.stores,
+            stale_after_ms=self.stale_after_ms,
+        )
+
+
+class SourceRange(NamedTuple):
+    """Offsets of one topic partition that one task reads.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        start: First offset.
+        end: Offset behind the last one.
+        floor: The partition's largest timestamp before ``start``, as far as the driver knows;
+            behind a split it may be too low, which the lanes mend by the markers.
+        last: Whether this is the epoch's last range of its partition.
+    """
+
+    topic_index: int
+    partition: int
+    start: int
+    end: int
+    floor: int = -1
+    last: bool = True
+
+
+class GroupMark(NamedTuple):
+    """The committed state of one key group of one stage."""
+
+    token: tuple[int, int, int] | None
+    changelog_ends: tuple[int, ...]
+    time_ms: int
+
+    def committed(self, stores: tuple[str, ...]) -> Committed:
+        """Return it in the words of the state room; ``stores`` names the logged stores."""
+        return Committed(
+            token=None if self.token is None else Token(*self.token),
+            changelog_ends=dict(zip(stores, self.changelog_ends, strict=True)),
+            time_ms=self.time_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOrder:
+    """One epoch, as every task of its job sees it.
+
+    Attributes:
+        token: Which run of which epoch this is.
+        ranges: For each source task the ranges it reads, in order.
+        marks: For each stage with stores, the committed state of each key group.
+        now_ms: The epoch's one wall-clock time.
+        suspect: Local state may be damaged: look at every value before it is used.
+        header: Name and value of the header that sent rows carry, where tasks send them.
+    """
+
+    token: Token
+    ranges: tuple[tuple[SourceRange, ...], ...]
+    marks: Mapping[int, tuple[GroupMark, ...]]
+    now_ms: int
+    suspect: bool = False
+    header: tuple[str, bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOrder:
+    """Bring every key group of every stage to the committed state."""
+
+    incarnation: int
+    marks: Mapping[int, tuple[GroupMark, ...]]
+    suspect: bool = False
+
+
+class RangeReport(NamedTuple):
+    """What a task saw in one range.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        start: First offset of the range.
+        end: Offset behind the range.
+        records: Records read.
+        max_timestamp: The largest timestamp, or -1.
+        size: Bytes of keys and values.
+    """
+
+    topic_index: int
+    partition: int
+    start: int
+    end: int
+    records: int
+    max_timestamp: int
+    size: int
+
+
+class Failure(NamedTuple):
+    """A task's error, as it travels to the driver.
+
+    Attributes:
+        error: The error, if it can be pickled.
+        text: Its text with the traceback inside the worker.
+    """
+
+    error: BaseException | None
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskReport:
+    """What one task did.
+
+    Attributes:
+        stage: Its stage.
+        task: Its index in the stage.
+        ranges: What it read.
+        wrote: Key groups for which it wrote a pending.
+        counters: Counts by name.
+        restored: Records read from changelogs, by store.
+        seconds: Time spent, by part.
+        failure: Why it gave up, if it did.
+        pid: The process that ran it.
+    """
+
+    stage: int
+    task: int
+    ranges: list[RangeReport] = field(default_factory=list[RangeReport])
+    wrote: list[int] = field(default_factory=list[int])
+    counters: dict[str, int] = field(default_factory=dict[str, int])
+    restored: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    failure: Failure | None = None
+    pid: int = 0
