@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import hashlib
 import importlib.resources
 import os
 import shutil
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mustela.broker import ivy
+from mustela.broker.locks import locked
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.java import Java, find_java
 
 __all__ = [
+    "JarRequest",
     "JarSet",
     "JarSettings",
     "JarsCacheError",
-    "JarsLockError",
     "JarsMissingError",
     "JarsSumMismatchError",
     "UnknownJarSetError",
@@ -36,10 +33,9 @@ __all__ = [
     "resolve_jars",
 ]
 
-LOCK_WAIT_S = 900
-LOCK_POLL_S = 0.1
 SHOWN_MAX = 5
 _PROGRESS_STEP = 10
+_WAITING = "another process is downloading the same jars: waiting for it"
 
 
 class UnknownJarSetError(UsageError):
@@ -64,13 +60,6 @@ class JarsCacheError(EnvironmentFault):
     """The jar cache cannot be written."""
 
     code = "JARS_CACHE"
-
-
-class JarsLockError(EnvironmentFault):
-    """Another process holds the jar cache for too long."""
-
-    code = "JARS_LOCK_TIMEOUT"
-    retryable = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +200,7 @@ def resolve_jars(which: str | JarSet, request: JarRequest | None = None) -> tupl
         JarsMissingError: If the offline directory or the repository lacks a file.
         JarsDownloadError: If the download failed.
         JarsCacheError: If the cache cannot be written.
-        JarsLockError: If another process does not let go of the cache.
+        LockTimeoutError: If another process does not let go of the cache.
     """
     chosen = jar_set(which) if isinstance(which, str) else which
     asked = request or JarRequest()
@@ -274,7 +263,7 @@ def _sha256(file: Path) -> str:
 def _download_once(chosen: JarSet, place: Path, asked: JarRequest) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(place.with_name(f"{place.name}.lock"), asked.say):
+        with locked(place.with_name(f"{place.name}.lock"), lambda: asked.say(_WAITING)):
             if _absent(chosen, place):
                 _download(chosen, place, asked)
     except OSError as problem:
@@ -318,29 +307,3 @@ def _download(chosen: JarSet, place: Path, asked: JarRequest) -> None:
             # Files of it went away, or it would not be downloaded again.
             shutil.rmtree(place)
         jars.rename(place)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, say: Callable[[str], None]) -> Generator[IO[bytes]]:
-    """Hold a lock between processes; the system lets go of it when its holder dies."""
-    with path.open("ab") as stream:
-        for attempt in range(int(LOCK_WAIT_S / LOCK_POLL_S)):
-            if _try_lock(stream):
-                break
-            if attempt == 0:
-                say("another process is downloading the same jars: waiting for it")
-            time.sleep(LOCK_POLL_S)
-        else:
-            what = f"another process has held {path} for {LOCK_WAIT_S} s"
-            raise JarsLockError(what, fix=f"see who: fuser '{path}'")
-        yield stream
-
-
-def _try_lock(stream: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as problem:
-        if problem.errno in {errno.EAGAIN, errno.EACCES}:
-            return False
-        raise
-    return True
