@@ -1,7 +1,7 @@
 """Where the state of operators lives.
 
 Owns: the store interfaces and specs, the in-memory stores, the LMDB store and its formats.
-Entry: api.py (the interfaces).
+Entry: interfaces.py (Environment, Snapshot); overlay.py for reading and writing in an epoch.
 May import: serdes, clock, config and below; the only room that imports lmdb.
 Must not: know operators, epochs of a run or Kafka.
 """

@@ -1,0 +1,70 @@
+"""The errors of the state room."""
+
+from __future__ import annotations
+
+from mustela.errors import EnvironmentFault, InvariantError, UsageError
+
+__all__ = [
+    "FencedStateError",
+    "StateDamagedError",
+    "StateDirectoryError",
+    "StateDiskFullError",
+    "StateIOError",
+    "StateLockedError",
+    "StateNotReadyError",
+    "StoreError",
+]
+
+
+class FencedStateError(EnvironmentFault):
+    """A newer instance of the application has written this state; this one must stop."""
+
+    code = "STATE_FENCED"
+
+
+class StateDamagedError(EnvironmentFault):
+    """Stored bytes are not what was written.
+
+    ``fields`` holds ``path`` and, where they are known, ``store`` and ``key``. The remedy is to
+    destroy the environment and restore it from its changelogs.
+    """
+
+    code = "STATE_DAMAGED"
+    retryable = True
+
+
+class StateDiskFullError(EnvironmentFault):
+    """There is no room for state; nothing was written."""
+
+    code = "STATE_DISK_FULL"
+
+
+class StateIOError(EnvironmentFault):
+    """The operating system refused to read or write state."""
+
+    code = "STATE_IO"
+
+
+class StateLockedError(EnvironmentFault):
+    """Another process holds the write lock of an environment and does not let go."""
+
+    code = "STATE_LOCKED"
+    retryable = True
+
+
+class StateDirectoryError(UsageError):
+    """A state directory cannot be used as it is: a symlink, not ours, or open to others."""
+
+    code = "STATE_DIRECTORY"
+
+
+class StateNotReadyError(InvariantError):
+    """An environment was asked for a state that it does not hold."""
+
+    code = "STATE_NOT_READY"
+
+
+class StoreError(UsageError):
+    """A store is described or used wrongly."""
+
+    code = "STORE"

@@ -1,0 +1,336 @@
+"""What an environment of state promises, whatever keeps it.
+
+One *environment* holds the stores of one key group in one stage: ordered bytes to bytes. It has a
+*base*, the state after the last epoch that was folded in, and *pendings*: the changes of epochs
+whose commit it has not been told of. The driver's word alone, a `Committed`, turns a pending
+into state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from mustela.serdes.base import Serde
+from mustela.state.faults import StoreError
+
+__all__ = [
+    "STATE_FORMAT",
+    "Changes",
+    "Committed",
+    "Condition",
+    "Environment",
+    "EnvironmentSpec",
+    "Rows",
+    "Snapshot",
+    "StoreKind",
+    "StoreSpec",
+    "Token",
+]
+
+STATE_FORMAT = 1
+"""Version of what an environment keeps; a different one is rebuilt from the changelogs."""
+
+Rows = Sequence[tuple[bytes, bytes | None]]
+"""Keys with their new values, None for a deletion; sorted by key, each key once."""
+
+Changes = Mapping[str, Rows]
+"""The rows of an epoch by store name."""
+
+StoreKind = Literal["key_value", "timestamped_key_value"]
+"""How a store lays out keys and values; see ``kinds``."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+def check_name(what: str, name: str) -> str:
+    """Return ``name`` if it can be part of a path and of a topic's name.
+
+    Raises:
+        StoreError: If it is empty, too long, a dot path, or has other characters.
+
+    Example:
+        >>> check_name("store", "counts")
+        'counts'
+    """
+    if _NAME.fullmatch(name) and name not in {".", ".."}:
+        return name
+    msg = f"{name!r} cannot be the name of a {what}"
+    why = "the name becomes a directory and part of a topic's name"
+    fix = "use 1 to 200 letters, digits, dots, underscores and hyphens"
+    raise StoreError(msg, why=why, fix=fix, fields={"name": name})
+
+
+class Token(NamedTuple):
+    """Names one run of one epoch, so that a reused epoch number is never mistaken.
+
+    Tokens are ordered: of two committed epochs the later one has the greater token.
+    """
+
+    incarnation: int
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What the driver says of one key group when an epoch starts.
+
+    Attributes:
+        token: The last committed epoch that wrote this key group; None if none ever did.
+        changelog_ends: Each logged store's changelog end offset after that epoch, by store name.
+        time_ms: The driver's clock at that epoch, 0 if unknown; decides whether a copy is stale.
+
+    Example:
+        >>> Committed()
+        Committed(token=None, changelog_ends={}, time_ms=0)
+    """
+
+    token: Token | None = None
+    changelog_ends: Mapping[str, int] = field(default_factory=dict[str, int])
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSpec:
+    """A store, as the plan describes it; picklable.
+
+    Attributes:
+        name: Store name; unique in the application, part of the changelog's name.
+        kind: Layout of keys and values.
+        key_serde: Serde of the keys; None if the store sees bytes that are already encoded.
+        value_serde: Serde of the values; likewise.
+        logged: Whether changes go to a changelog topic.
+        retention_ms: How long a windowed store keeps a row; None for ever.
+        format_version: Version of the kind's layout.
+        topic_config: Settings for the changelog topic that differ from the default.
+
+    Example:
+        >>> StoreSpec(name="counts").logged
+        True
+    """
+
+    name: str
+    kind: StoreKind = "timestamped_key_value"
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    logged: bool = True
+    retention_ms: int | None = None
+    format_version: int = 1
+    topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def __post_init__(self) -> None:
+        check_name("store", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSpec:
+    """Which state an environment holds; what is found on disk must agree with all of it.
+
+    Attributes:
+        application_id: The application.
+        cluster_id: The Kafka cluster whose log this state follows.
+        stage: Hash of the stage's store set; part of the path.
+        group: Index of the key group.
+        groups: Number of key groups, G.
+        stores: The stores that live here.
+        stale_after_ms: A copy that lags by more than this is rebuilt from empty, because its
+            changelog may have dropped the deletions that it missed; None for never.
+    """
+
+    application_id: str
+    cluster_id: str = ""
+    stage: str
+    group: int
+    groups: int
+    stores: tuple[StoreSpec, ...]
+    stale_after_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_name("application", self.application_id)
+        check_name("stage", self.stage)
+        if not 0 <= self.group < self.groups:
+            msg = f"key group {self.group} is not one of {self.groups}"
+            raise StoreError(msg)
+        if len({spec.name for spec in self.stores}) != len(self.stores):
+            msg = f"stage {self.stage} names a store twice"
+            raise StoreError(msg)
+
+
+class Condition(Enum):
+    """How an environment compares with what the driver says is committed.
+
+    Attributes:
+        CURRENT: The base is the committed state. Nothing to do.
+        FOLDABLE: The base and one pending are the committed state. Nothing to do.
+        BEHIND: Read the changelogs from `Environment.positions` to the committed ends.
+        EMPTY: Nothing is here; read the changelogs from their start.
+        STALE: Too old to catch up: destroy, then restore from empty.
+        DAMAGED: Not to be trusted: destroy, then restore from empty.
+        FOREIGN: Another application's, cluster's, layout's or format's: destroy, then restore.
+        AHEAD: It holds an epoch that the driver does not know. A named stop.
+    """
+
+    CURRENT = "current"
+    FOLDABLE = "foldable"
+    BEHIND = "behind"
+    EMPTY = "empty"
+    STALE = "stale"
+    DAMAGED = "damaged"
+    FOREIGN = "foreign"
+    AHEAD = "ahead"
+
+    @property
+    def ready(self) -> bool:
+        """Whether a snapshot can be taken now.
+
+        Example:
+            >>> Condition.FOLDABLE.ready, Condition.BEHIND.ready
+            (True, False)
+        """
+        return self in {Condition.CURRENT, Condition.FOLDABLE}
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether the changelogs from `Environment.positions` on make it current."""
+        return self in {Condition.BEHIND, Condition.EMPTY}
+
+    @property
+    def must_destroy(self) -> bool:
+        """Whether it has to be destroyed before it can be restored."""
+        return self in {Condition.STALE, Condition.DAMAGED, Condition.FOREIGN}
+
+
+@runtime_checkable
+class Snapshot(Protocol):
+    """One consistent view of all stores: the committed state, whatever is written meanwhile.
+
+    A snapshot that stays open keeps disk pages from being used again, so it lives for an epoch
+    or a query at most.
+    """
+
+    def get(self, store: str, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None."""
+        ...
+
+    def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` in the same order; one call costs less than many."""
+        ...
+
+    def range(
+        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high in key order; None leaves a side open."""
+        ...
+
+    def prefix(
+        self, store: str, prefix: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the keys that start with ``prefix``, in key order."""
+        ...
+
+    def count(self, store: str) -> int:
+        """Return the number of keys."""
+        ...
+
+    def close(self) -> None:
+        """End the view; closing twice does no harm."""
+        ...
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """The stores of one key group in one stage; see the module's text for base and pending."""
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """What this environment holds."""
+        ...
+
+    def condition(self, committed: Committed) -> Condition:
+        """Compare what is here with what is committed; never raises for damaged state."""
+        ...
+
+    def positions(self) -> dict[str, int]:
+        """Return, per logged store, the changelog offset up to which the base is complete."""
+        ...
+
+    def snapshot(self, committed: Committed) -> Snapshot:
+        """Open a view of the committed state.
+
+        Raises:
+            StateNotReadyError: If `condition` is not ready.
+            StateDamagedError: If what is here cannot be read.
+        """
+        ...
+
+    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+        """Store an epoch's changes under its token, in one local transaction.
+
+        The same transaction folds the pending of ``committed`` into the base, if it is not
+        there yet, and deletes every other pending: those epochs were never committed.
+
+        Args:
+            token: This run of this epoch.
+            committed: What was committed when the epoch began.
+            changes: Rows sorted by key, each key once, by store.
+
+        Raises:
+            FencedStateError: If a higher incarnation has written here.
+            StateNotReadyError: If the committed state is not here.
+            StateDiskFullError: If there is no room; nothing is changed then.
+        """
+        ...
+
+    def fold(self, committed: Committed) -> None:
+        """Fold the committed pending into the base; for idle times and for shutdown."""
+        ...
+
+    def restore(
+        self,
+        store: str,
+        rows: Iterable[tuple[bytes, bytes | None]],
+        end_offset: int,
+        *,
+        incarnation: int | None = None,
+        time_ms: int = 0,
+    ) -> None:
+        """Apply changelog rows in log order; they end before ``end_offset``.
+
+        The environment is partial until `finish_restore`. A restore that was cut short goes on
+        from `positions`; rows that are applied again do no harm.
+
+        Args:
+            store: The store whose changelog this is.
+            rows: Keys and values (None for a deletion), a later row replacing an earlier one.
+            end_offset: The offset to go on from.
+            incarnation: The running incarnation; refused if a higher one was here.
+            time_ms: The driver's clock when reading began; 0 if unknown.
+
+        Raises:
+            FencedStateError: If a higher incarnation has written here.
+        """
+        ...
+
+    def finish_restore(self, committed: Committed) -> None:
+        """Declare the base to be the committed state.
+
+        Raises:
+            StateNotReadyError: If a logged store's position is not at its committed end.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Bring everything written to the disk."""
+        ...
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
+        ...
+
+    def destroy(self) -> None:
+        """Delete all state. The environment is empty afterwards and can be used."""
+        ...

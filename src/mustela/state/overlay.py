@@ -1,0 +1,227 @@
+"""The writes of one epoch, over a snapshot of the state before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mustela.state.interfaces import Snapshot
+from mustela.state.ordered import key_slice, merge_layers
+
+__all__ = ["Overlay", "StoreOverlay"]
+
+
+class StoreOverlay:
+    """One store during an epoch; what operators read and write.
+
+    Values are bytes, so a user's object that changes later cannot change what was stored.
+
+    Attributes:
+        name: The store's name.
+        current: Value now of every key that was loaded or written; None for absent. After
+            `load`, operators may read it directly; they must not change it.
+    """
+
+    __slots__ = ("_before", "_snapshot", "_written", "current", "name")
+
+    def __init__(self, name: str, snapshot: Snapshot) -> None:
+        self.name = name
+        self.current: dict[bytes, bytes | None] = {}
+        self._snapshot = snapshot
+        self._before: dict[bytes, bytes | None] = {}
+        self._written: set[bytes] = set()
+
+    def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """Fetch the keys that are not held yet, with one call, and return `current`."""
+        current = self.current
+        missing = [key for key in dict.fromkeys(keys) if key not in current]
+        if missing:
+            found = dict(zip(missing, self._snapshot.getmulti(self.name, missing), strict=True))
+            current.update(found)
+            self._before.update(found)
+        return current
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key`` now, or None."""
+        try:
+            return self.current[key]
+        except KeyError:
+            value = self._snapshot.get(self.name, key)
+            self.current[key] = self._before[key] = value
+            return value
+
+    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` now, in the same order."""
+        current = self.load(keys)
+        return [current[key] for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; None deletes."""
+        self.current[key] = value
+        self._written.add(key)
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Set the values of many keys; of a key that comes twice the last value stays."""
+        fresh = dict(rows)
+        self.current.update(fresh)
+        self._written.update(fresh)
+
+    def delete(self, key: bytes) -> None:
+        """Remove ``key``; an absent key is fine."""
+        self.current[key] = None
+        self._written.add(key)
+
+    def before(self, key: bytes) -> bytes | None:
+        """Return the value that ``key`` had before the epoch, or None."""
+        try:
+            return self._before[key]
+        except KeyError:
+            value = self._before[key] = self._snapshot.get(self.name, key)
+            self.current.setdefault(key, value)
+            return value
+
+    def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values that ``keys`` had before the epoch, in the same order."""
+        before = self._before
+        missing = [key for key in dict.fromkeys(keys) if key not in before]
+        if missing:
+            found = dict(zip(missing, self._snapshot.getmulti(self.name, missing), strict=True))
+            before.update(found)
+            for key, value in found.items():
+                self.current.setdefault(key, value)
+        return [before[key] for key in keys]
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high as it is now; later writes do not show."""
+        keys = sorted(self._written)
+        start, stop = key_slice(keys, low, high)
+        below = self._snapshot.range(self.name, low, high, reverse=reverse)
+        return self._merge(below, keys[start:stop], reverse=reverse)
+
+    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the keys that start with ``prefix`` as they are now."""
+        keys = sorted(key for key in self._written if key.startswith(prefix))
+        below = self._snapshot.prefix(self.name, prefix, reverse=reverse)
+        return self._merge(below, keys, reverse=reverse)
+
+    def _merge(
+        self, below: Iterator[tuple[bytes, bytes]], keys: list[bytes], *, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        if not keys:
+            return below
+        if reverse:
+            keys.reverse()
+        current = self.current
+        return merge_layers(below, [(key, current[key]) for key in keys], reverse=reverse)
+
+    def count(self) -> int:
+        """Return the number of keys now."""
+        written = list(self._written)
+        had = sum(value is not None for value in self.before_many(written))
+        has = sum(self.current[key] is not None for key in written)
+        return self._snapshot.count(self.name) - had + has
+
+    @property
+    def written(self) -> int:
+        """How many keys were written."""
+        return len(self._written)
+
+    def changes(self) -> list[tuple[bytes, bytes | None]]:
+        """Return the written rows by key, without those known to be as before the epoch."""
+        current, before = self.current, self._before
+        return [
+            (key, current[key])
+            for key in sorted(self._written)
+            if key not in before or before[key] != current[key]
+        ]
+
+
+class Overlay:
+    """All stores of an environment during one epoch.
+
+    Nothing reaches the environment until `changes` are handed to it; dropping the overlay is
+    the whole of an abort.
+
+    Args:
+        snapshot: The state before the epoch; it stays open while the overlay is used.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec, Token
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> spec = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                        stores=(StoreSpec(name="counts"),))
+        >>> environment = MemoryEnvironment(spec)
+        >>> overlay = Overlay(environment.snapshot(Committed()))
+        >>> counts = overlay.store("counts")
+        >>> counts.put(b"apple", b"1")
+        >>> counts.before(b"apple"), counts.get(b"apple")
+        (None, b'1')
+        >>> overlay.changes()
+        {'counts': [(b'apple', b'1')]}
+        >>> environment.write_pending(Token(1, 1, 0), Committed(), overlay.changes())
+    """
+
+    __slots__ = ("_snapshot", "_stores")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._stores: dict[str, StoreOverlay] = {}
+
+    def store(self, name: str) -> StoreOverlay:
+        """Return the view of one store, the same object every time."""
+        found = self._stores.get(name)
+        if found is None:
+            found = self._stores[name] = StoreOverlay(name, self._snapshot)
+        return found
+
+    def load(self, store: str, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """Fetch what is not held yet, with one call; see `StoreOverlay.load`."""
+        return self.store(store).load(keys)
+
+    def get(self, store: str, key: bytes) -> bytes | None:
+        """Return the value of ``key`` now, or None."""
+        return self.store(store).get(key)
+
+    def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` now, in the same order."""
+        return self.store(store).getmulti(keys)
+
+    def put(self, store: str, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; None deletes."""
+        self.store(store).put(key, value)
+
+    def put_many(self, store: str, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Set the values of many keys."""
+        self.store(store).put_many(rows)
+
+    def delete(self, store: str, key: bytes) -> None:
+        """Remove ``key``; an absent key is fine."""
+        self.store(store).delete(key)
+
+    def before(self, store: str, key: bytes) -> bytes | None:
+        """Return the value that ``key`` had before the epoch, or None."""
+        return self.store(store).before(key)
+
+    def range(
+        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high as it is now."""
+        return self.store(store).range(low, high, reverse=reverse)
+
+    def prefix(
+        self, store: str, prefix: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the keys that start with ``prefix`` as they are now."""
+        return self.store(store).prefix(prefix, reverse=reverse)
+
+    def changes(self) -> dict[str, list[tuple[bytes, bytes | None]]]:
+        """Return the rows to be stored and logged, by store; stores without any are left out."""
+        found = {name: store.changes() for name, store in self._stores.items()}
+        return {name: rows for name, rows in sorted(found.items()) if rows}
+
+    def close(self) -> None:
+        """Close the snapshot below."""
+        self._snapshot.close()

@@ -1,0 +1,140 @@
+"""The rules of bases and pendings, apart from what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mustela.errors import InvariantError
+from mustela.state.faults import FencedStateError, StateNotReadyError
+from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Token
+
+__all__ = ["Standing", "check_fence", "check_token", "compare", "not_ready"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """Where a base stands.
+
+    Attributes:
+        token: The epoch whose state the base is; None if it has never held any.
+        incarnation: The highest incarnation that has written here.
+        positions: Per logged store, the changelog offset up to which the base is complete.
+        partial: Whether a restore has begun and not been finished.
+        time_ms: The driver's clock at ``token``.
+    """
+
+    token: Token | None = None
+    incarnation: int = 0
+    positions: dict[str, int] = field(default_factory=dict[str, int])
+    partial: bool = False
+    time_ms: int = 0
+
+    def move_to(self, committed: Committed) -> None:
+        """Say that the base is now the committed state."""
+        self.token = committed.token
+        self.positions.update(committed.changelog_ends)
+        self.partial = False
+        self.time_ms = max(self.time_ms, committed.time_ms)
+
+    def begin_restore(self, time_ms: int) -> None:
+        """Say that the base is being changed and is not the state of any epoch."""
+        if not self.partial and self.token is None:
+            self.time_ms = time_ms
+        self.partial = True
+
+    def finish_restore(self, committed: Committed, spec: EnvironmentSpec, where: str) -> None:
+        """Say that the base is now the committed state, if its positions say so too.
+
+        Raises:
+            StateNotReadyError: If they do not.
+        """
+        ends = committed.changelog_ends
+        short = {
+            store.name: f"{self.positions.get(store.name, 0)} of {ends.get(store.name, 0)}"
+            for store in spec.stores
+            if store.logged and self.positions.get(store.name, 0) != ends.get(store.name, 0)
+        }
+        if short:
+            msg = f"the restore of epoch {committed.token} has not reached the committed ends"
+            raise StateNotReadyError(msg, evidence={"state": where, **short})
+        self.move_to(committed)
+
+
+def compare(
+    standing: Standing, committed: Committed, *, has_pending: bool, spec: EnvironmentSpec
+) -> Condition:
+    """Return how a readable base of the right owner compares with the committed state.
+
+    Args:
+        standing: Where the base stands.
+        committed: What the driver says.
+        has_pending: Whether the committed epoch's pending is here.
+        spec: Says which stores are logged and when a copy is stale.
+    """
+    base, target = standing.token, committed.token
+    ends = {store.name: committed.changelog_ends.get(store.name, 0) for store in spec.stores}
+    logged = [store.name for store in spec.stores if store.logged]
+    if _is_ahead(standing, committed, ends):
+        return Condition.AHEAD
+    reached = all(standing.positions.get(name, 0) >= ends[name] for name in logged)
+    if not standing.partial:
+        if base == target and reached:
+            return Condition.CURRENT
+        if has_pending:
+            return Condition.FOLDABLE
+    if base is None and not any(standing.positions.values()):
+        return Condition.EMPTY
+    if _is_stale(standing, committed, spec):
+        return Condition.STALE
+    return Condition.BEHIND
+
+
+def _is_ahead(standing: Standing, committed: Committed, ends: Mapping[str, int]) -> bool:
+    base, target = standing.token, committed.token
+    if base is not None and base != target and (target is None or base[:2] >= target[:2]):
+        return True
+    return any(offset > ends.get(name, offset) for name, offset in standing.positions.items())
+
+
+def _is_stale(standing: Standing, committed: Committed, spec: EnvironmentSpec) -> bool:
+    if spec.stale_after_ms is None or not committed.time_ms:
+        return False
+    return committed.time_ms - standing.time_ms > spec.stale_after_ms
+
+
+def check_fence(standing: Standing, incarnation: int, where: str) -> None:
+    """Refuse a writer that a newer instance has replaced.
+
+    Raises:
+        FencedStateError: If ``incarnation`` is lower than the highest that has written.
+    """
+    if incarnation < standing.incarnation:
+        msg = f"incarnation {incarnation} may not write: {standing.incarnation} has taken over"
+        raise FencedStateError(
+            msg,
+            evidence={"state": where},
+            why="a newer instance of this application owns its state",
+            fix="stop this instance",
+            fields={"incarnation": incarnation, "owner": standing.incarnation},
+        )
+
+
+def check_token(token: Token, committed: Committed) -> None:
+    """Refuse a pending that is not newer than what is committed.
+
+    Raises:
+        InvariantError: If it is not.
+    """
+    if committed.token is not None and token[:2] <= committed.token[:2]:
+        msg = f"epoch {token} cannot follow the committed epoch {committed.token}"
+        raise InvariantError(msg)
+
+
+def not_ready(condition: Condition, committed: Committed, where: str) -> StateNotReadyError:
+    """Return the error for a state that is asked for and not here."""
+    return StateNotReadyError(
+        f"state of epoch {committed.token} is not here: the environment is {condition.value}",
+        evidence={"state": where},
+        fields={"condition": condition, "path": where},
+    )
