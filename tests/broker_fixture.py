@@ -14,11 +14,15 @@ from mustela.broker.process import BrokerOptions, DevelopmentBroker
 
 # Small and soon up; two of them and Spark share the machine.
 HEAP_MB = 192
+# A killed broker is let in again when its old session is over.
+PROPERTIES = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "2000"}
 
 
 def small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
     """Make a broker that is soon up and takes little memory. It is not started."""
-    return DevelopmentBroker(data_dir, heap_mb=HEAP_MB, options=BrokerOptions(fast_start=True))
+    return DevelopmentBroker(
+        data_dir, heap_mb=HEAP_MB, properties=PROPERTIES, options=BrokerOptions(fast_start=True)
+    )
 
 
 @pytest.fixture(scope="session")

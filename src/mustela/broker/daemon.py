@@ -12,7 +12,7 @@ from mustela.broker.child import Child
 from mustela.broker.locks import locked
 from mustela.broker.probe import LOOPBACK, answers, is_free
 from mustela.broker.process import BrokerAlreadyRunningError, BrokerOptions, DevelopmentBroker
-from mustela.broker.record import BrokerRecord, read_record, write_record
+from mustela.broker.record import BrokerRecord, make_private, read_record, write_record
 
 __all__ = [
     "DEFAULT_PORT",
@@ -87,13 +87,14 @@ def start_broker(
     Raises:
         BrokerAlreadyRunningError: If it runs on another port than ``port``.
         BrokerDidNotStartError: If it ended or did not answer in time.
+        BrokerDirectoryError: If the data directory cannot be written.
         BrokerPortError: If ``port`` is taken.
         LockTimeoutError: If another program has been starting it for too long.
         EnvironmentFault: If its Java or its jars cannot be had.
     """
     place = (data_dir or default_data_dir()).absolute()
     chosen = replace(options or BrokerOptions(), tied=False)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(place)
     waiting = f"another program is starting the broker of {place}: waiting for it"
     with locked(place / LOCK_FILE, lambda: chosen.jars.say(waiting)):
         found = read_record(place)

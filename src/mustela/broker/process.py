@@ -19,7 +19,13 @@ from mustela.broker.child import Child, ProcessMark, launch
 from mustela.broker.ivy import pyspark_jars
 from mustela.broker.jars import JarRequest, resolve_jars
 from mustela.broker.probe import LOOPBACK, answers, free_port, is_free
-from mustela.broker.record import BrokerRecord, read_record, write_private, write_record
+from mustela.broker.record import (
+    BrokerRecord,
+    make_private,
+    read_record,
+    write_private,
+    write_record,
+)
 from mustela.broker.settings import (
     LOG4J_TEXT,
     LOGS_DIRECTORY,
@@ -226,6 +232,7 @@ class DevelopmentBroker:
         Raises:
             BrokerAlreadyRunningError: If a process serves the data directory already.
             BrokerDidNotStartError: If it ended or did not answer in time; it is gone then.
+        BrokerDirectoryError: If its data directory cannot be written.
             BrokerPortError: If the port that was asked for is taken.
             JavaNotFoundError: If no Java does.
             EnvironmentFault: If its jars cannot be had; see `resolve_jars`.
@@ -303,7 +310,7 @@ class DevelopmentBroker:
             )
 
     def _prepare_directory(self) -> None:
-        self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.data_dir)
         scratch = self.data_dir / "tmp"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700)

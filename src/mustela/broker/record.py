@@ -9,11 +9,26 @@ from pathlib import Path
 from typing import Any, cast
 
 from mustela.broker.child import ProcessMark
+from mustela.errors import EnvironmentFault
 
-__all__ = ["FORMAT", "BrokerRecord", "read_record", "write_private", "write_record"]
+__all__ = [
+    "FORMAT",
+    "BrokerDirectoryError",
+    "BrokerRecord",
+    "make_private",
+    "read_record",
+    "write_private",
+    "write_record",
+]
 
 FORMAT = 1
 FILE_NAME = "broker.json"
+
+
+class BrokerDirectoryError(EnvironmentFault):
+    """The broker's data directory cannot be written."""
+
+    code = "BROKER_DIRECTORY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +83,22 @@ def write_record(directory: Path, record: BrokerRecord) -> None:
         else {"pid": mark.pid, "started": mark.started, "boot": mark.boot},
     }
     write_private(directory / FILE_NAME, json.dumps(table, indent=2) + "\n")
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory for its owner only, unless it is there.
+
+    Raises:
+        BrokerDirectoryError: If it cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        what = f"cannot make the broker's data directory {directory}: {problem.strerror}"
+        raise BrokerDirectoryError(what, fix="choose another with --data") from problem
+    if not os.access(directory, os.W_OK | os.X_OK):
+        what = f"cannot write the broker's data directory {directory}"
+        raise BrokerDirectoryError(what, fix="choose another with --data")
 
 
 def write_private(path: Path, text: str) -> None:

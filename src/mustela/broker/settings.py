@@ -66,9 +66,10 @@ def server_properties(
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        # A broker that was killed is let in again only when its old session is over.
-        "broker.heartbeat.interval.ms": "500",
-        "broker.session.timeout.ms": "3000",
+        # A broker that was killed is let in again only when its old session is over, so this is
+        # shorter than Kafka's 9 s; much shorter, and a machine under load would shut it out.
+        "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "6000",
         **(changes or {}),
     }
 
