@@ -1,0 +1,443 @@
+"""The settings of an application: one frozen, typed model with a source for every value."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mustela.config.layers import merge_layers
+from mustela.config.masking import mask_value
+from mustela.config.problems import value_error
+from mustela.config.units import parse_duration, parse_size
+
+__all__ = [
+    "EpochSettings",
+    "Handler",
+    "JarsSettings",
+    "LogSettings",
+    "NamingSettings",
+    "Settings",
+    "StateSettings",
+    "TopicsSettings",
+    "setting_keys",
+]
+
+_APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MIB = 2**20
+
+
+def _no_bool(value: object) -> object:
+    """Pydantic would read True as 1, and YAML reads ``yes`` as True."""
+    if isinstance(value, bool):
+        msg = "a number is expected, not true or false"
+        raise ValueError(msg)
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+Size = Annotated[int, BeforeValidator(parse_size)]
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Handler = Literal["fail", "continue", "dead_letter"]
+
+
+class _Section(BaseModel):
+    """A group of settings; prints itself masked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Mask what is secret: this is what repr, str and rich print."""
+        for name, value in super().__repr_args__():
+            yield name, mask_value(name or "", value)
+
+
+class EpochSettings(_Section):
+    """How large an epoch may become."""
+
+    max_records: Count = Field(
+        default=500_000, ge=1, description="Records of input that one epoch reads at most."
+    )
+    max_bytes: Size = Field(
+        default=64 * _MIB, ge=1, description="Bytes of input that one epoch reads at most, about."
+    )
+    max_time: Duration = Field(
+        default=timedelta(seconds=1),
+        gt=timedelta(0),
+        description="Upper end of the time an epoch aims to take; its size is tuned to it.",
+    )
+    result_bytes: Size = Field(
+        default=256 * _MIB,
+        ge=1,
+        description="Bytes of results that the driver holds in memory before it spills to disk.",
+    )
+
+
+class StateSettings(_Section):
+    """Where state lives on a host, and how."""
+
+    backend: Literal["lmdb", "memory"] = Field(
+        default="lmdb", description="lmdb on disk, or memory: the same on tmpfs when it has room."
+    )
+    sync_every: Count = Field(
+        default=100, ge=1, description="Epochs between two syncs of the state to disk."
+    )
+    map_size: Size = Field(
+        default=16 * 1024 * _MIB,
+        ge=_MIB,
+        description="Largest size of one environment; address space, not disk that is taken.",
+    )
+
+
+class NamingSettings(_Section):
+    """How strictly steps must be named."""
+
+    strict: bool = Field(
+        default=True, description="Refuse to run while a stateful step has no name of its own."
+    )
+
+
+class TopicsSettings(_Section):
+    """What may be done to topics."""
+
+    create: bool = Field(default=False, description="Create sink topics that do not exist.")
+
+
+class JarsSettings(_Section):
+    """Where the jars of the development broker come from."""
+
+    mirror: str | None = Field(
+        default=None, description="Address of a Maven repository to use in place of Maven Central."
+    )
+    directory: Path | None = Field(
+        default=None, description="Directory that holds the jars; nothing is downloaded then."
+    )
+
+
+class LogSettings(_Section):
+    """What is logged, and in which form."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is logged."
+    )
+    format: Literal["auto", "console", "json"] = Field(
+        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
+    )
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Return the per-user directory for state: ``$XDG_STATE_HOME/mustela``.
+
+    Example:
+        >>> default_state_dir({"XDG_STATE_HOME": "/var/lib/joe"})
+        PosixPath('/var/lib/joe/mustela')
+    """
+    base = environ.get("XDG_STATE_HOME", "")
+    if base and Path(base).is_absolute():
+        return Path(base) / "mustela"
+    home = environ.get("HOME", "")
+    return (Path(home) if home else Path.home()) / ".local" / "state" / "mustela"
+
+
+def _is_application_id(value: object) -> bool:
+    if not isinstance(value, str) or value in (".", ".."):
+        return False
+    return _APPLICATION_ID.fullmatch(value) is not None
+
+
+class Settings(BaseSettings):
+    """Every setting of an application, from four sources.
+
+    Defaults give way to ``mustela.yaml`` (in the working directory, or the file that
+    ``MUSTELA_CONFIG_FILE`` names), that to ``MUSTELA__SECTION__KEY`` in the environment, and that
+    to what the program says. Kafka Streams' names (``commit.interval.ms``) work too. Printing
+    settings shows no secret.
+
+    Example:
+        >>> settings = Settings.load(application_id="wordcount", commit_interval="200ms")
+        >>> settings.commit_interval
+        datetime.timedelta(microseconds=200000)
+        >>> settings.source_of("commit_interval"), settings.source_of("lanes")
+        ('code', 'default')
+        >>> settings.dead_letter_topic
+        'wordcount-dead-letters'
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    application_id: str = Field(
+        description="Name of the application: its consumer group, its transactional id and the "
+        "first part of its internal topics. Letters, digits, `.`, `_` and `-`, at most 200."
+    )
+    bootstrap_servers: str = Field(
+        default="localhost:9092", min_length=1, description="Brokers to ask first, host:port,…"
+    )
+    processing_guarantee: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once",
+        description="Whether sink rows are part of the epoch's transaction.",
+    )
+    commit_interval: Duration = Field(
+        default=timedelta(milliseconds=100),
+        description="Least time between the starts of two epochs; more when they take longer.",
+    )
+    commit_timeout: Duration = Field(
+        default=timedelta(seconds=60),
+        gt=timedelta(0),
+        description="Time that a commit may take before its outcome is settled by a new producer; "
+        "also the transaction timeout.",
+    )
+    lanes: Count | None = Field(
+        default=None, ge=1, description="Parallel lanes; null for as many as Spark has cores."
+    )
+    key_groups: Count = Field(
+        default=32,
+        ge=1,
+        le=32_768,
+        description="Groups that keys are hashed to: a power of two, fixed for the life of an "
+        "application. State and changelogs are divided by it.",
+    )
+    state_dir: Path = Field(
+        default_factory=lambda: default_state_dir(os.environ),
+        description="Directory for local state, on a local disk; default "
+        "`$XDG_STATE_HOME/mustela`, else `~/.local/state/mustela`.",
+    )
+    replication_factor: Count = Field(
+        default=-1,
+        ge=-1,
+        le=32_767,
+        description="Replicas of internal topics; -1 for the broker's default.",
+    )
+    auto_offset_reset: Literal["earliest", "latest", "none"] = Field(
+        default="earliest",
+        description="Where to start in a topic that has no committed offset; none: an error.",
+    )
+    event_time: Literal["watermark", "stream-time"] = Field(
+        default="watermark",
+        description="What closes windows: the watermark over all partitions, or, to the letter of "
+        "Kafka Streams, the largest timestamp that each operator has seen.",
+    )
+    emit: Literal["barrier", "every"] = Field(
+        default="barrier",
+        description="Whether a table forwards one change per key and epoch, or every update.",
+    )
+    max_task_idle: Duration = Field(
+        default=timedelta(0),
+        description="How long to wait for a source that has no records, to merge in time order.",
+    )
+    max_out_of_orderness: Duration = Field(
+        default=timedelta(0),
+        description="How far records may lie behind the largest timestamp of their partition.",
+    )
+    idleness: Duration = Field(
+        default=timedelta(seconds=60),
+        gt=timedelta(0),
+        description="Time after which a partition without records no longer holds the watermark.",
+    )
+    max_future_skew: Duration = Field(
+        default=timedelta(hours=1),
+        description="How far ahead of the clock a timestamp may lie and still push the watermark.",
+    )
+    deserialization_handler: Handler = Field(
+        default="fail", description="What to do with a record that cannot be decoded."
+    )
+    processing_handler: Handler = Field(
+        default="fail", description="What to do with a record for which user code raises."
+    )
+    production_handler: Handler = Field(
+        default="fail", description="What to do with an output row that the broker refuses."
+    )
+    dead_letter_topic: str = Field(
+        default="",
+        description="Topic for dead letters; default `<application_id>-dead-letters`.",
+    )
+    epoch_header: str = Field(
+        default="mustela.epoch",
+        description="Header with the epoch's number on every output row; empty for none.",
+    )
+    epoch: EpochSettings = EpochSettings()
+    state: StateSettings = StateSettings()
+    naming: NamingSettings = NamingSettings()
+    topics: TopicsSettings = TopicsSettings()
+    jars: JarsSettings = JarsSettings()
+    log: LogSettings = LogSettings()
+    spark: dict[str, str] = Field(
+        default_factory=dict,
+        description="Spark properties: `spark.master`, `spark.executor.memory`, …",
+    )
+    kafka: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of the Kafka client (librdkafka) by their own names, for every "
+        "client; `kafka.consumer.…`, `kafka.producer.…` and `kafka.admin.…` for one kind.",
+    )
+
+    DEFAULT: ClassVar[str] = "default"
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
+
+    def __init__(self, sources: Mapping[str, str] | None = None, /, **values: Any) -> None:
+        application = values.get("application_id")
+        if not values.get("dead_letter_topic") and _is_application_id(application):
+            values["dead_letter_topic"] = f"{application}-dead-letters"
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            # `from None`: pydantic's own text shows the values.
+            raise value_error(error, sources or {}) from None
+        self._sources.update(sources or {})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the hook's signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what `load` merged: it knows the source of each value, and checks each name."""
+        return (init_settings,)
+
+    @classmethod
+    def load(
+        cls,
+        values: Mapping[str, Any] | None = None,
+        /,
+        *,
+        environ: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        **code: Any,
+    ) -> Self:
+        """Read all sources, check every name and value, and return the settings.
+
+        Args:
+            values: Settings from the program by name; nested, dotted or Kafka Streams' names.
+            environ: The environment, by default the process's own.
+            directory: Where to look for ``mustela.yaml``, by default the working directory.
+            **code: Settings from the program as keywords; they win over ``values``.
+
+        Raises:
+            UnknownSettingError: If a name is unknown, wherever it stands.
+            SettingValueError: If a value is not allowed or ``application_id`` is missing.
+            ForcedSettingError: If a Kafka property is one that Mustela sets by itself.
+            SettingsFileError: If the settings file cannot be read.
+        """
+        environ = os.environ if environ is None else environ
+        layers = merge_layers(
+            leaves=setting_keys(),
+            code={**(values or {}), **code},
+            environ=environ,
+            directory=directory or Path.cwd(),
+        )
+        nested = layers.nested()
+        nested.setdefault("state_dir", default_state_dir(environ))
+        return cls(layers.sources(), **nested)
+
+    @field_validator("application_id")
+    @classmethod
+    def _check_application_id(cls, value: str) -> str:
+        if not _is_application_id(value):
+            msg = "letters, digits, '.', '_' and '-', at most 200 of them, and not '.' or '..'"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("dead_letter_topic")
+    @classmethod
+    def _check_topic(cls, value: str) -> str:
+        if value and (not _TOPIC.fullmatch(value) or value in (".", "..")):
+            msg = "a topic's name: letters, digits, '.', '_' and '-', at most 249 of them"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("key_groups")
+    @classmethod
+    def _check_power_of_two(cls, value: int) -> int:
+        if value & (value - 1):
+            msg = "a power of two: 1, 2, 4, 8, 16, 32, …"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("replication_factor")
+    @classmethod
+    def _check_replication(cls, value: int) -> int:
+        if value == 0:
+            msg = "-1 for the broker's default, or at least 1"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("state_dir")
+    @classmethod
+    def _expand(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    def source_of(self, key: str) -> str:
+        """Return where a value came from.
+
+        Args:
+            key: The setting's whole name, such as ``epoch.max_records``.
+
+        Returns:
+            ``default``, ``mustela.yaml:3``, ``environment MUSTELA__LANES`` or ``code``.
+
+        Raises:
+            KeyError: If there is no such setting.
+        """
+        if key not in self._sources and key not in setting_keys():
+            raise KeyError(key)
+        return self._sources.get(key, self.DEFAULT)
+
+    def masked(self) -> dict[str, Any]:
+        """Return every value by its whole name, secrets replaced by ``******``.
+
+        Example:
+            >>> settings = Settings.load(application_id="a", kafka={"sasl.password": "hunter2"})
+            >>> settings.masked()["kafka.sasl.password"]
+            '******'
+        """
+        flat: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, BaseModel):
+                for inner in type(value).model_fields:
+                    key = f"{name}.{inner}"
+                    flat[key] = mask_value(key, getattr(value, inner))
+            elif name in ("spark", "kafka"):
+                for inner, item in sorted(value.items()):
+                    key = inner if name == "spark" else f"kafka.{inner}"
+                    flat[key] = mask_value(key, item)
+            else:
+                flat[name] = mask_value(name, value)
+        return flat
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Mask what is secret: this is what repr, str and rich print."""
+        for name, value in super().__repr_args__():
+            yield name, mask_value(name or "", value)
+
+
+def setting_keys() -> dict[str, type[BaseModel]]:
+    """Return the whole name of every setting with the model that owns it, in order.
+
+    ``spark`` and ``kafka`` are free mappings, and listed as such.
+    """
+    keys: dict[str, type[BaseModel]] = {}
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            keys.update({f"{name}.{inner}": section for inner in section.model_fields})
+        else:
+            keys[name] = Settings
+    return keys
