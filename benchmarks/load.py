@@ -1,0 +1,127 @@
+"""An open-loop load: records at fixed intended times, each carrying the time it was meant to be
+sent.
+
+Run as a process of its own (`python -m benchmarks.load`), so that the receiver's work does not
+delay it. A late send keeps its intended time: waiting is part of the latency that is measured.
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from benchmarks import records
+from benchmarks.kafka import QUIET
+from benchmarks.records import Record
+
+MARKER = b"@"
+MARKED_SHARE = 10
+"""In counting workloads one record in ten carries a stamp, as a word or key of its own."""
+_FLUSH_TIMEOUT_S = 30.0
+
+
+def stamp_of(begin_us: int, number: int, rate: int) -> int:
+    """The intended send time of a record, in microseconds."""
+    return begin_us + number * 1_000_000 // rate
+
+
+def copies(program: str, number: int) -> int:
+    """How many output records carry the stamp of an input record."""
+    if program in ("word_count", "count"):
+        return 1 if number % MARKED_SHARE == 0 else 0
+    if program == "advanced":
+        return sum(1 for leg in (0, 1) if (number + leg) % 5)
+    return 1
+
+
+class LoadRecords:
+    """Makes the records of a load, alike in size and shape to the workload's own."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._source = random.Random(f"load-{program}")
+        self._words = records.dictionary(0, (2, 10))
+        self._weights = records.zipf_weights(len(self._words))
+
+    def record(self, number: int, stamp: int) -> Record:
+        """The record with a number, stamped when it is one of those that are."""
+        if self._program == "word_count":
+            line = self._source.choices(self._words, cum_weights=self._weights, k=9)
+            marked = number % MARKED_SHARE == 0
+            line.append(f"{MARKER.decode()}{stamp}" if marked else self._words[0])
+            return None, " ".join(line).encode()
+        if self._program == "count":
+            marked = number % MARKED_SHARE == 0
+            key = f"key-{self._source.randrange(records.COUNT_KEYS):05d}".encode()
+            return (MARKER + str(stamp).encode() if marked else key), f"{number:064d}".encode()
+        if self._program == "latest":
+            return MARKER + str(stamp).encode(), f"{number:0100d}".encode()
+        payment: dict[str, object] = {
+            "id": number,
+            "ts": stamp,
+            "amount": self._source.randrange(10_000, 100_000) / 100,
+            "currency": self._source.choice(("EUR", "USD", "GBP")),
+            "account": f"acc-{self._source.randrange(100_000):08d}",
+            "merchant": f"mer-{self._source.randrange(5_000):06d}",
+            "country": "DE",
+            "channel": "web",
+            "status": "settled",
+            "category": f"c{self._source.randrange(40):02d}",
+            "device": f"dev-{self._source.randrange(50_000):06d}",
+        }
+        return f"payment-{number:08d}".encode(), records.padded(payment)
+
+
+def read_stamp(key: bytes | None, value: bytes | None) -> int | None:
+    """The stamp that an output record carries, if it does."""
+    if key is not None and key.startswith(MARKER):
+        return int(key[1:])
+    if value is not None and value.startswith(b"{"):
+        return int(json.loads(value)["ts"])
+    return None
+
+
+def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, count: int) -> None:
+    """Send `count` records, each as soon as its intended time has come."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "partitioner": "murmur2_random",
+            "linger.ms": 1,
+            "acks": "all",
+            "sticky.partitioning.linger.ms": 0,
+            **QUIET,
+        }
+    )
+    source = LoadRecords(program)
+    for number in range(count):
+        stamp = stamp_of(begin_us, number, rate)
+        key, value = source.record(number, stamp)
+        wait = stamp / 1e6 - time.time()
+        if wait > 0:
+            time.sleep(wait)
+        producer.produce(topic, key=key, value=value)
+        producer.poll(0)
+    if producer.flush(_FLUSH_TIMEOUT_S):
+        raise SystemExit("the broker did not take the whole load")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Read the command line and send."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--rate", type=int, required=True)
+    parser.add_argument("--begin-us", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    given = parser.parse_args(words)
+    send(given.bootstrap, given.topic, given.program, given.rate, given.begin_us, given.count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Which peers there are, and with which guarantees they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.peers.base import Assignment, Peer
+from benchmarks.peers.kafka_streams_peer import KafkaStreamsPeer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """A peer with one of its guarantees: what a row of the results is about."""
+
+    peer: str
+    guarantee: str
+
+    def build(self, assignment: Assignment) -> Peer:
+        """The peer, ready to be started."""
+        return _CLASSES[self.peer](assignment)
+
+    def __str__(self) -> str:
+        return f"{self.peer}/{self.guarantee}"
+
+
+_CLASSES: dict[str, type[Peer]] = {
+    "kafka_streams": KafkaStreamsPeer,
+}
+
+CONTESTANTS = (
+    Contestant(peer="kafka_streams", guarantee="eos"),
+    Contestant(peer="kafka_streams", guarantee="alo"),
+)
+
+
+def contestants(peers: list[str] | None, guarantees: list[str] | None) -> list[Contestant]:
+    """Those that are asked for, in the order of their rows.
+
+    Raises:
+        ValueError: If a peer is not known.
+    """
+    known = {contestant.peer for contestant in CONTESTANTS}
+    unknown = [peer for peer in peers or [] if peer not in known]
+    if unknown:
+        raise ValueError(f"no peer {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    return [
+        contestant
+        for contestant in CONTESTANTS
+        if (not peers or contestant.peer in peers)
+        and (not guarantees or contestant.guarantee in guarantees)
+    ]

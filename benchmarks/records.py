@@ -1,0 +1,103 @@
+"""The records of the workloads: made from a seed, the same on every machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+
+Record = tuple[bytes | None, bytes]
+
+DICTIONARY_WORDS = 5_000
+COUNT_KEYS = 10_000
+FIRST_TIMESTAMP_MS = 1_760_000_000_000
+_PAYMENT_BYTES = 1_024
+_WORDS_PER_KB = 128
+_WORDS_PER_LINE = 10
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY")
+_COUNTRIES = ("AT", "BE", "CH", "DE", "ES", "FR", "GB", "IT", "JP", "US")
+_CHANNELS = ("web", "app", "pos", "phone")
+
+
+def dictionary(seed: int, letters: tuple[int, int]) -> list[str]:
+    """Five thousand different words whose lengths lie between two bounds, commonest first."""
+    source = random.Random(f"dictionary-{seed}")
+    words: dict[str, None] = {}
+    while len(words) < DICTIONARY_WORDS:
+        size = source.randint(*letters)
+        words["".join(source.choices(_LETTERS, k=size))] = None
+    return list(words)
+
+
+def zipf_weights(size: int) -> list[float]:
+    """Cumulative weights of a Zipf law with exponent 1 over `size` ranks."""
+    return list(itertools.accumulate(1.0 / rank for rank in range(1, size + 1)))
+
+
+def kilobyte_lines(count: int, seed: int, *, zipf: bool) -> Iterator[Record]:
+    """Lines of 128 seven-letter words, each with a space behind it: 1,024 bytes."""
+    words = dictionary(seed, (7, 7))
+    weights = zipf_weights(len(words)) if zipf else None
+    source = random.Random(f"lines-{seed}-{zipf}")
+    for _ in range(count):
+        chosen = source.choices(words, cum_weights=weights, k=_WORDS_PER_KB)
+        yield None, (" ".join(chosen) + " ").encode()
+
+
+def short_lines(count: int, seed: int) -> Iterator[Record]:
+    """Lines of ten words of two to ten letters, Zipf distributed: about 69 bytes."""
+    words = dictionary(seed, (2, 10))
+    weights = zipf_weights(len(words))
+    source = random.Random(f"short-lines-{seed}")
+    for _ in range(count):
+        chosen = source.choices(words, cum_weights=weights, k=_WORDS_PER_LINE)
+        yield None, " ".join(chosen).encode()
+
+
+def keyed_values(count: int, seed: int) -> Iterator[Record]:
+    """Values of 64 bytes under ten thousand keys, uniform."""
+    source = random.Random(f"keyed-{seed}")
+    keys = [f"key-{number:05d}".encode() for number in range(COUNT_KEYS)]
+    for number in range(count):
+        yield keys[int(source.random() * COUNT_KEYS)], f"{number:064d}".encode()
+
+
+def distinct_values(count: int, seed: int) -> Iterator[Record]:
+    """One record for each of `count` keys of 16 bytes, the value 100 bytes: fills a store."""
+    source = random.Random(f"distinct-{seed}")
+    for number in range(count):
+        yield f"key-{number:012d}".encode(), f"{source.getrandbits(400):0100x}".encode()
+
+
+def payments(count: int, seed: int) -> Iterator[Record]:
+    """JSON payments of exactly 1,024 bytes under keys of 16 bytes.
+
+    The amount is uniform, so that a tenth of the payments lies below 100. Timestamps inside the value
+    are one millisecond apart.
+    """
+    source = random.Random(f"payments-{seed}")
+    for number in range(count):
+        cents = source.randrange(100_000)
+        record: dict[str, object] = {
+            "id": number,
+            "ts": FIRST_TIMESTAMP_MS + number,
+            "amount": cents / 100,
+            "currency": _CURRENCIES[source.randrange(len(_CURRENCIES))],
+            "account": f"acc-{source.randrange(100_000):08d}",
+            "merchant": f"mer-{source.randrange(5_000):06d}",
+            "country": _COUNTRIES[source.randrange(len(_COUNTRIES))],
+            "channel": _CHANNELS[source.randrange(len(_CHANNELS))],
+            "status": "settled" if source.randrange(20) else "pending",
+            "category": f"c{source.randrange(40):02d}",
+            "device": f"dev-{source.randrange(50_000):06d}",
+        }
+        yield f"payment-{number:08d}".encode(), padded(record)
+
+
+def padded(record: dict[str, object]) -> bytes:
+    """A payment as JSON, filled up with its last field `pad` to 1,024 bytes."""
+    bare = json.dumps({**record, "pad": ""}, separators=(",", ":"))
+    fill = "x" * (_PAYMENT_BYTES - len(bare))
+    return f'{bare[:-2]}{fill}"}}'.encode()

@@ -1,0 +1,329 @@
+"""One run of one peer: catching up with a full topic, or keeping up with a fixed load."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.kafka import Topics
+from benchmarks.measure import Progress, Sampler, Window, disk_bytes, steady_window
+from benchmarks.oracles import Oracle
+from benchmarks.peers.base import Assignment, Peer, PeerFailedError
+from benchmarks.peers.registry import Contestant
+from benchmarks.receiver import Load, Receiver
+from benchmarks.workloads import Workload
+
+_START_TIMEOUT_S = 180.0
+_STALL_TIMEOUT_S = 120.0
+_VISIBLE_TIMEOUT_S = 60.0
+_SETTLE_S = 3.0
+_RESTART_RATE = 50
+_RESTART_S = 15
+_IN_FLIGHT_S = 0.1
+"""What the closed instance committed last may reach the receiver a little after it closed."""
+_MEGA = 1_000_000
+
+
+class WrongOutputError(Exception):
+    """The output differs from the oracle's: the run has no number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """How the fixed-load run goes, in seconds and records a second."""
+
+    rate: int = 1_000
+    warm_up_s: int = 15
+    measure_s: int = 40
+    idle_s: int = 15
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Where the runs take place.
+
+    Attributes:
+        bootstrap: The broker that all peers use.
+        broker_pid: Its process, for its CPU time.
+        folder: For state, checkpoints and logs; each run has its own below.
+        commit_ms: The interval between commits.
+    """
+
+    bootstrap: str
+    broker_pid: int
+    folder: Path
+    commit_ms: int
+    load: LoadPlan
+    topics: Topics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.bootstrap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUp:
+    """What a catch-up run measured."""
+
+    window: Window
+    program_cpu_s: float
+    broker_cpu_s: float
+    whole_cpu_s: float
+    peak_pss_bytes: int
+    state_bytes: int
+    output_records: int
+    start_s: dict[str, float]
+
+    def numbers(self) -> dict[str, float]:
+        """As the results name them."""
+        millions = self.window.records / _MEGA
+        return {
+            "records_per_s": self.window.records_per_s,
+            "cpu_s_per_million": self.program_cpu_s / millions,
+            "broker_cpu_s_per_million": self.broker_cpu_s / millions,
+            "total_cpu_s_per_million": (self.program_cpu_s + self.broker_cpu_s) / millions,
+            "run_cpu_s": self.whole_cpu_s,
+            "peak_pss_mb": self.peak_pss_bytes / _MEGA,
+            "state_mb": self.state_bytes / _MEGA,
+            "output_records": float(self.output_records),
+            **{f"start_s.{part}": seconds for part, seconds in self.start_s.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedLoad:
+    """What a fixed-load run measured."""
+
+    latencies_ms: list[float]
+    numbers: dict[str, float]
+
+
+def assignment(
+    bench: Bench, workload: Workload, contestant: Contestant, run: str, topic: str, count: int
+) -> Assignment:
+    """What one run is to do, with names of its own for everything it makes."""
+    application_id = f"bench-{workload.name}-{contestant.peer}-{contestant.guarantee}-{run}"
+    folder = bench.folder / application_id
+    folder.mkdir(parents=True)
+    return Assignment(
+        program=workload.program,
+        bootstrap=bench.bootstrap,
+        input_topic=topic,
+        output=f"{application_id}.out",
+        application_id=application_id,
+        guarantee=contestant.guarantee,
+        partitions=workload.partitions,
+        records=count,
+        commit_ms=bench.commit_ms,
+        state_dir=folder / "state",
+        log=folder / "log",
+    )
+
+
+def clean_up(bench: Bench, todo: Assignment) -> None:
+    """Remove what a run left on the broker and on disk."""
+    bench.topics.forget(todo.application_id)
+    bench.topics.delete_of(todo.application_id)
+    shutil.rmtree(todo.state_dir.parent, ignore_errors=True)
+
+
+class _FirstOutput:
+    """Keeps every look at the progress, and when the output first held something visible."""
+
+    def __init__(self, topics: Topics, names: list[str]) -> None:
+        self._topics = topics
+        self._names = names
+        self.looks: list[Progress] = []
+        self.time: float | None = None
+
+    def __call__(self, look: Progress) -> None:
+        self.looks.append(look)
+        if self.time is None:
+            ends = (sum(self._topics.end_offsets(name).values()) for name in self._names)
+            if any(ends):
+                self.time = time.time()
+
+
+def catch_up(
+    bench: Bench, workload: Workload, contestant: Contestant, todo: Assignment, oracle: Oracle
+) -> CatchUp:
+    """Let a peer work off a full topic, check its output, then work out its numbers.
+
+    Raises:
+        WrongOutputError: If the output is not the oracle's.
+        PeerFailedError: If the peer ended or stalled.
+    """
+    outputs = workload.output_topics(todo.output)
+    bench.topics.create(outputs, workload.partitions)
+    peer = contestant.build(todo)
+    watch = _FirstOutput(bench.topics, outputs)
+    peer.start()
+    sampler = Sampler(program_pid=peer.pid, broker_pid=bench.broker_pid)
+    sampler.start()
+    try:
+        peer.wait_until(bench.topics, todo.records, _START_TIMEOUT_S, watch)
+        sampler.stop()
+        state_bytes = disk_bytes(todo.state_dir)
+        count = verify(bench, outputs, todo.output, oracle)
+        running = peer.event("running")
+    finally:
+        sampler.stop()
+        peer.stop()
+    window = steady_window(watch.looks, todo.records, running.time if running else peer.started_at)
+    program, broker = sampler.cpu_between(window.begin, window.end)
+    return CatchUp(
+        window=window,
+        program_cpu_s=program,
+        broker_cpu_s=broker,
+        whole_cpu_s=sampler.samples[-1].program_cpu_s,
+        peak_pss_bytes=sampler.peak_pss_bytes,
+        state_bytes=state_bytes,
+        output_records=count,
+        start_s=start_parts(peer, watch.time),
+    )
+
+
+def verify(bench: Bench, outputs: list[str], stem: str, oracle: Oracle) -> int:
+    """Read the whole output and hold it against the oracle.
+
+    Returns:
+        How many records it has.
+
+    Raises:
+        WrongOutputError: If it is not what it must be, with what is wrong.
+    """
+    count = 0
+
+    def counted():
+        nonlocal count
+        for record in bench.topics.read(outputs, stem):
+            count += 1
+            yield record
+
+    faults = oracle.check(counted())
+    if faults:
+        raise WrongOutputError("; ".join(faults))
+    return count
+
+
+def start_parts(peer: Peer, first_output: float | None) -> dict[str, float]:
+    """From the start of the process to each thing it said, and to its first visible output."""
+    parts: dict[str, float] = {}
+    for name in ("main", "session", "running"):
+        event = peer.event(name)
+        if event is not None:
+            parts[name] = event.time - peer.started_at
+    if first_output is not None:
+        parts["first_output"] = first_output - peer.started_at
+    return parts
+
+
+def fixed_load(
+    bench: Bench, workload: Workload, contestant: Contestant, todo: Assignment
+) -> FixedLoad:
+    """Send a peer a fixed load, leave it idle, restart it inside its process.
+
+    Raises:
+        WrongOutputError: If a stamped record did not arrive exactly as often as it must.
+        PeerFailedError: If the peer ended or did not start.
+    """
+    plan = bench.load
+    outputs = workload.output_topics(todo.output)
+    bench.topics.create([todo.input_topic, *outputs], workload.partitions)
+    peer = contestant.build(todo)
+    receiver = Receiver(topics=bench.topics, names=outputs)
+    receiver.start()
+    peer.start()
+    sampler = Sampler(program_pid=peer.pid, broker_pid=bench.broker_pid)
+    sampler.start()
+    try:
+        peer.wait_for("running", _START_TIMEOUT_S)
+        time.sleep(_SETTLE_S)
+        begin = time.time() + 0.5
+        load = Load(
+            program=workload.program,
+            rate=plan.rate,
+            begin_us=int(begin * 1e6),
+            count=plan.rate * (plan.warm_up_s + plan.measure_s),
+        )
+        _run_load(bench, todo.input_topic, load)
+        expected = sum(load.expected().values())
+        receiver.wait_for_count(expected, _VISIBLE_TIMEOUT_S)
+        faults = load.faults(receiver.arrivals)
+        if faults:
+            raise WrongOutputError("; ".join(faults))
+        latencies = load.latencies_ms(receiver.arrivals, plan.warm_up_s)
+        loaded = (begin + plan.warm_up_s, begin + plan.warm_up_s + plan.measure_s)
+        pss = sampler.peak_pss_bytes
+        time.sleep(_SETTLE_S)
+        idle = (time.time(), time.time() + plan.idle_s)
+        time.sleep(plan.idle_s)
+        sampler.stop()
+        restart = _restart(bench, peer, receiver, todo)
+    finally:
+        sampler.stop()
+        receiver.stop()
+        peer.stop()
+    program, broker = sampler.cpu_between(*loaded)
+    numbers = {
+        "fixed_load.cpu_percent": 100 * program / plan.measure_s,
+        "fixed_load.broker_cpu_percent": 100 * broker / plan.measure_s,
+        "fixed_load.peak_pss_mb": pss / _MEGA,
+        "idle_cpu_percent": 100 * sampler.cpu_between(*idle)[0] / plan.idle_s,
+        **restart,
+    }
+    return FixedLoad(latencies_ms=latencies, numbers=numbers)
+
+
+def _run_load(bench: Bench, topic: str, load: Load) -> None:
+    process = _start_load(bench, topic, load)
+    code = process.wait()
+    if code != 0:
+        raise PeerFailedError(f"the load generator ended with {code}")
+
+
+def _start_load(bench: Bench, topic: str, load: Load) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks.load"),
+            *("--bootstrap", bench.bootstrap),
+            *("--topic", topic),
+            *("--program", load.program),
+            *("--rate", str(load.rate)),
+            *("--begin-us", str(load.begin_us)),
+            *("--count", str(load.count)),
+        ],
+        cwd=Path(__file__).parent.parent,
+    )
+
+
+def _restart(bench: Bench, peer: Peer, receiver: Receiver, todo: Assignment) -> dict[str, float]:
+    """Seconds to close, and from closed to the first output, of a restart inside the process."""
+    load = Load(
+        program=todo.program,
+        rate=_RESTART_RATE,
+        begin_us=int((time.time() + 0.5) * 1e6),
+        count=_RESTART_RATE * _RESTART_S,
+    )
+    process = _start_load(bench, todo.input_topic, load)
+    try:
+        time.sleep(2.0)
+        asked = time.time()
+        peer.tell("restart")
+        closed = peer.wait_for("closed", _STALL_TIMEOUT_S, after=asked)
+        deadline = time.monotonic() + _STALL_TIMEOUT_S
+        first = receiver.first_after(closed.time + _IN_FLIGHT_S)
+        while first is None:
+            if time.monotonic() > deadline:
+                raise PeerFailedError(f"{peer.name}: no output after its restart")
+            time.sleep(0.02)
+            first = receiver.first_after(closed.time + _IN_FLIGHT_S)
+    finally:
+        process.wait()
+    return {
+        "restart.close_s": closed.time - asked,
+        "restart.first_output_s": first - closed.time,
+    }

@@ -1,0 +1,145 @@
+"""The workloads: which records, which program, what must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from benchmarks import oracles, records
+from benchmarks.oracles import CountOracle, Oracle, StatelessOracle, TableOracle
+from benchmarks.records import Record
+
+SEED = 20_260
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One row of the benchmarks.
+
+    Attributes:
+        name: Names its results file.
+        title: One line for people.
+        program: What the peers run: each knows the programs by these names.
+        make: Gives so many input records, from a seed.
+        oracle: Makes a fresh oracle.
+        records: Of a full run.
+        quick_records: Of a quick run.
+        partitions: Of the input and of each output topic.
+        branches: Endings of the output topics; one topic without an ending by default.
+        latency: Whether one latency can be stamped into the records.
+    """
+
+    name: str
+    title: str
+    program: str
+    make: Callable[[int, int], Iterator[Record]]
+    oracle: Callable[[], Oracle]
+    records: int
+    quick_records: int
+    partitions: int = 6
+    branches: tuple[str, ...] = ("",)
+    latency: bool = True
+
+    def input_topic(self, count: int) -> str:
+        """The name of the input topic: says what is in it, seed included."""
+        return f"bench-{self.name}-{count}-seed{SEED}"
+
+    def output_topics(self, stem: str) -> list[str]:
+        """All output topics whose names begin with `stem`."""
+        return [f"{stem}-{branch}" if branch else stem for branch in self.branches]
+
+    def on(self, partitions: int) -> Workload:
+        """The same on topics of another number of partitions, under a name that says so."""
+        if partitions == self.partitions:
+            return self
+        return replace(self, name=f"{self.name}_p{partitions}", partitions=partitions)
+
+
+def _zipf_lines(count: int, seed: int) -> Iterator[Record]:
+    return records.kilobyte_lines(count, seed, zipf=True)
+
+
+def _uniform_lines(count: int, seed: int) -> Iterator[Record]:
+    return records.kilobyte_lines(count, seed, zipf=False)
+
+
+_ALL = (
+    Workload(
+        name="word_count",
+        title="word count, lines of 10 words (about 70 bytes), Zipf",
+        program="word_count",
+        make=records.short_lines,
+        oracle=lambda: CountOracle(oracles.words_of),
+        records=4_000_000,
+        quick_records=100_000,
+    ),
+    Workload(
+        name="count",
+        title="count by key, 10,000 keys, values of 64 bytes",
+        program="count",
+        make=records.keyed_values,
+        oracle=lambda: CountOracle(oracles.key_of),
+        records=5_000_000,
+        quick_records=100_000,
+    ),
+    Workload(
+        name="w1a",
+        title="stateless, 1 KB: bytes passed through",
+        program="passthrough",
+        make=records.payments,
+        oracle=lambda: StatelessOracle(oracles.unchanged, oracles.same_bytes),
+        records=2_000_000,
+        quick_records=40_000,
+    ),
+    Workload(
+        name="w1b",
+        title="stateless, 1 KB JSON: parse, filter, add a field, rename two, write",
+        program="json",
+        make=records.payments,
+        oracle=lambda: StatelessOracle(oracles.converted, oracles.canonical_json),
+        records=2_000_000,
+        quick_records=40_000,
+    ),
+    Workload(
+        name="w1c",
+        title="stateless, 1 KB JSON: map, flat map, filter, new key, three topics",
+        program="advanced",
+        make=records.payments,
+        oracle=lambda: StatelessOracle(oracles.advanced, oracles.canonical_json),
+        records=1_000_000,
+        quick_records=20_000,
+        branches=("eur", "usd", "other"),
+    ),
+    Workload(
+        name="w2z",
+        title="word count, lines of 128 words (1 KB), Zipf",
+        program="word_count",
+        make=_zipf_lines,
+        oracle=lambda: CountOracle(oracles.words_of),
+        records=500_000,
+        quick_records=10_000,
+        latency=False,
+    ),
+    Workload(
+        name="w2u",
+        title="word count, lines of 128 words (1 KB), uniform",
+        program="word_count",
+        make=_uniform_lines,
+        oracle=lambda: CountOracle(oracles.words_of),
+        records=500_000,
+        quick_records=10_000,
+        latency=False,
+    ),
+    Workload(
+        name="restore",
+        title="restore a store of 1,000,000 keys (16 + 100 bytes) from its changelog",
+        program="latest",
+        make=records.distinct_values,
+        oracle=lambda: TableOracle(oracles.keep_newest),
+        records=1_000_000,
+        quick_records=50_000,
+        latency=False,
+    ),
+)
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
