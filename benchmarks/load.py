@@ -3,6 +3,7 @@ sent.
 
 Run as a process of its own (`python -m benchmarks.load`), so that the receiver's work does not
 delay it. A late send keeps its intended time: waiting is part of the latency that is measured.
+"""
 
 from __future__ import annotations
 

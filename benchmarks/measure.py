@@ -6,6 +6,7 @@ large process holds it up. Throughput and CPU per record are taken over the same
 catch-up run: from the first sight of 20 % of the input committed to the first sight of 95 %, so
 that neither start-up nor the last half-empty step counts. A run that commits in too few steps for
 such a window is taken as a whole, from the moment the program said it was running.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 An oracle sees every input record while the topic is filled. It shares no code with any peer. After
 a run it reads the whole output and says what is wrong; a run with anything wrong has no number.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ A tree is a root process, everything it starts, and everything in the root's ses
 must not shrink when one of them ends. A process that was waited for by a parent inside the tree
 lives on in that parent's children's time; one that was not (its parent ended first, or ignores its
 children) is remembered here with the time it was last seen with.
+"""
 
 from __future__ import annotations
 

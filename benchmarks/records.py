@@ -74,8 +74,8 @@ def distinct_values(count: int, seed: int) -> Iterator[Record]:
 def payments(count: int, seed: int) -> Iterator[Record]:
     """JSON payments of exactly 1,024 bytes under keys of 16 bytes.
 
-    The amount is uniform, so that a tenth of the payments lies below 100. Timestamps inside the value
-    are one millisecond apart.
+    The amount is uniform, so that a tenth of the payments lies below 100. Timestamps inside the
+    value are one millisecond apart.
     """
     source = random.Random(f"payments-{seed}")
     for number in range(count):

@@ -74,6 +74,7 @@ class Peer(abc.ABC):
     The program prints events as JSON lines: `main` when its own code begins, `session` when its
     engine is made, `running` when it processes, `closed` when it has ended in good order. It reads
     commands from standard input: `restart` and `stop`.
+    """
 
     assignment: Assignment
     events: list[Event] = field(default_factory=list)
@@ -100,8 +101,8 @@ class Peer(abc.ABC):
     def progress(self, topics: Topics) -> int:
         """How many input records are worked off and committed, all steps included.
 
-        Where records go through a repartition topic, being read from the input is half the way: what
-        counts is the share of them that has been read from that topic too.
+        Where records go through a repartition topic, being read from the input is half the way:
+        what counts is the share of them that has been read from that topic too.
         """
         todo = self.assignment
         read = sum(topics.committed(todo.application_id, todo.input_topic).values())
