@@ -1,0 +1,192 @@
+"""Kafka clients from a dictionary of properties: quiet, and with their errors written down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from mustela.connectors.kafka.errors import (
+    AuthenticationRefused,
+    BrokerUnavailable,
+    ClientSettingsError,
+    ErrorKind,
+    fault,
+    kind_of,
+)
+from mustela.errors import EnvironmentFault, UsageError
+
+__all__ = [
+    "CONSUMER_DEFAULTS",
+    "ClientErrors",
+    "admin_client",
+    "consumer_client",
+    "producer_client",
+    "servers_of",
+]
+
+LOGGER = logging.getLogger("mustela.kafka")
+LOGGER.addHandler(logging.NullHandler())
+
+_COMMON = {"allow.auto.create.topics": False, "client.id": "mustela"}
+CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    # The defaults of 500 and 1,000 ms would stall the first fetch behind every assignment.
+    "fetch.queue.backoff.ms": 5,
+    "fetch.error.backoff.ms": 5,
+    "fetch.wait.max.ms": 5,
+    # What is fetched beyond the end of a range is thrown away: small enough to waste little,
+    # large enough for one broker thread to fill a core.
+    "max.partition.fetch.bytes": 512 << 10,
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16 << 10,
+    "check.crcs": True,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000,
+}
+_CONSUMER_FIXED = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ClientErrors:
+    """What a client said about its connections, for the error that ends a wait.
+
+    Attributes:
+        last: The last error of the client as a whole.
+        refused: The last error about who the client is, which waiting does not mend.
+        down_since: When the last broker was lost, on the monotonic clock; None while one is up.
+    """
+
+    last: KafkaError | None = None
+    refused: KafkaError | None = None
+    down_since: float | None = field(default=None)
+
+    def note(self, error: KafkaError) -> None:
+        """Write down an error; the client calls this."""
+        self.last = error
+        kind = kind_of(error)
+        if kind is ErrorKind.AUTHENTICATION:
+            self.refused = error
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self.down_since is None:  # pyright: ignore[reportPrivateUsage]
+            self.down_since = perf_counter()
+
+    def heard(self) -> None:
+        """Note that a broker answered."""
+        self.down_since = None
+        self.refused = None
+
+    def raise_refused(self, doing: str, servers: str) -> None:
+        """Raise the error about who the client is, if there was one.
+
+        Raises:
+            AuthenticationRefused: If a broker refused the client.
+        """
+        if self.refused is not None:
+            error = fault(self.refused, doing, servers=servers)
+            assert isinstance(error, AuthenticationRefused), error
+            raise error
+
+    def why(self, doing: str, servers: str, waited: float) -> EnvironmentFault | UsageError | None:
+        """Return the error of a wait that ended, or None if the brokers are there."""
+        if self.refused is not None:
+            return fault(self.refused, doing, servers=servers)
+        if self.down_since is None:
+            return None
+        return unavailable(doing, servers, waited, self.last)
+
+
+def unavailable(
+    doing: str, servers: str, waited: float, last: KafkaError | None = None
+) -> BrokerUnavailable:
+    """Make the error that no broker answers."""
+    evidence = {"servers": servers, "waited": f"{waited:.1f} s"}
+    if last is not None:
+        evidence["kafka"] = f"{last.name()}: {last.str()}"
+    return BrokerUnavailable(
+        f"could not {doing}: no Kafka broker answers",
+        evidence=evidence,
+        fix="check that the broker runs and that bootstrap_servers names it",
+    )
+
+
+def servers_of(properties: Mapping[str, Any]) -> str:
+    """Return the bootstrap servers that ``properties`` name."""
+    return str(properties.get("bootstrap.servers", "(none set)"))
+
+
+def consumer_client(
+    properties: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    errors: ClientErrors | None = None,
+) -> Consumer:
+    """Make a consumer for assignment by hand, read_committed unless ``overrides`` says else.
+
+    Raises:
+        ClientSettingsError: If the client does not accept a property.
+    """
+    settings = {
+        **_COMMON,
+        **CONSUMER_DEFAULTS,
+        "group.id": "mustela-reader",
+        "isolation.level": "read_committed",
+        **properties,
+        **_CONSUMER_FIXED,
+        **(overrides or {}),
+    }
+    return _made(lambda: Consumer(_with_callbacks(settings, errors), logger=LOGGER), settings)
+
+
+def producer_client(
+    properties: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    errors: ClientErrors | None = None,
+) -> Producer:
+    """Make a producer; ``overrides`` win over ``properties``.
+
+    Raises:
+        ClientSettingsError: If the client does not accept a property.
+    """
+    settings = {**_COMMON, **properties, **overrides}
+    return _made(lambda: Producer(_with_callbacks(settings, errors), logger=LOGGER), settings)
+
+
+def admin_client(properties: Mapping[str, Any], errors: ClientErrors | None = None) -> AdminClient:
+    """Make an admin client.
+
+    Raises:
+        ClientSettingsError: If the client does not accept a property.
+    """
+    settings = {**_COMMON, **properties}
+    return _made(lambda: AdminClient(_with_callbacks(settings, errors), logger=LOGGER), settings)
+
+
+def _with_callbacks(settings: dict[str, Any], errors: ClientErrors | None) -> dict[str, Any]:
+    return {**settings, "error_cb": _ignore if errors is None else errors.note}
+
+
+def _ignore(_error: KafkaError) -> None:
+    return
+
+
+def _made(make: Callable[[], T], settings: Mapping[str, Any]) -> T:
+    try:
+        return make()
+    except (KafkaException, TypeError, ValueError) as raised:
+        text = raised.args[0] if raised.args else raised
+        what = "the Kafka client refuses its settings"
+        raise ClientSettingsError(
+            what,
+            evidence={"client": text.str() if isinstance(text, KafkaError) else text},
+            fix="correct the setting under kafka that the text names",
+            fields={"names": sorted(settings)},
+        ) from raised

@@ -1,0 +1,350 @@
+"""Reading ranges of offsets, in the Python workers that Spark keeps."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, ClassVar, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mustela.connectors.kafka.client import ClientErrors, consumer_client, servers_of
+from mustela.connectors.kafka.errors import (
+    ErrorKind,
+    OffsetOutOfRange,
+    ReadTimedOut,
+    SourceGone,
+    fault,
+    kind_of,
+)
+from mustela.errors import InvariantError, MustelaError
+from mustela.model import Headers
+
+__all__ = ["RangeReader", "RawChunk"]
+
+CONSUMERS_MAX = 8
+QUERY_TIMEOUT_S = 10.0
+CHUNK_BYTES_MAX = 16 << 20
+_WAIT_S = 0.1
+
+
+@dataclass(slots=True)
+class RawChunk:
+    """Records of one partition in the order of their offsets, as columns of bytes.
+
+    Attributes:
+        offsets: Offsets, ascending; control records and aborted data leave gaps.
+        keys: The keys.
+        values: The values.
+        timestamps: Milliseconds.
+        headers: Headers of each record, or None where no record has any.
+    """
+
+    offsets: list[int] = field(default_factory=list[int])
+    keys: list[bytes | None] = field(default_factory=list["bytes | None"])
+    values: list[bytes | None] = field(default_factory=list["bytes | None"])
+    timestamps: list[int] = field(default_factory=list[int])
+    headers: list[Headers] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.offsets)
+
+    def cut(self, length: int) -> None:
+        """Drop the records from index ``length`` on."""
+        del self.offsets[length:], self.keys[length:]
+        del self.values[length:], self.timestamps[length:]
+        if self.headers is not None:
+            del self.headers[length:]
+
+
+class RangeReader:
+    """Reads ranges of offsets, read_committed.
+
+    Its consumers stay connected between reads, but fetch only while a read is under way: an idle
+    worker costs nothing. Reads one after the other share one consumer, whatever the partition;
+    reads that are interleaved take one each.
+
+    Args:
+        properties: Client properties.
+        read_timeout: Seconds without progress after which a read fails.
+        isolation: ``read_committed``, or ``read_uncommitted`` to look at everything.
+    """
+
+    _by_process: ClassVar[dict[tuple[object, ...], RangeReader]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        read_timeout: float = 30.0,
+        isolation: str = "read_committed",
+    ) -> None:
+        self._properties = dict(properties)
+        self._servers = servers_of(properties)
+        self._read_timeout = read_timeout
+        self._isolation = isolation
+        self._free: list[tuple[Consumer, ClientErrors]] = []
+        self._made = 0
+
+    @classmethod
+    def shared(cls, properties: Mapping[str, Any], *, read_timeout: float = 30.0) -> RangeReader:
+        """Return this process's reader for these properties; make it at the first call.
+
+        A process that was forked does not use its parent's: a client does not survive a fork.
+        """
+        key = (os.getpid(), read_timeout, *sorted((k, str(v)) for k, v in properties.items()))
+        with cls._lock:
+            reader = cls._by_process.get(key)
+            if reader is None:
+                reader = cls._by_process[key] = cls(properties, read_timeout=read_timeout)
+            return reader
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, *, max_batch: int = 20_000
+    ) -> Iterator[RawChunk]:
+        """Read the committed records with offsets from ``start`` up to, not including, ``end``.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            start: First offset.
+            end: Offset behind the last one.
+            max_batch: Records in a chunk, at most.
+
+        Raises:
+            OffsetOutOfRange: If the log begins behind ``start`` or ends before ``end``.
+            SourceGone: If there is no such topic or partition.
+            ReadTimedOut: If nothing arrived for the read timeout.
+            BrokerUnavailable: The same, and no broker answers.
+        """
+        if start >= end:
+            return
+        consumer, errors = self._take()
+        where = TopicPartition(topic, partition, start)
+        sound = False
+        try:
+            consumer.incremental_assign([where])
+            yield from self._chunks(consumer, errors, where, end, max_batch)
+            sound = True
+        except GeneratorExit:
+            sound = True
+            raise
+        except KafkaException as raised:
+            doing = f"read {topic}-{partition} at {start}"
+            raise fault(raised, doing, servers=self._servers) from raised
+        finally:
+            self._give_back(consumer, errors, where, sound)
+
+    def close(self) -> None:
+        """Close the consumers that no read uses."""
+        while self._free:
+            self._free.pop()[0].close()
+            self._made -= 1
+
+    def _take(self) -> tuple[Consumer, ClientErrors]:
+        if self._free:
+            return self._free.pop()
+        if self._made >= CONSUMERS_MAX:
+            what = f"more than {CONSUMERS_MAX} reads of one reader are under way"
+            raise InvariantError(what)
+        errors = ClientErrors()
+        consumer = consumer_client(self._properties, {"isolation.level": self._isolation}, errors)
+        self._made += 1
+        return consumer, errors
+
+    def _give_back(
+        self, consumer: Consumer, errors: ClientErrors, where: TopicPartition, sound: bool
+    ) -> None:
+        if sound:
+            try:
+                consumer.incremental_unassign([where])
+            except KafkaException:
+                sound = False
+        if sound:
+            self._free.append((consumer, errors))
+        else:
+            # What the client holds after an error is not known well enough to read on with it.
+            self._made -= 1
+            consumer.close()
+
+    def _chunks(
+        self,
+        consumer: Consumer,
+        errors: ClientErrors,
+        where: TopicPartition,
+        end: int,
+        max_batch: int,
+    ) -> Iterator[RawChunk]:
+        consume = consumer.consume
+        position = where.offset
+        chunk = RawChunk()
+        size = 0
+        heard = perf_counter()
+        while position < end:
+            # A drain never asks for more than the range can hold, and never waits: a wait for a
+            # number of records would not end where control records or aborted data take offsets.
+            messages = consume(min(max_batch - len(chunk), end - position), 0)
+            if not messages:
+                messages = consume(1, _WAIT_S)
+            if not messages:
+                self._check_progress(consumer, errors, where, (position, end), heard)
+                continue
+            heard = perf_counter()
+            if any(map(_ERROR, messages)):
+                messages, reached = self._without_events(consumer, messages, where, position)
+                position = max(position, reached)
+            if messages:
+                position = max(position, _append(chunk, messages, position) + 1)
+                size += sum(map(len, messages))
+            if position >= end:
+                chunk.cut(bisect_left(chunk.offsets, end))
+            if chunk.offsets and (
+                position >= end or len(chunk) >= max_batch or size >= CHUNK_BYTES_MAX
+            ):
+                yield chunk
+                chunk, size, heard = RawChunk(), 0, perf_counter()
+        errors.heard()
+
+    def _without_events(
+        self,
+        consumer: Consumer,
+        messages: Sequence[Message],
+        where: TopicPartition,
+        position: int,
+    ) -> tuple[list[Message], int]:
+        """Take events out of a batch; return the rest, and how far an end of partition reaches."""
+        records: list[Message] = []
+        reached = -1
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
+                # It stands behind all data, so nothing before its offset is still to come.
+                reached = max(reached, message.offset() or -1)
+            elif kind_of(error) in (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE):
+                continue  # the client tries again by itself; the read timeout bounds that
+            else:
+                raise self._named(consumer, error, where, position)
+        return records, reached
+
+    def _named(
+        self, consumer: Consumer, error: KafkaError, where: TopicPartition, position: int
+    ) -> MustelaError:
+        kind = kind_of(error)
+        if kind is ErrorKind.OUT_OF_RANGE:
+            return _out_of_range(where, position, _bounds(consumer, where))
+        if kind is ErrorKind.TOPIC_GONE:
+            return _gone(where)
+        doing = f"read {where.topic}-{where.partition} at {position}"
+        return fault(error, doing, servers=self._servers)
+
+    def _check_progress(
+        self,
+        consumer: Consumer,
+        errors: ClientErrors,
+        where: TopicPartition,
+        span: tuple[int, int],
+        heard: float,
+    ) -> None:
+        """Do nothing while there is time; then find out why nothing comes, and raise that."""
+        waited = perf_counter() - heard
+        doing = f"read {where.topic}-{where.partition} from {span[0]} to {span[1]}"
+        errors.raise_refused(doing, self._servers)
+        if waited < self._read_timeout:
+            return
+        down = errors.why(doing, self._servers, waited)
+        if down is not None:
+            raise down
+        bounds = _bounds(consumer, where)
+        if bounds is not None and (span[0] < bounds[0] or span[1] > bounds[1]):
+            raise _out_of_range(where, span[0], bounds)
+        if not _is_there(consumer, where):
+            raise _gone(where)
+        what = f"could not {doing}: nothing came for {waited:.0f} s"
+        raise ReadTimedOut(
+            what,
+            evidence={"servers": self._servers, "log": bounds or "did not answer"},
+            fix="look at the broker's log; read_timeout says how long to wait",
+        )
+
+
+_ERROR = Message.error
+_OFFSET = Message.offset
+_KEY = Message.key
+_VALUE = Message.value
+_TIMESTAMP = Message.timestamp
+_HEADERS = Message.headers
+
+
+def _append(chunk: RawChunk, messages: Sequence[Message], position: int) -> int:
+    """Add records to a chunk and return the last offset. This is the hot path of every read."""
+    before = len(chunk.offsets)
+    # The client's stub allows None, which only an event's offset can be.
+    chunk.offsets += cast("Iterator[int]", map(_OFFSET, messages))
+    chunk.keys += map(_KEY, messages)
+    chunk.values += map(_VALUE, messages)
+    chunk.timestamps += [stamp for _, stamp in map(_TIMESTAMP, messages)]
+    headers: list[Any] = list(map(_HEADERS, messages))
+    if chunk.headers is not None or any(headers):
+        if chunk.headers is None:
+            chunk.headers = [()] * before
+        chunk.headers += [tuple(some) if some else () for some in headers]
+    first, last = chunk.offsets[before], chunk.offsets[-1]
+    if first < position:
+        what = f"the client went back from offset {position} to {first}"
+        raise InvariantError(what)
+    return last
+
+
+def _bounds(consumer: Consumer, where: TopicPartition) -> tuple[int, int] | None:
+    """Ask for the earliest offset and the end; None if no broker answers."""
+    try:
+        return consumer.get_watermark_offsets(where, timeout=QUERY_TIMEOUT_S)
+    except KafkaException:
+        return None
+
+
+def _is_there(consumer: Consumer, where: TopicPartition) -> bool:
+    try:
+        found = consumer.list_topics(where.topic, timeout=QUERY_TIMEOUT_S).topics
+    except KafkaException:
+        return True
+    topic = found.get(where.topic)
+    return topic is not None and topic.error is None and where.partition in topic.partitions
+
+
+def _gone(where: TopicPartition) -> SourceGone:
+    return SourceGone(
+        f"there is no partition {where.partition} of topic '{where.topic}'",
+        why="it was there when the epoch was planned",
+        fix="create the topic again and reset the application, or leave the topic out",
+        fields={"topic": where.topic, "partition": where.partition},
+    )
+
+
+def _out_of_range(
+    where: TopicPartition, offset: int, bounds: tuple[int, int] | None
+) -> OffsetOutOfRange:
+    earliest, end = bounds or (None, None)
+    return OffsetOutOfRange(
+        f"topic '{where.topic}' partition {where.partition} does not hold offset {offset}",
+        evidence={"earliest": earliest, "end": end},
+        why="the broker's retention deleted the records before they were read, "
+        "or the topic was deleted and created again",
+        fix="keep records longer (retention.ms, retention.bytes); to go on behind the loss, "
+        "reset the application's offsets",
+        fields={
+            "topic": where.topic,
+            "partition": where.partition,
+            "offset": offset,
+            "earliest": earliest,
+            "end": end,
+        },
+    )
