@@ -1,11 +1,11 @@
-"""Real brokers for tests. Register it with ``pytest_plugins = ["tests.broker_fixture"]``.
+"""Real brokers for tests: ``pytest_plugins = ["tests.broker_fixture"]`` in a test file brings them.
 
 The brokers are tied to the thread that runs the tests: they are killed however the run ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ HEAP_MB = 192
 PROPERTIES = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "2000"}
 
 
-def small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
+def make_small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
     """Make a broker that is soon up and takes little memory. It is not started."""
     return DevelopmentBroker(
         data_dir, heap_mb=HEAP_MB, properties=PROPERTIES, options=BrokerOptions(fast_start=True)
@@ -26,16 +26,22 @@ def small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
 
 
 @pytest.fixture(scope="session")
+def small_broker() -> Callable[[Path], DevelopmentBroker]:
+    """What makes a small broker on a data directory. The test starts and kills it."""
+    return make_small_broker
+
+
+@pytest.fixture(scope="session")
 def broker() -> Generator[DevelopmentBroker]:
     """One running broker for the whole session. Tests choose topic names of their own."""
-    with small_broker() as running:
+    with make_small_broker() as running:
         yield running
 
 
 @pytest.fixture
 def fresh_broker(tmp_path: Path) -> Generator[DevelopmentBroker]:
     """A running broker for one test, which may kill and restart it."""
-    fresh = small_broker(tmp_path / "broker")
+    fresh = make_small_broker(tmp_path / "broker")
     try:
         fresh.start()
         yield fresh

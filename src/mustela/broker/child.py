@@ -77,8 +77,9 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        if self.process is not None and self.process.poll() is not None:
-            return False
+        if self.process is not None:
+            # This also reaps it, which looking at its mark would not.
+            return self.process.poll() is None
         return self.mark.alive
 
     def end(self, *, patience_s: float) -> bool:

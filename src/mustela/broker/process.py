@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import fcntl
 import os
 import re
 import secrets
@@ -59,6 +61,7 @@ _LOGGING_JARS = (
     "log4j-core-*.jar",
 )
 _PORT_TAKEN = "Address already in use"
+_STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _CLUSTER_LINE = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)
 
 
@@ -287,7 +290,7 @@ class DevelopmentBroker:
             self.stop()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """Return the last lines that it printed since its last start."""
+        """Return the last lines that it printed since its last start, without stack frames."""
         return _tail(self.log_file, self._log_start, lines)
 
     def _known_record(self) -> BrokerRecord:
@@ -307,6 +310,12 @@ class DevelopmentBroker:
                 evidence={"port": found.port},
                 fix="stop that one, or choose another data directory",
                 fields={"pid": found.mark.pid, "port": found.port},
+            )
+        if _is_locked(self.data_dir):
+            what = f"a broker serves {self.data_dir} already, and its record there is lost"
+            raise BrokerAlreadyRunningError(
+                what,
+                fix=f"see which process has it: fuser '{self.data_dir / LOGS_DIRECTORY}/.lock'",
             )
 
     def _prepare_directory(self) -> None:
@@ -430,6 +439,18 @@ def _is_formatted(data_dir: Path) -> bool:
     return (logs / "meta.properties").is_file() and (logs / "bootstrap.checkpoint").is_file()
 
 
+def _is_locked(data_dir: Path) -> bool:
+    """Return whether a running Kafka holds the lock that each Kafka takes on its data."""
+    try:
+        with (data_dir / LOGS_DIRECTORY / ".lock").open("r+b") as stream:
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError as problem:
+        return problem.errno in {errno.EAGAIN, errno.EACCES}
+    return False
+
+
 def _cluster_id(data_dir: Path) -> str:
     try:
         text = (data_dir / LOGS_DIRECTORY / "meta.properties").read_text(encoding="utf-8")
@@ -447,4 +468,6 @@ def _tail(file: Path, start: int, lines: int) -> str:
             text = stream.read(TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    # A cause is a line above dozens of frames, and the last frames say nothing to a user.
+    told = [line for line in text.splitlines() if not _STACK_FRAME.match(line)]
+    return "\n".join(told[-lines:])
