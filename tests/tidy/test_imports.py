@@ -19,7 +19,8 @@ DRIVER_ROOMS = {"cli", "dsl", "planner", "runtime"}
 def loaded_by(statement: str) -> set[str]:
     """Run a statement in a new interpreter and name the modules it left behind."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 

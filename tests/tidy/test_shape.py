@@ -26,7 +26,7 @@ CODE_FROM_DATA = {
     "marshal.loads",
 }
 MAY_RUN_CODE_FROM_DATA = {
-    "src/mustela/plan/blob.py": "blobs travel inside one Spark job and never outlive it",
+    "src/mustela/spark/frames.py": "frames travel inside one Spark job and never outlive it",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
