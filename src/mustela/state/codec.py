@@ -1,0 +1,216 @@
+"""Bytes as an LMDB environment holds them.
+
+- A value is four bytes of XXH32 over key and value, then the value.
+- LMDB takes keys of 1 to 511 bytes. Any other key is *odd*: it lives in a database of its own,
+  under its first 400 bytes and a 16-byte hash of the whole, and the whole key is beside the
+  value. The hash is not a cryptographic one, so one stored key may hold several odd keys.
+- A pending is one msgpack value, led by its XXH64: for each store a list of keys and a list of
+  values.
+- The meta value is msgpack too, led by its XXH64.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+import msgspec
+from xxhash import xxh32_digest, xxh64_digest, xxh128_digest
+
+from mustela.state.interfaces import STATE_FORMAT, Changes, EnvironmentSpec, Token
+from mustela.state.protocol import Standing
+
+__all__ = [
+    "CHECK_BYTES",
+    "KEY_BYTES_MAX",
+    "Layer",
+    "Meta",
+    "decode_bucket",
+    "decode_meta",
+    "decode_pending",
+    "encode_bucket",
+    "encode_meta",
+    "encode_pending",
+    "is_odd",
+    "seal",
+    "stored_key",
+    "token_key",
+    "unseal",
+]
+
+KEY_BYTES_MAX = 511
+CHECK_BYTES = 4
+BLOB_CHECK_BYTES = 8
+ODD_PREFIX = 400
+_EMPTY_KEY = b"\x00"
+_TOKEN = struct.Struct(">QQQ")
+
+Layer = dict[str, dict[bytes, bytes | None]]
+"""A decoded pending: by store, keys in order with their new values."""
+
+
+class Meta(msgspec.Struct):
+    """What an environment says of itself."""
+
+    format: int
+    application_id: str
+    cluster_id: str
+    stage: str
+    group: int
+    groups: int
+    stores: dict[str, int]
+    boot_id: str
+    clean: bool
+    token: tuple[int, int, int] | None = None
+    incarnation: int = 0
+    positions: dict[str, int] = {}
+    partial: bool = False
+    time_ms: int = 0
+
+    @classmethod
+    def fresh(cls, spec: EnvironmentSpec, boot_id: str) -> Meta:
+        """Return the meta of a new environment."""
+        return cls(
+            format=STATE_FORMAT,
+            application_id=spec.application_id,
+            cluster_id=spec.cluster_id,
+            stage=spec.stage,
+            group=spec.group,
+            groups=spec.groups,
+            stores={store.name: store.format_version for store in spec.stores},
+            boot_id=boot_id,
+            clean=False,
+        )
+
+    def belongs_to(self, spec: EnvironmentSpec) -> bool:
+        """Whether this is the state that ``spec`` asks for."""
+        wanted = Meta.fresh(spec, self.boot_id)
+        names = ("format", "application_id", "cluster_id", "stage", "group", "groups", "stores")
+        return all(getattr(self, name) == getattr(wanted, name) for name in names)
+
+    @property
+    def standing(self) -> Standing:
+        """Where the base stands, as a copy."""
+        return Standing(
+            token=None if self.token is None else Token(*self.token),
+            incarnation=self.incarnation,
+            positions=dict(self.positions),
+            partial=self.partial,
+            time_ms=self.time_ms,
+        )
+
+    def take(self, standing: Standing) -> None:
+        """Say where the base stands now."""
+        token = standing.token
+        self.token = None if token is None else (token.incarnation, token.epoch, token.attempt)
+        self.incarnation = standing.incarnation
+        self.positions = standing.positions
+        self.partial = standing.partial
+        self.time_ms = standing.time_ms
+
+
+_META = msgspec.msgpack.Decoder(Meta)
+_PENDING = msgspec.msgpack.Decoder(dict[str, tuple[list[bytes], list[bytes | None]]])
+_BUCKET = msgspec.msgpack.Decoder(dict[bytes, bytes])
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """Return the stored form of a value.
+
+    Example:
+        >>> unseal(b"k", seal(b"k", b"value"))
+        b'value'
+    """
+    return xxh32_digest(key + value) + value
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
+    """Return the value in its stored form, or None if it is not what was written."""
+    value = sealed[CHECK_BYTES:]
+    return value if sealed[:CHECK_BYTES] == xxh32_digest(key + value) else None
+
+
+def _lead(body: bytes) -> bytes:
+    return xxh64_digest(body) + body
+
+
+def _checked(blob: bytes) -> bytes | None:
+    body = blob[BLOB_CHECK_BYTES:]
+    return body if blob[:BLOB_CHECK_BYTES] == xxh64_digest(body) else None
+
+
+def is_odd(key: bytes) -> bool:
+    """Whether LMDB cannot hold ``key`` as it is."""
+    return not 0 < len(key) <= KEY_BYTES_MAX
+
+
+def stored_key(key: bytes) -> bytes:
+    r"""Return where an odd key is kept.
+
+    Example:
+        >>> len(stored_key(b"x" * 600)), stored_key(b"")
+        (416, b'\x00')
+    """
+    return key[:ODD_PREFIX] + xxh128_digest(key) if key else _EMPTY_KEY
+
+
+def token_key(token: Token) -> bytes:
+    """Return the key of a token's pending; keys sort as tokens do."""
+    return _TOKEN.pack(*token)
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """Return the stored form of a meta."""
+    return _lead(_ENCODER.encode(meta))
+
+
+def decode_meta(blob: bytes) -> Meta | None:
+    """Return the meta, or None if it is not what was written."""
+    body = _checked(blob)
+    try:
+        return None if body is None else _META.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def encode_pending(changes: Changes) -> bytes:
+    """Return the stored form of an epoch's changes.
+
+    Example:
+        >>> decode_pending(encode_pending({"counts": [(b"a", b"1"), (b"b", None)]}))
+        {'counts': {b'a': b'1', b'b': None}}
+    """
+    columns = {
+        store: ([key for key, _ in rows], [value for _, value in rows])
+        for store, rows in changes.items()
+    }
+    return _lead(_ENCODER.encode(columns))
+
+
+def decode_pending(blob: bytes) -> Layer | None:
+    """Return an epoch's changes, or None if they are not what was written."""
+    body = _checked(blob)
+    try:
+        columns = None if body is None else _PENDING.decode(body)
+    except msgspec.DecodeError:
+        return None
+    if columns is None:
+        return None
+    return {
+        store: dict(zip(keys, values, strict=True)) for store, (keys, values) in columns.items()
+    }
+
+
+def encode_bucket(stored: bytes, rows: Mapping[bytes, bytes]) -> bytes:
+    """Return the stored form of the odd keys that share a stored key."""
+    return seal(stored, _ENCODER.encode(rows))
+
+
+def decode_bucket(stored: bytes, sealed: bytes) -> dict[bytes, bytes] | None:
+    """Return the odd keys under a stored key, or None if they are not what was written."""
+    body = unseal(stored, sealed)
+    try:
+        return None if body is None else _BUCKET.decode(body)
+    except msgspec.DecodeError:
+        return None

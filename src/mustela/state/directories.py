@@ -1,0 +1,219 @@
+"""Directories of state: names, rights, tmpfs, and what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from mustela.errors import UsageError
+from mustela.state.faults import StateDirectoryError, StateIOError
+from mustela.state.interfaces import EnvironmentSpec, check_name
+
+__all__ = [
+    "boot_id",
+    "choose_directory",
+    "environment_path",
+    "make_private",
+    "release_directory",
+    "remove_unclaimed",
+]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SHARED_MEMORY = Path("/dev/shm")
+_TMPFS_PREFIX = "mustela-"
+_OWNER_FILE = "owner"
+
+
+def boot_id(source: Path = _BOOT_ID) -> str:
+    """Return what names the running boot of this machine; empty where the kernel has no name."""
+    try:
+        return source.read_text().strip()
+    except OSError:
+        return ""
+
+
+def environment_path(state_dir: Path, spec: EnvironmentSpec) -> Path:
+    """Return where an environment lives.
+
+    Example:
+        >>> spec = EnvironmentSpec(application_id="app", stage="1f", group=3, groups=8, stores=())
+        >>> environment_path(Path("/var/lib/x"), spec).as_posix()
+        '/var/lib/x/app/1f/00003'
+    """
+    return state_dir / spec.application_id / spec.stage / f"{spec.group:05d}"
+
+
+def make_private(root: Path, target: Path) -> None:
+    """Create the directories from ``root`` down to ``target``, for this user alone.
+
+    The root belongs to whoever set it up and may be readable by others; everything below must
+    be ours. No part may be a symbolic link: a link that someone else can place would send our
+    writes and deletions elsewhere.
+
+    Raises:
+        StateDirectoryError: If a part is a link, no directory, another user's, or open to others.
+        StateIOError: If a part cannot be created.
+    """
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_link(root)
+        here = root
+        for part in target.relative_to(root).parts:
+            here = here / part
+            with contextlib.suppress(FileExistsError):
+                here.mkdir(mode=0o700)
+            _require_ours(here)
+    except FileExistsError:
+        _refuse_link(root)
+    except OSError as error:
+        msg = f"cannot create the state directory {target}: {error.strerror}"
+        raise StateIOError(msg, fields={"path": str(target)}) from error
+
+
+def _refuse_link(path: Path) -> os.stat_result:
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise _refused(path, "it is a symbolic link", "name the directory itself")
+    if not stat.S_ISDIR(found.st_mode):
+        raise _refused(path, "it is not a directory", "remove it, or name another state_dir")
+    return found
+
+
+def _require_ours(path: Path) -> None:
+    found = _refuse_link(path)
+    if found.st_uid != os.geteuid():
+        raise _refused(path, f"it belongs to user {found.st_uid}", "name another state_dir")
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise _refused(path, "others may write to it", f"chmod 700 {path}")
+
+
+def _refused(path: Path, why: str, fix: str) -> StateDirectoryError:
+    msg = f"cannot keep state in {path}"
+    return StateDirectoryError(msg, why=why, fix=fix, fields={"path": str(path)})
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory of ours in a way that a kill cannot leave half of it in its place."""
+    doomed = path.with_name(f"{path.name}.dead-{os.getpid()}")
+    try:
+        path.rename(doomed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def remove_unclaimed(state_dir: Path, application_id: str, claimed: Collection[str]) -> list[Path]:
+    """Delete what no stage of the application uses; call it at start, before anything is open.
+
+    Args:
+        state_dir: Where state lives.
+        application_id: Whose state to look at.
+        claimed: The stage hashes in use.
+
+    Returns:
+        The directories that were deleted.
+    """
+    home = state_dir / check_name("application", application_id)
+    removed: list[Path] = []
+    for entry in _entries(home):
+        if entry.name not in claimed:
+            remove_tree(entry)
+            removed.append(entry)
+            continue
+        for leftover in _entries(entry):
+            if ".dead-" in leftover.name:
+                shutil.rmtree(leftover, ignore_errors=True)
+                removed.append(leftover)
+    return removed
+
+
+def _entries(home: Path) -> Iterator[Path]:
+    if home.is_symlink() or not home.is_dir():
+        return
+    for entry in sorted(home.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            yield entry
+
+
+def choose_directory(
+    state_dir: Path,
+    application_id: str,
+    *,
+    backend: str = "disk",
+    needed_bytes: int = 1 << 30,
+    say: Callable[[str], None] = lambda _message: None,
+    shared_memory: Path = _SHARED_MEMORY,
+) -> Path:
+    """Return the directory to keep state in.
+
+    With the ``memory`` backend this is a directory on tmpfs, named after the application, when
+    there is room for ``needed_bytes``; else the disk, and ``say`` is told. Directories on tmpfs
+    whose owner is dead are deleted first; the application's own is used again, so a crash
+    restores nothing.
+
+    Raises:
+        UsageError: If there is no such backend.
+    """
+    check_name("application", application_id)
+    if backend not in {"disk", "memory"}:
+        msg = f"there is no state backend {backend!r}"
+        raise UsageError(msg, fix="state.backend is 'disk' or 'memory'")
+    mine = shared_memory / f"{_TMPFS_PREFIX}{os.geteuid()}-{application_id}"
+    _remove_orphans(shared_memory, keep=mine if backend == "memory" else None)
+    if backend == "disk":
+        return state_dir
+    try:
+        room = os.statvfs(shared_memory)
+    except OSError:
+        say(f"{shared_memory} does not exist: state is kept on disk in {state_dir}")
+        return state_dir
+    free = room.f_bavail * room.f_frsize + _size_of(mine)
+    if free < needed_bytes:
+        say(
+            f"{shared_memory} has {free >> 20} MiB free and state may need {needed_bytes >> 20}:"
+            f" state is kept on disk in {state_dir}"
+        )
+        return state_dir
+    make_private(shared_memory, mine)
+    (mine / _OWNER_FILE).write_text(_process_name(os.getpid()))
+    return mine
+
+
+def release_directory(path: Path, *, shared_memory: Path = _SHARED_MEMORY) -> None:
+    """Delete a directory that `choose_directory` made on tmpfs; leave any other alone."""
+    if path.parent == shared_memory and path.name.startswith(_TMPFS_PREFIX):
+        remove_tree(path)
+
+
+def _remove_orphans(shared_memory: Path, *, keep: Path | None) -> None:
+    for entry in _entries(shared_memory):
+        if not entry.name.startswith(f"{_TMPFS_PREFIX}{os.geteuid()}-") or entry == keep:
+            continue
+        if entry.stat().st_uid == os.geteuid() and not _owner_lives(entry):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _owner_lives(directory: Path) -> bool:
+    try:
+        name = (directory / _OWNER_FILE).read_text()
+        return name == _process_name(int(name.split(":")[0]))
+    except (OSError, ValueError):
+        return False
+
+
+def _process_name(pid: int) -> str:
+    """Return pid and start time, which together are never used twice in a boot."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return f"{pid}:{fields[19]}"
+
+
+def _size_of(directory: Path) -> int:
+    return sum(
+        path.stat().st_blocks * 512
+        for path in directory.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )

@@ -1,0 +1,365 @@
+"""An environment in LMDB: bases and pendings that outlive processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import lmdb
+
+from mustela.state.codec import (
+    BLOB_CHECK_BYTES,
+    Layer,
+    Meta,
+    decode_meta,
+    decode_pending,
+    encode_meta,
+    encode_pending,
+    token_key,
+)
+from mustela.state.directories import environment_path, make_private, remove_tree
+from mustela.state.faults import StateDamagedError, StateDiskFullError, StateIOError
+from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.lmdb_files import (
+    DATA_FILE,
+    Handle,
+    LmdbOptions,
+    damaged,
+    open_handle,
+    reported,
+)
+from mustela.state.lmdb_snapshot import LmdbSnapshot
+from mustela.state.lmdb_tables import apply_rows
+from mustela.state.locking import WriteLock
+from mustela.state.memory import unknown_store
+from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
+
+__all__ = ["LmdbEnvironment"]
+
+_META_KEY = b"meta"
+_RESTORE_ROWS = 20_000
+
+
+@dataclass(slots=True)
+class _Writer:
+    """A write transaction under way, with the meta that it will write."""
+
+    txn: lmdb.Transaction[bytes]
+    handle: Handle
+    meta: Meta
+    standing: Standing
+
+
+class LmdbEnvironment:
+    """The state of one key group of one stage, on local disk or tmpfs.
+
+    Get one from an `EnvironmentRegistry`: LMDB must not open a file twice in a process.
+
+    Args:
+        state_dir: Where state lives.
+        spec: What to hold.
+        boot: Names the machine's boot; see `directories.boot_id`.
+        options: How LMDB is used.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        spec: EnvironmentSpec,
+        *,
+        boot: str,
+        options: LmdbOptions | None = None,
+    ) -> None:
+        self._spec = spec
+        self._root = state_dir
+        self._boot = boot
+        self._options = options or LmdbOptions()
+        self.path = environment_path(state_dir, spec)
+        self._lock = WriteLock(
+            self.path.with_name(f"{self.path.name}.lock"), self._options.lock_timeout_ms
+        )
+        self._handle: Handle | None = None
+        self._inherited: list[tuple[Handle, list[LmdbSnapshot]]] = []
+        self._views: list[LmdbSnapshot] = []
+        self._decoded: dict[Token, tuple[bytes, Layer]] = {}
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """What this environment holds."""
+        return self._spec
+
+    @property
+    def busy(self) -> bool:
+        """Whether a snapshot is open."""
+        return bool(self._views)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def condition(self, committed: Committed) -> Condition:
+        """Compare what is here with what is committed."""
+        try:
+            handle = self._opened()
+            with reported(self.path), handle.env.begin() as txn:
+                return self._judge(txn, handle, committed)
+        except StateDamagedError:
+            self._drop()
+            return Condition.DAMAGED
+
+    def _judge(
+        self, txn: lmdb.Transaction[bytes], handle: Handle, committed: Committed
+    ) -> Condition:
+        meta = self._read_meta(txn, handle)
+        if meta is None:
+            return Condition.CURRENT if committed.token is None else Condition.EMPTY
+        if not meta.belongs_to(self._spec):
+            return Condition.FOREIGN
+        if meta.boot_id != self._boot and not meta.clean:
+            return Condition.DAMAGED
+        key = None if committed.token is None else token_key(committed.token)
+        has_pending = key is not None and txn.get(key, None, handle.pending) is not None
+        return compare(meta.standing, committed, has_pending=has_pending, spec=self._spec)
+
+    def positions(self) -> dict[str, int]:
+        """Return, per logged store, the changelog offset up to which the base is complete."""
+        handle = self._opened()
+        with reported(self.path), handle.env.begin() as txn:
+            meta = self._read_meta(txn, handle)
+        return {} if meta is None else dict(meta.positions)
+
+    def snapshot(self, committed: Committed) -> LmdbSnapshot:
+        """Open a view of the committed state."""
+        handle = self._opened()
+        with reported(self.path):
+            txn = handle.env.begin()
+            try:
+                condition = self._judge(txn, handle, committed)
+                if not condition.ready:
+                    raise not_ready(condition, committed, str(self.path))
+                layer: Layer = {}
+                if condition is Condition.FOLDABLE and committed.token is not None:
+                    layer = self._pending(txn, handle, committed.token)
+                view = LmdbSnapshot(txn, handle, layer, self.path, self._spec, self._views.remove)
+            except BaseException:
+                txn.abort()
+                raise
+        self._views.append(view)
+        return view
+
+    def _read_meta(self, txn: lmdb.Transaction[bytes], handle: Handle) -> Meta | None:
+        blob = txn.get(_META_KEY, None, handle.meta)
+        if blob is None:
+            return None
+        meta = decode_meta(blob)
+        if meta is None:
+            raise damaged(self.path, "its description cannot be read")
+        return meta
+
+    def _pending(self, txn: lmdb.Transaction[bytes], handle: Handle, token: Token) -> Layer:
+        """Return a pending; the process that wrote or read it before has it decoded."""
+        blob = txn.get(token_key(token), None, handle.pending)
+        if blob is None:
+            raise damaged(self.path, "a pending is gone", token=token)
+        check = blob[:BLOB_CHECK_BYTES]
+        known = self._decoded.get(token)
+        if known is not None and known[0] == check:
+            return known[1]
+        layer = decode_pending(blob)
+        if layer is None:
+            raise damaged(self.path, "a pending fails its check", token=token)
+        self._decoded = {token: (check, layer)}
+        return layer
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+        """Store an epoch's changes under its token; see `Environment.write_pending`."""
+        check_token(token, committed)
+        for store in changes:
+            if store not in {known.name for known in self._spec.stores}:
+                raise unknown_store(store, self._spec)
+        blob = encode_pending(changes)
+        with self._writing() as writer:
+            check_fence(writer.standing, token.incarnation, str(self.path))
+            self._fold_into(writer, committed)
+            writer.standing.incarnation = token.incarnation
+            writer.txn.put(token_key(token), blob, db=writer.handle.pending)
+        layer = {store: dict(rows) for store, rows in changes.items()}
+        self._decoded = {token: (blob[:BLOB_CHECK_BYTES], layer)}
+
+    def fold(self, committed: Committed) -> None:
+        """Fold the committed pending into the base, and drop the other pendings."""
+        with self._writing() as writer:
+            self._fold_into(writer, committed)
+        self._decoded = {}
+
+    def _fold_into(self, writer: _Writer, committed: Committed) -> None:
+        txn, handle, token = writer.txn, writer.handle, committed.token
+        has_pending = (
+            token is not None and txn.get(token_key(token), None, handle.pending) is not None
+        )
+        condition = compare(writer.standing, committed, has_pending=has_pending, spec=self._spec)
+        if not condition.ready:
+            raise not_ready(condition, committed, str(self.path))
+        if condition is Condition.FOLDABLE and token is not None:
+            for store, rows in self._pending(txn, handle, token).items():
+                apply_rows(txn, handle, store, list(rows.items()), self.path)
+            writer.standing.move_to(committed)
+        txn.drop(handle.pending, delete=False)
+
+    def restore(
+        self,
+        store: str,
+        rows: Iterable[tuple[bytes, bytes | None]],
+        end_offset: int,
+        *,
+        incarnation: int | None = None,
+        time_ms: int = 0,
+    ) -> None:
+        """Apply changelog rows in log order; see `Environment.restore`."""
+        if store not in {known.name for known in self._spec.stores}:
+            raise unknown_store(store, self._spec)
+        source = iter(rows)
+        while True:
+            taken = list(islice(source, _RESTORE_ROWS))
+            last = len(taken) < _RESTORE_ROWS
+            fresh = sorted(dict(taken).items())
+            with self._writing() as writer:
+                if incarnation is not None:
+                    check_fence(writer.standing, incarnation, str(self.path))
+                    writer.standing.incarnation = incarnation
+                writer.standing.begin_restore(time_ms)
+                writer.txn.drop(writer.handle.pending, delete=False)
+                apply_rows(writer.txn, writer.handle, store, fresh, self.path)
+                if last:
+                    writer.standing.positions[store] = end_offset
+            self._decoded = {}
+            if last:
+                return
+
+    def finish_restore(self, committed: Committed) -> None:
+        """Declare the base to be the committed state."""
+        with self._writing() as writer:
+            writer.standing.finish_restore(committed, self._spec, str(self.path))
+
+    @contextmanager
+    def _writing(self) -> Generator[_Writer]:
+        """Run a block in a write transaction that ends with the meta."""
+        make_private(self._root, self.path.parent)
+        with self._lock.held(), self._dropping():
+            handle = self._opened()
+            with reported(self.path):
+                handle.env.reader_check()
+                self._declare_open(handle)
+                with handle.env.begin(write=True) as txn:
+                    meta = self._read_meta(txn, handle) or Meta.fresh(self._spec, self._boot)
+                    writer = _Writer(txn, handle, meta, meta.standing)
+                    yield writer
+                    meta.take(writer.standing)
+                    txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+
+    @contextmanager
+    def _dropping(self) -> Generator[None]:
+        """Close the files after a failure that may have left them unusable in this process."""
+        try:
+            yield
+        except (StateDamagedError, StateDiskFullError, StateIOError):
+            self._drop()
+            raise
+
+    def _declare_open(self, handle: Handle) -> None:
+        """Say on disk that the files are in use, before the first write after a clean close.
+
+        Without this a machine that crashes would come back to files that call themselves clean.
+        """
+        with handle.env.begin() as txn:
+            meta = self._read_meta(txn, handle)
+        if meta is None or (meta.boot_id == self._boot and not meta.clean):
+            return
+        if not meta.belongs_to(self._spec) or not meta.clean:
+            raise damaged(self.path, "it is another's, or another boot left it open")
+        meta.boot_id, meta.clean = self._boot, False
+        with handle.env.begin(write=True) as txn:
+            txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+        handle.env.sync(True)
+
+    # -- files -----------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Bring everything written to the disk."""
+        handle = self._opened()
+        with reported(self.path):
+            handle.env.sync(True)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
+        if self._usable() is None:
+            self._handle = None
+            return
+        self._end_views()
+        if clean:
+            self._say_clean()
+        self._drop()
+
+    def _say_clean(self) -> None:
+        with self._lock.held(), self._dropping():
+            handle = self._opened()
+            with reported(self.path):
+                handle.env.sync(True)
+                with handle.env.begin(write=True) as txn:
+                    meta = self._read_meta(txn, handle)
+                    if meta is None or meta.clean or meta.boot_id != self._boot:
+                        return
+                    meta.clean = True
+                    txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+                handle.env.sync(True)
+
+    def destroy(self) -> None:
+        """Delete all state; the next use starts from empty."""
+        make_private(self._root, self.path.parent)
+        with self._lock.held():
+            self._drop()
+            with reported(self.path):
+                remove_tree(self.path)
+
+    def _opened(self) -> Handle:
+        """Return the open files, opening them where this process has not."""
+        handle = self._usable()
+        if handle is not None:
+            try:
+                if (self.path / DATA_FILE).stat().st_ino == handle.inode:
+                    return handle
+            except FileNotFoundError:
+                pass
+            # Another process has destroyed this environment: what is open here is a ghost.
+            self._drop()
+        self._handle = open_handle(self._root, self.path, self._spec, self._options)
+        return self._handle
+
+    def _usable(self) -> Handle | None:
+        """Return the open files unless they were opened before a fork.
+
+        Files from before a fork are kept and never touched: LMDB does not allow even closing
+        them in a child.
+        """
+        if self._handle is not None and self._handle.pid != os.getpid():
+            self._inherited.append((self._handle, self._views))
+            self._handle = None
+            self._views = []
+            self._decoded = {}
+        return self._handle
+
+    def _drop(self) -> None:
+        handle = self._usable()
+        self._handle = None
+        self._decoded = {}
+        self._end_views()
+        if handle is not None:
+            handle.env.close()
+
+    def _end_views(self) -> None:
+        for view in list(self._views):
+            view.close()

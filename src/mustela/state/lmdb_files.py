@@ -1,0 +1,198 @@
+"""Opening LMDB files, and saying in our own words what goes wrong with them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from mustela.state.directories import make_private
+from mustela.state.faults import (
+    StateDamagedError,
+    StateDiskFullError,
+    StateIOError,
+    StateNotReadyError,
+)
+from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.verify import verify_environments
+
+if TYPE_CHECKING:
+    from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["DATA_FILE", "Handle", "LmdbOptions", "damaged", "open_handle", "reported"]
+
+DATA_FILE = "data.mdb"
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_META_PAGES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LmdbOptions:
+    """How LMDB is used.
+
+    Attributes:
+        map_bytes: Limit of one environment's file; the address space is reserved, not the disk.
+        reserve_bytes: Opening needs this much free disk: LMDB maps its lock file, and a disk
+            without room for it ends the process with a signal.
+        lock_timeout_ms: How long to wait for another writer.
+        readers_max: How many snapshots may be open in all processes together.
+    """
+
+    map_bytes: int = 16 << 30
+    reserve_bytes: int = 8 << 20
+    lock_timeout_ms: int = 30_000
+    readers_max: int = 254
+
+
+@dataclass(slots=True)
+class Handle:
+    """An open environment, with its databases."""
+
+    env: lmdb.Environment
+    meta: Database
+    pending: Database
+    stores: dict[str, Database]
+    odd: dict[str, Database]
+    inode: int
+    pid: int
+
+
+def damaged(path: Path, what: str, **facts: object) -> StateDamagedError:
+    """Return the error for state that is not what was written."""
+    return StateDamagedError(
+        f"state is damaged: {what}",
+        evidence={"path": path, **facts},
+        why="the bytes on disk are not those that were written",
+        fix="nothing: it is deleted and restored from the changelogs",
+        fields={"path": str(path), **facts},
+    )
+
+
+@contextmanager
+def reported(path: Path) -> Generator[None]:
+    """Turn errors of LMDB and of the operating system into errors of this room."""
+    try:
+        yield
+    except (lmdb.MapFullError, lmdb.DiskError) as error:
+        raise _disk_full(path, str(error)) from error
+    except (
+        lmdb.CorruptedError,
+        lmdb.PageNotFoundError,
+        lmdb.PanicError,
+        lmdb.InvalidError,
+        lmdb.VersionMismatchError,
+        lmdb.IncompatibleError,
+        lmdb.NotFoundError,
+    ) as error:
+        raise damaged(path, str(error)) from error
+    except lmdb.Error as error:
+        raise _by_number(path, _errno_of(error), str(error)) from error
+    except OSError as error:
+        raise _by_number(path, error.errno or 0, error.strerror or str(error)) from error
+
+
+def _errno_of(error: lmdb.Error) -> int:
+    code = getattr(error, "code", 0)
+    if code:
+        return code
+    text = str(error)
+    return next((number for number in _DISK_FULL if os.strerror(number) in text), 0)
+
+
+def _by_number(path: Path, number: int, text: str) -> StateDiskFullError | StateIOError:
+    if number in _DISK_FULL:
+        return _disk_full(path, text)
+    return StateIOError(
+        f"cannot read or write state in {path}: {text}",
+        fix="look at the disk, its mount and its rights",
+        fields={"path": str(path), "errno": number},
+    )
+
+
+def _disk_full(path: Path, text: str) -> StateDiskFullError:
+    return StateDiskFullError(
+        f"there is no room for state in {path}",
+        evidence={"cause": text},
+        why="an epoch's changes are written as a whole or not at all; these were not",
+        fix="free disk space or raise its limit, then start again; nothing is lost",
+        fields={"path": str(path)},
+    )
+
+
+def open_handle(root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> Handle:
+    """Open an environment, creating what is missing.
+
+    Raises:
+        StateDamagedError: If the files cannot be an environment.
+        StateDiskFullError: If there is too little room to open one.
+        StateDirectoryError: If the directory is not ours alone.
+    """
+    make_private(root, path)
+    with reported(path):
+        room = os.statvfs(path)
+        if room.f_bavail * room.f_frsize < options.reserve_bytes:
+            raise _disk_full(path, f"{room.f_bavail * room.f_frsize} bytes are free")
+        env = lmdb.open(
+            str(path),
+            map_size=options.map_bytes,
+            metasync=False,
+            sync=False,
+            mode=0o600,
+            readahead=False,
+            max_readers=options.readers_max,
+            max_dbs=2 * len(spec.stores) + 2,
+            max_spare_txns=2,
+        )
+        try:
+            _check_length(env, path)
+            return _open_databases(env, path, spec)
+        except BaseException:
+            env.close()
+            raise
+
+
+def _check_length(env: lmdb.Environment, path: Path) -> None:
+    """Look at a file that is shorter than its own pages say: touching the rest is a SIGBUS.
+
+    A short file can be sound (its last pages may be free ones, never written), so a process that
+    may die is sent to read all of it.
+    """
+    last, page = env.info()["last_pgno"], env.stat()["psize"]
+    if last < _META_PAGES or (path / DATA_FILE).stat().st_size >= (last + 1) * page:
+        return
+    if verify_environments([path]):
+        raise damaged(path, "the data file has been cut short")
+
+
+def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) -> Handle:
+    names = [b"meta", b"pending"]
+    for store in spec.stores:
+        names += [b"store:" + store.name.encode(), b"odd:" + store.name.encode()]
+    if env.stat()["entries"]:
+        # They are created together, so NotFoundError means damage or another layout.
+        with env.begin() as txn:
+            found = {name: env.open_db(name, txn=txn, create=False) for name in names}
+    else:
+        with env.begin(write=True) as txn:
+            found = {name: env.open_db(name, txn=txn) for name in names}
+    return Handle(
+        env=env,
+        meta=found[b"meta"],
+        pending=found[b"pending"],
+        stores={store.name: found[b"store:" + store.name.encode()] for store in spec.stores},
+        odd={store.name: found[b"odd:" + store.name.encode()] for store in spec.stores},
+        inode=(path / DATA_FILE).stat().st_ino,
+        pid=os.getpid(),
+    )
+
+
+def closed(path: Path) -> StateNotReadyError:
+    """Return the error for a snapshot that is used after its end."""
+    msg = "this snapshot is closed"
+    return StateNotReadyError(msg, fields={"path": str(path)})

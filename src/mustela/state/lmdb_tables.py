@@ -1,0 +1,206 @@
+"""Reading and writing one store's tables inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xxhash import xxh32_digest
+
+from mustela.state.codec import (
+    CHECK_BYTES,
+    KEY_BYTES_MAX,
+    ODD_PREFIX,
+    decode_bucket,
+    encode_bucket,
+    is_odd,
+    stored_key,
+    unseal,
+)
+from mustela.state.interfaces import Rows
+from mustela.state.lmdb_files import Handle, damaged
+from mustela.state.ordered import merge_layers
+
+if TYPE_CHECKING:
+    import lmdb
+    from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
+
+    Txn = lmdb.Transaction[bytes]
+
+__all__ = ["apply_rows", "count_rows", "read_many", "read_one", "read_range"]
+
+_SORT_FROM = 32
+
+
+def apply_rows(txn: Txn, handle: Handle, store: str, rows: Rows, path: Path) -> None:
+    """Write rows that are sorted by key; None deletes."""
+    table = handle.stores[store]
+    plain = [row for row in rows if 0 < len(row[0]) <= KEY_BYTES_MAX]
+    digest = xxh32_digest
+    sealed = [(key, digest(key + value) + value) for key, value in plain if value is not None]
+    if sealed:
+        txn.cursor(table).putmulti(sealed)
+    if len(sealed) < len(plain):
+        for key, value in plain:
+            if value is None:
+                txn.delete(key, db=table)
+    if len(plain) < len(rows):
+        _apply_odd(txn, handle.odd[store], [row for row in rows if is_odd(row[0])], path)
+
+
+def _apply_odd(txn: Txn, table: Database, rows: Rows, path: Path) -> None:
+    for key, value in rows:
+        stored = stored_key(key)
+        bucket = _bucket(txn, table, stored, path)
+        if value is None:
+            bucket.pop(key, None)
+        else:
+            bucket[key] = value
+        if bucket:
+            txn.put(stored, encode_bucket(stored, bucket), db=table)
+        else:
+            txn.delete(stored, db=table)
+
+
+def _bucket(txn: Txn, table: Database, stored: bytes, path: Path) -> dict[bytes, bytes]:
+    sealed = txn.get(stored, None, table)
+    if sealed is None:
+        return {}
+    return _open_bucket(stored, sealed, path)
+
+
+def _open_bucket(stored: bytes, sealed: bytes, path: Path) -> dict[bytes, bytes]:
+    bucket = decode_bucket(stored, sealed)
+    if bucket is None:
+        raise damaged(path, "a value fails its check", key=stored)
+    return bucket
+
+
+def read_one(txn: Txn, handle: Handle, store: str, key: bytes, path: Path) -> bytes | None:
+    """Return the value of one key."""
+    if is_odd(key):
+        return _bucket(txn, handle.odd[store], stored_key(key), path).get(key)
+    sealed = txn.get(key, None, handle.stores[store])
+    if sealed is None:
+        return None
+    value = unseal(key, sealed)
+    if value is None:
+        raise damaged(path, "a value fails its check", store=store, key=key)
+    return value
+
+
+def read_many(
+    txn: Txn, handle: Handle, store: str, keys: Sequence[bytes], path: Path
+) -> dict[bytes, bytes]:
+    """Return the values of those keys that are there.
+
+    Sorted keys stay on a page for several steps of the cursor, which halves the time on a large
+    store; measured against `getmulti` of the cursor, single gets make fewer objects.
+    """
+    ordered = sorted(keys) if len(keys) >= _SORT_FROM else keys
+    odd: list[bytes] = []
+    if keys and not 0 < min(map(len, keys)) <= max(map(len, keys)) <= KEY_BYTES_MAX:
+        odd = [key for key in ordered if is_odd(key)]
+        ordered = [key for key in ordered if not is_odd(key)]
+    cursor = txn.cursor(handle.stores[store])
+    get, digest = cursor.get, xxh32_digest
+    found: dict[bytes, bytes] = {}
+    for key in ordered:
+        sealed = get(key)
+        if sealed is not None:
+            value = sealed[CHECK_BYTES:]
+            if digest(key + value) != sealed[:CHECK_BYTES]:
+                raise damaged(path, "a value fails its check", store=store, key=key)
+            found[key] = value
+    for key in odd:
+        value = read_one(txn, handle, store, key, path)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def count_rows(txn: Txn, handle: Handle, store: str) -> int:
+    """Return the number of keys (odd keys that share a stored key count as one)."""
+    plain = txn.stat(handle.stores[store])["entries"]
+    return plain + txn.stat(handle.odd[store])["entries"]
+
+
+def read_range(  # noqa: PLR0913 - the parts of a range query
+    txn: Txn,
+    handle: Handle,
+    store: str,
+    path: Path,
+    low: bytes | None,
+    high: bytes | None,
+    *,
+    reverse: bool,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over low <= key <= high, odd keys in their places.
+
+    Odd keys are stored in the order of their first bytes, so those of a range are sorted in
+    memory.
+    """
+    if low is not None and high is not None and low > high:
+        return iter(())
+    rows = _plain_range(txn.cursor(handle.stores[store]), low, high, reverse=reverse)
+    checked = _checked(rows, store, path)
+    if not txn.stat(handle.odd[store])["entries"]:
+        return checked
+    odd = _odd_range(txn.cursor(handle.odd[store]), path, low, high)
+    ordered = sorted(odd, reverse=reverse)
+    return merge_layers(checked, ordered, reverse=reverse)
+
+
+def _checked(
+    rows: Iterator[tuple[bytes, bytes]], store: str, path: Path
+) -> Iterator[tuple[bytes, bytes]]:
+    for key, sealed in rows:
+        value = unseal(key, sealed)
+        if value is None:
+            raise damaged(path, "a value fails its check", store=store, key=key)
+        yield key, value
+
+
+def _plain_range(
+    cursor: lmdb.Cursor[bytes], low: bytes | None, high: bytes | None, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over keys that LMDB holds as they are; a bound may be an odd key."""
+    if high == b"":
+        return
+    if reverse:
+        if not _seek_last(cursor, high):
+            return
+        for row in cursor.iterprev():
+            if low is not None and row[0] < low:
+                return
+            yield row
+        return
+    if not (cursor.set_range(low[:KEY_BYTES_MAX]) if low else cursor.first()):
+        return
+    for row in cursor.iternext():
+        if high is not None and row[0] > high:
+            return
+        if low is None or row[0] >= low:
+            yield row
+
+
+def _seek_last(cursor: lmdb.Cursor[bytes], high: bytes | None) -> bool:
+    """Move to the last key that is not above ``high``."""
+    if high is None or not cursor.set_range(high[:KEY_BYTES_MAX]):
+        return cursor.last()
+    return True if cursor.key() <= high else cursor.prev()
+
+
+def _odd_range(
+    cursor: lmdb.Cursor[bytes], path: Path, low: bytes | None, high: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over odd keys in the range, ordered by their first bytes only."""
+    if not (cursor.set_range(low[:ODD_PREFIX]) if low else cursor.first()):
+        return
+    for stored, sealed in cursor.iternext():
+        if high is not None and stored[:ODD_PREFIX] > high[:ODD_PREFIX] and stored != b"\x00":
+            return
+        for key, value in _open_bucket(stored, sealed, path).items():
+            if (low is None or key >= low) and (high is None or key <= high):
+                yield key, value

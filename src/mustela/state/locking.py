@@ -1,0 +1,72 @@
+"""One writer at a time, and never for ever.
+
+LMDB's own write lock has no deadline: a writer that is stopped (not killed) while it holds the
+lock would stop every other process for good. This lock is taken first, and it gives up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mustela.state.faults import StateLockedError
+
+__all__ = ["WriteLock"]
+
+_STEP_MS = 5
+
+
+class WriteLock:
+    """A lock file; the kernel frees it when its holder dies.
+
+    Args:
+        path: The file; it stays when the environment is destroyed.
+        timeout_ms: How long to try.
+        pause: Waits for some seconds; tests pass their own.
+    """
+
+    def __init__(
+        self, path: Path, timeout_ms: int, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._path = path
+        self._tries = max(1, timeout_ms // _STEP_MS)
+        self._timeout_ms = timeout_ms
+        self._pause = pause
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Hold the lock for a ``with`` block.
+
+        Raises:
+            StateLockedError: If another process did not let go in time.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        try:
+            self._take(descriptor)
+            yield
+        finally:
+            # A child forked meanwhile shares the lock: closing is not enough to let go.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        for _ in range(self._tries):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._pause(_STEP_MS / 1000)
+            else:
+                return
+        msg = f"another process has been writing this state for {self._timeout_ms} ms"
+        raise StateLockedError(
+            msg,
+            evidence={"lock": self._path},
+            why="one process at a time writes to a key group's state",
+            fix="look for a stopped process of this application, and end it",
+            fields={"path": str(self._path)},
+        )

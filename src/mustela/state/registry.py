@@ -1,0 +1,114 @@
+"""The environments that a process has open, each once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mustela.state.directories import boot_id, environment_path
+from mustela.state.faults import StateNotReadyError
+from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.lmdb_environment import LmdbEnvironment
+from mustela.state.lmdb_files import LmdbOptions
+
+__all__ = ["EnvironmentRegistry"]
+
+
+class EnvironmentRegistry:
+    """Opens environments and keeps them open; a process has one registry.
+
+    Workers come and go and are forked from a daemon, so a registry that finds itself in another
+    process than the one that filled it starts anew.
+
+    Args:
+        state_dir: Where state lives: local disk or tmpfs.
+        options: How LMDB is used.
+        boot: Names the machine's boot; read from the kernel if not given.
+        open_max: How many environments are kept open; idle ones above it are closed, oldest
+            first.
+
+    Example:
+        >>> import tempfile
+        >>> from mustela.state.interfaces import Committed, StoreSpec, Token
+        >>> spec = EnvironmentSpec(application_id="app", stage="1f", group=0, groups=1,
+        ...                        stores=(StoreSpec(name="counts"),))
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     registry = EnvironmentRegistry(Path(place) / "state")
+        ...     environment = registry.get(spec)
+        ...     token = Token(1, 1, 0)
+        ...     environment.write_pending(token, Committed(), {"counts": [(b"a", b"1")]})
+        ...     view = environment.snapshot(Committed(token=token))
+        ...     print(view.get("counts", b"a"))
+        ...     registry.close_all(clean=True)
+        b'1'
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        options: LmdbOptions | None = None,
+        boot: str | None = None,
+        open_max: int = 256,
+    ) -> None:
+        self._state_dir = state_dir
+        self._options = options or LmdbOptions()
+        self._boot = boot_id() if boot is None else boot
+        self._open_max = open_max
+        self._pid = os.getpid()
+        self._open: dict[Path, LmdbEnvironment] = {}
+        self._inherited: list[dict[Path, LmdbEnvironment]] = []
+
+    @property
+    def state_dir(self) -> Path:
+        """Where state lives."""
+        return self._state_dir
+
+    def get(self, spec: EnvironmentSpec) -> LmdbEnvironment:
+        """Return the environment of ``spec``, the same object every time.
+
+        Raises:
+            StateNotReadyError: If its path is open under another specification.
+        """
+        known = self._mine()
+        path = environment_path(self._state_dir, spec)
+        found = known.pop(path, None)
+        if found is None:
+            self._make_room(known)
+            found = LmdbEnvironment(self._state_dir, spec, boot=self._boot, options=self._options)
+        known[path] = found
+        if found.spec is not spec and _layout(found.spec) != _layout(spec):
+            msg = f"{path} is open under another specification"
+            raise StateNotReadyError(msg, fix="close it first", fields={"path": str(path)})
+        return found
+
+    def sync_all(self) -> None:
+        """Bring everything written to the disk."""
+        for environment in self._mine().values():
+            environment.sync()
+
+    def close_all(self, *, clean: bool) -> None:
+        """Close every environment of this process; ``clean`` marks them as synced."""
+        known = self._mine()
+        while known:
+            _, environment = known.popitem()
+            environment.close(clean=clean)
+
+    def _mine(self) -> dict[Path, LmdbEnvironment]:
+        if self._pid != os.getpid():
+            self._inherited.append(self._open)
+            self._open = {}
+            self._pid = os.getpid()
+        return self._open
+
+    def _make_room(self, known: dict[Path, LmdbEnvironment]) -> None:
+        for path in list(known):
+            if len(known) < self._open_max:
+                return
+            if not known[path].busy:
+                known.pop(path).close(clean=False)
+
+
+def _layout(spec: EnvironmentSpec) -> tuple[object, ...]:
+    stores = tuple((store.name, store.format_version) for store in spec.stores)
+    return spec.application_id, spec.cluster_id, spec.stage, spec.group, spec.groups, stores

@@ -1,0 +1,148 @@
+r"""Read every page of an environment, in a process that may die of it.
+
+A zeroed page makes LMDB abort the process and a cut file is a SIGBUS; neither can be caught. So
+the reading is done by a child, which says after each environment that it is sound. What it did
+not get to say is damaged.
+
+    python -m mustela.state.verify PATH...
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import lmdb
+
+from mustela.state.codec import (
+    decode_bucket,
+    decode_meta,
+    decode_pending,
+    stored_key,
+    unseal,
+)
+
+__all__ = ["check_environment", "main", "verify_environments"]
+
+_SOUND = "sound"
+_BAD = "bad"
+
+
+def check_environment(path: Path) -> str | None:
+    """Read all of one environment; return what is wrong, or None.
+
+    Damage may end the process: call it in one that may die.
+    """
+    try:
+        with lmdb.open(str(path), readonly=True, create=False, max_dbs=4096, readahead=True) as env:
+            return _check(env)
+    except lmdb.Error as error:
+        return str(error)
+
+
+def _check(env: lmdb.Environment) -> str | None:
+    with env.begin() as txn:
+        names = [key for key, _ in txn.cursor()]
+        for name in names:
+            database = env.open_db(name, txn=txn, create=False)
+            fault = _check_database(txn, name, database)
+            if fault is not None:
+                return f"{name.decode(errors='replace')}: {fault}"
+        # The walk above meets only pages in use; a compacting copy reads the list of free ones.
+        with Path(os.devnull).open("wb") as sink:
+            env.copyfd(sink.fileno(), compact=True, txn=txn)
+    return None
+
+
+def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object) -> str | None:
+    kind = name.partition(b":")[0]
+    entries = txn.stat(database)["entries"]  # pyright: ignore[reportArgumentType]
+    cursor = txn.cursor(database)  # pyright: ignore[reportArgumentType]
+    probe = txn.cursor(database)  # pyright: ignore[reportArgumentType]
+    count = 0
+    last: bytes | None = None
+    for key, value in cursor:
+        count += 1
+        if last is not None and key <= last:
+            return "keys are out of order"
+        last = key
+        # Pages are walked by their numbers; a key must also be found by way of its branch pages.
+        if not probe.set_key(key):
+            return "a key that is there cannot be found"
+        if not _is_sound(kind, key, value):
+            return "a value is not what was written"
+    return None if count == entries else f"{count} entries of {entries} were found"
+
+
+def _is_sound(kind: bytes, key: bytes, value: bytes) -> bool:
+    if kind == b"store":
+        return unseal(key, value) is not None
+    if kind == b"odd":
+        rows = decode_bucket(key, value)
+        return rows is not None and all(stored_key(whole) == key for whole in rows)
+    if kind == b"meta":
+        return decode_meta(value) is not None
+    return kind == b"pending" and decode_pending(value) is not None
+
+
+def verify_environments(paths: Iterable[Path], *, timeout_s: float = 600) -> list[Path]:
+    """Return the environments that are damaged, each after a child process read or died on it.
+
+    Nobody may write to them meanwhile. Paths without an environment are sound: they are empty.
+
+    Args:
+        paths: Directories of environments.
+        timeout_s: A child that reads longer than this has met damage.
+    """
+    todo = [path for path in paths if (path / "data.mdb").exists()]
+    bad: list[Path] = []
+    while todo:
+        verdicts = _run_child(todo, timeout_s)
+        for path, verdict in zip(todo, verdicts, strict=False):
+            if verdict != _SOUND:
+                bad.append(path)
+        if len(verdicts) == len(todo):
+            break
+        bad.append(todo[len(verdicts)])
+        todo = todo[len(verdicts) + 1 :]
+    return bad
+
+
+def _run_child(paths: Sequence[Path], timeout_s: float) -> list[str]:
+    """Return one verdict per path until the child ended."""
+    command = [sys.executable, "-X", "faulthandler=0", "-m", "mustela.state.verify"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            [*command, *(str(path) for path in paths)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=timeout_s,
+            check=False,
+        )
+        output = done.stdout
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+    lines = output.decode(errors="replace").splitlines()
+    return [line.partition(" ")[0] for line in lines if line.startswith((_SOUND, _BAD))]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check the environments named on the command line; return 1 if one is damaged."""
+    failed = False
+    for name in arguments:
+        fault = check_environment(Path(name))
+        failed = failed or fault is not None
+        line = f"{_SOUND} {name}" if fault is None else f"{_BAD} {name}: {fault}"
+        sys.stdout.write(line.replace("\n", " ") + "\n")
+        sys.stdout.flush()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
