@@ -23,9 +23,14 @@ class Step:
         inputs: Names of steps of the same stage, or of the stage's inputs, in order.
         node: What the step means.
         role: Which part of the meaning is done here.
+        wants_old: For a step that gives a table: its changes must carry the value before
+            (`Batch.olds`). For a table filter it says too that the changes it reads carry it, so
+            that it can tell a row that leaves the result from one that was never in it, and
+            passes no deletion on for the second kind.
     """
 
     name: str
     inputs: tuple[str, ...]
     node: Node
     role: Role = "whole"
+    wants_old: bool = False

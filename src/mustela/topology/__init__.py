@@ -1,7 +1,7 @@
 """The logical topology: what was asked for, before anybody decides how to run it.
 
 Owns: frozen nodes, step names, origins in user code, describe() and the fingerprint.
-Entry: topology.py (Topology).
+Entry: graph.py (Topology).
 May import: state and every room below it.
 Must not: hold physical choices such as lanes, partitions or stages.
 """

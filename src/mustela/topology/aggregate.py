@@ -22,11 +22,12 @@ class AggregateNode(Node):
     Attributes:
         kind: What the fold is.
         store: Where the table lives.
-        key: Serde of the grouping key; None takes the typed default for values without a serde.
+        key: Serde of the grouping key; None takes the typed default (`mustela.serdes.values`).
         initializer: For ``aggregate``: called without arguments for a key's first value.
         adder: ``reduce``: (aggregate, value); ``aggregate``: (key, value, aggregate).
         merger: ``aggregate``: (key, left, right), makes combining before the shuffle legal.
         associative: ``reduce``: the adder is associative, so partial results may be combined.
+        explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
     """
 
     kind: AggregateKind
@@ -36,3 +37,16 @@ class AggregateNode(Node):
     adder: Callable[..., Any] | None = None
     merger: Callable[[Any, Any, Any], Any] | None = None
     associative: bool = False
+    explicit_store: bool = False
+
+    @property
+    def combinable(self) -> bool:
+        """Whether partial results may be made anywhere and put together later."""
+        if self.kind == "reduce":
+            return self.associative
+        return self.kind == "count" or self.merger is not None
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The table's store."""
+        return (self.store,)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mustela.topology.describe import describe
+from mustela.topology.fingerprint import fingerprint
 from mustela.topology.node import Node
 
 __all__ = ["Topology"]
@@ -42,3 +44,27 @@ class Topology:
     def children(self, name: str) -> tuple[Node, ...]:
         """Return the nodes that read ``name``'s output, in the order they were written."""
         return tuple(node for node in self.nodes if name in node.parents)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the shape; see `mustela.topology.fingerprint`."""
+        return fingerprint(self.nodes)
+
+    def describe(self) -> str:
+        """Return the topology as text, in Kafka Streams' form.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("lines", key=str, value=str).to("copies")
+            >>> print(builder.build().describe())
+            Topologies:
+               Sub-topology: 0
+                Source: lines (topics: [lines])
+                  --> lines.to.copies
+                Sink: lines.to.copies (topic: copies)
+                  <-- lines
+            <BLANKLINE>
+            <BLANKLINE>
+        """
+        return describe(self.nodes)

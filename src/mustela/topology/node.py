@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mustela.errors import Origin
+from mustela.state.interfaces import StoreSpec
 
 __all__ = ["Node"]
 
@@ -24,3 +25,8 @@ class Node:
     parents: tuple[str, ...] = ()
     origin: Origin | None = None
     explicit_name: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The stores that this node reads or writes; nodes that share one stay together."""
+        return ()

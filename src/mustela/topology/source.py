@@ -37,8 +37,10 @@ class TableSourceNode(Node):
         topic: The topic.
         key: Serde of the keys.
         value: Serde of the values.
-        store: The table's store, or None where nobody needs the table's old values.
+        store: The table's store, where the user named one; the planner adds one where somebody
+            downstream needs the table's old values.
         auto_offset_reset: As for `SourceNode`.
+        explicit_store: Whether the user named the store.
     """
 
     topic: str
@@ -46,3 +48,9 @@ class TableSourceNode(Node):
     value: Serde[Any] | None = None
     store: StoreSpec | None = None
     auto_offset_reset: str | None = None
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The table's store, if it has one."""
+        return () if self.store is None else (self.store,)

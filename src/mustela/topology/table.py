@@ -19,6 +19,12 @@ class TableFilterNode(Node):
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
     store: StoreSpec | None = None
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The result's store, if it has one."""
+        return () if self.store is None else (self.store,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,12 @@ class TableMapValuesNode(Node):
     mapper: Callable[..., Any]
     with_key: bool = False
     store: StoreSpec | None = None
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The result's store, if it has one."""
+        return () if self.store is None else (self.store,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,291 @@
+"""Where a topology begins: topics read as streams and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast, get_args, overload
+
+from mustela.dsl.kstream import KStream
+from mustela.dsl.ktable import KTable
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.names import check_name, path_name
+from mustela.dsl.options import AutoOffsetReset, Consumed, Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Place, Registry
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.errors import BadOptionError
+from mustela.topology.graph import Topology
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["StreamsBuilder"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StreamsBuilder:
+    """Collects the steps of an application, beginning with the topics it reads.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> lines = builder.stream("lines", key=str, value=str)
+        >>> words = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)
+        >>> words.count(store="counts").to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("lines").pipe_input("page 1", "hello hello")
+        ...     driver.create_output_topic("counts").read_key_values_to_map()
+        {'hello': 2}
+    """
+
+    def __init__(self) -> None:
+        self._registry = Registry()
+
+    @overload
+    def stream(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        name: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> KStream[K, V]: ...
+    @overload
+    def stream(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: type[K] | Serde[K],
+        value: None = None,
+        name: str | None = None,
+        consumed: None = None,
+    ) -> KStream[K, bytes]: ...
+    @overload
+    def stream(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: None = None,
+        value: type[V] | Serde[V],
+        name: str | None = None,
+        consumed: None = None,
+    ) -> KStream[bytes, V]: ...
+    @overload
+    def stream(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: None = None,
+        value: None = None,
+        name: str | None = None,
+        consumed: Consumed[K, V],
+    ) -> KStream[K, V]: ...
+    @overload
+    def stream(
+        self, topics: str | Sequence[str], *, name: str | None = None
+    ) -> KStream[bytes, bytes]: ...
+    def stream(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> KStream[Any, Any]:
+        """Read one topic or several as a stream of records.
+
+        A topic that is read twice in the same way is one source with two users.
+
+        Args:
+            topics: A topic, or a list of topics.
+            key: Type or serde of the keys; bytes if not given.
+            value: Type or serde of the values; bytes if not given.
+            name: Step name; the topics' names if not given.
+            consumed: All of this, and where to begin, as one object.
+
+        Returns:
+            The stream.
+
+        Raises:
+            SourceConflictError: If a topic is read already, in another way.
+            BadNameError: If a topic's name, or ``name``, breaks Kafka's rule for names.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream(["clicks.eu", "clicks.us"], key=str, value=dict)
+        """
+        at = user_origin()
+        options = options_or(consumed, Consumed[Any, Any](), at=at)
+        names = _topic_names(topics, at=at)
+        said = choose("name", name, options.name, holder="Consumed", at=at)
+        node = SourceNode(
+            name=path_name("-".join(names))
+            if said is None
+            else check_name(said, what="step", at=at),
+            origin=at,
+            explicit_name=said is not None,
+            topics=names,
+            key=choose_serde("key", key, options.key, holder="Consumed", at=at),
+            value=choose_serde("value", value, options.value, holder="Consumed", at=at),
+            auto_offset_reset=_reset(options, at=at),
+        )
+        source = self._registry.add_source(node)
+        return KStream(
+            self._registry, source.name, source.key or BytesSerde(), source.value or BytesSerde()
+        )
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: None = None,
+        value: None = None,
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[K, V],
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> KTable[K, V]: ...
+    def table(  # noqa: PLR0913 - the common options of two option objects as keywords
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> KTable[Any, Any]:
+        """Read a topic as a table: the newest value of each key; a null value deletes.
+
+        Records without a key are dropped. The table has a store if it, or its store, is named
+        here, or if a step downstream needs to know the values that are replaced.
+
+        Args:
+            topic: The topic.
+            key: Type or serde of the keys.
+            value: Type or serde of the values.
+            name: Step name, and the store's name if ``store`` is not given.
+            store: Name of the store.
+            consumed: Serdes, name and where to begin, as one object.
+            materialized: Options of the store.
+
+        Returns:
+            The table.
+
+        Raises:
+            SourceConflictError: If the topic is read already, in another way.
+            DuplicateStoreError: If another step has a store of that name.
+            BadNameError: If a name breaks Kafka's rule for names.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=int, store="prices")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("prices").pipe_input("apple", 3)
+            ...     driver.get_key_value_store("prices").get("apple")
+            3
+        """
+        at = user_origin()
+        options = options_or(consumed, Consumed[Any, Any](), at=at)
+        names = _topic_names(topic, at=at)
+        said = choose("name", name, options.name, holder="Consumed", at=at)
+        place = Place(
+            name=names[0] if said is None else check_name(said, what="step", at=at),
+            parents=(),
+            origin=at,
+            explicit_name=said is not None,
+        )
+        stored = options_or(materialized, Materialized[Any, Any](), at=at)
+        key_serde = choose_serde("key", key, options.key, holder="Consumed", at=at)
+        value_serde = choose_serde("value", value, options.value, holder="Consumed", at=at)
+        key_serde = choose_serde("key", key_serde, stored.key, holder="Materialized", at=at)
+        value_serde = choose_serde("value", value_serde, stored.value, holder="Materialized", at=at)
+        spec, explicit = store_spec(
+            place,
+            stored,
+            store=store,
+            key=key_serde or BytesSerde(),
+            value=value_serde or BytesSerde(),
+        )
+        node = TableSourceNode(
+            **place,
+            topic=names[0],
+            key=spec.key_serde,
+            value=spec.value_serde,
+            store=spec if explicit else None,
+            explicit_store=explicit,
+            auto_offset_reset=_reset(options, at=at),
+        )
+        source = self._registry.add_source(node)
+        return KTable(self._registry, source.name, source.key, source.value)
+
+    def build(self) -> Topology:
+        """Return the topology as written so far.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("lines").to("copies")
+            >>> [node.name for node in builder.build()]
+            ['lines', 'lines.to.copies']
+        """
+        return self._registry.topology()
+
+
+def _topic_names(topics: object, *, at: Origin) -> tuple[str, ...]:
+    if isinstance(topics, str):
+        return (check_name(topics, what="topic", at=at),)
+    given = cast("list[object]", topics) if isinstance(topics, list | tuple) else []
+    if not given:
+        msg = f"{topics!r} is neither a topic nor a list of topics"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix='pass "orders", or ["orders", "returns"]',
+        )
+    names = [check_name(topic, what="topic", at=at) for topic in given]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"topic {twice[0]!r} is named twice in one stream"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix="name each topic once",
+            fields={"topics": tuple(twice)},
+        )
+    return tuple(names)
+
+
+def _reset(options: Consumed[Any, Any], *, at: Origin) -> str | None:
+    reset = options.auto_offset_reset
+    if reset is not None and reset not in get_args(AutoOffsetReset):
+        msg = f"{reset!r} is not a place where reading can begin"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="it says where to begin a partition for which nothing is committed",
+            fix=f"use one of {', '.join(get_args(AutoOffsetReset))}",
+            fields={"option": "auto_offset_reset", "value": reset},
+        )
+    return reset

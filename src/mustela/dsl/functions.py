@@ -1,0 +1,108 @@
+"""Checks of user functions: can they be called, and with what they will be given?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from mustela.errors import Origin
+from mustela.topology.errors import FunctionError, InitializerError
+
+__all__ = ["check_function", "check_initializer", "function_name"]
+
+
+def check_function(
+    function: object, arguments: tuple[str, ...], *, role: str, verb: str, at: Origin
+) -> None:
+    """Check that a function takes the arguments that a step will call it with.
+
+    A function that does not tell its parameters, as some of Python's own, is accepted.
+
+    Args:
+        function: What the user gave.
+        arguments: Names of what it will be called with.
+        role: What the function is to the step, as in ``mapper``.
+        verb: The step's method.
+        at: The user's line.
+
+    Raises:
+        FunctionError: If it is not callable, or not with so many arguments.
+    """
+    wanted = f"({', '.join(arguments)})"
+    if not callable(function):
+        msg = f"{verb} needs a function as its {role}, not {_shown(function)}"
+        raise FunctionError(
+            msg,
+            at=at,
+            why=f"the {role} is called as {role}{wanted}, for each record",
+            fix=f"pass a function of {wanted}, such as a lambda or the name of a def",
+            fields={"role": role, "verb": verb},
+        )
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        msg = f"{verb} cannot call its {role} {_told(function)}: it takes {signature}, not {wanted}"
+        raise FunctionError(
+            msg,
+            evidence={"takes": signature, "gets": wanted},
+            at=at,
+            why=f"{verb} calls {role}{wanted}",
+            fix=_fix(signature, arguments, verb),
+            fields={"role": role, "verb": verb, "arguments": arguments},
+        ) from None
+
+
+def check_initializer(initializer: object, *, verb: str, at: Origin) -> None:
+    """Check that an initializer is a function without arguments.
+
+    Raises:
+        InitializerError: If it is a value.
+        FunctionError: If it needs arguments.
+    """
+    if callable(initializer):
+        check_function(initializer, (), role="initializer", verb=verb, at=at)
+        return
+    by_type = type(initializer)
+    empty = by_type in {list, dict, set, tuple, str, int, float, bytes} and not initializer
+    fix = by_type.__name__ if empty else f"lambda: {_shown(initializer)}"
+    msg = f"{verb} needs a function that makes the first value, not {_shown(initializer)}"
+    raise InitializerError(
+        msg,
+        at=at,
+        why="each key begins with a value of its own; one object would be shared by all keys",
+        fix=f"pass {fix}",
+        fields={"verb": verb},
+    )
+
+
+def function_name(function: Callable[..., Any] | None) -> str | None:
+    """Return the name that a function was given by its author, None for a lambda."""
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) and name.isascii() and name.isidentifier() else None
+
+
+def _fix(signature: inspect.Signature, arguments: tuple[str, ...], verb: str) -> str:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    count = sum(parameter.kind in kinds for parameter in signature.parameters.values())
+    if verb in {"map_values", "flat_map_values"} and count == 2:
+        return f"use {verb}_with_key, which calls it with (key, value)"
+    if verb in {"map_values_with_key", "flat_map_values_with_key"} and count == 1:
+        return f"use {verb.removesuffix('_with_key')}, which calls it with (value)"
+    if not arguments:
+        return "let it take no arguments"
+    return f"let it take {len(arguments)}: lambda {', '.join(arguments)}: ..."
+
+
+def _told(function: object) -> str:
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return str(name).rsplit("<locals>.", 1)[-1]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -1,0 +1,254 @@
+"""A stream whose records are grouped by key: what can be folded into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mustela.dsl.functions import check_function, check_initializer
+from mustela.dsl.ktable import KTable
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.options import Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.dsl.serdes import choose_serde
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import IntSerde
+from mustela.topology.aggregate import AggregateKind, AggregateNode
+
+__all__ = ["KGroupedStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fold:
+    """What an aggregation does with the records of a key."""
+
+    kind: AggregateKind
+    initializer: Callable[[], Any] | None = None
+    adder: Callable[..., Any] | None = None
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    associative: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """What the user said of the result, and the serde of its values if nothing is said."""
+
+    store: str | None
+    name: str | None
+    options: Materialized[Any, Any] | None
+    value: type[Any] | Serde[Any] | None = None
+    inherited: Serde[Any] | None = None
+
+
+class KGroupedStream(Generic[K, V]):
+    """Records grouped by key; made by `KStream.group_by` and `KStream.group_by_key`.
+
+    Records whose key or value is None are left out of every aggregation.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> sales = builder.stream("sales", key=str, value=int).group_by_key()
+        >>> sales.reduce(int.__add__, store="totals").to_stream().to("totals")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("sales").pipe_value_list([2, 3])
+        ...     driver.create_output_topic("totals").read_values_to_list()
+        []
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        parent: str,
+        path: str,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+    ) -> None:
+        self._registry = registry
+        self._parent = parent
+        self._path = path
+        self._key = key
+        self._value = value
+
+    def count(
+        self,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, int] | None = None,
+    ) -> KTable[K, int]:
+        """Count the records of each key.
+
+        The store and the result hold Kafka's 8-byte long. Counting begins before records travel
+        to the lane of their key, so a frequent key costs no more than a rare one.
+
+        Args:
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store.
+
+        Returns:
+            The table of counts.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream("clicks", key=str, value=str)
+            >>> clicks.group_by_key().count(store="clicks").to_stream().to("counts")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     click = driver.create_input_topic("clicks")
+            ...     click.pipe_input("ann", "home")
+            ...     click.pipe_input("ann", "shop")
+            ...     driver.create_output_topic("counts").read_values_to_list()
+            [1, 2]
+        """
+        table = _Table(store=store, name=name, options=materialized, inherited=IntSerde())
+        return self._add(_Fold(kind="count"), table, at=user_origin())
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V],
+        *,
+        associative: bool = False,
+        value: type[V] | Serde[V] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Fold the values of each key two by two, in the order of the records.
+
+        The first value of a key is the first result; the adder is not called for it.
+
+        Args:
+            adder: Called with the result so far and the next value. If it returns None, the row
+                is deleted, and the next value starts anew.
+            associative: Whether values may be folded in any grouping and any order, as for sums
+                and maxima: ``f(f(a, b), c) == f(a, f(b, c))`` and ``f(a, b) == f(b, a)``. Then
+                folding begins before records travel to the lane of their key: much cheaper.
+            value: Type or serde of the values; the stream's if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store.
+
+        Returns:
+            The table of results.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the adder cannot be called with two values.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> bids = builder.stream("bids", key=str, value=int).group_by_key()
+            >>> bids.reduce(max, associative=True, store="best").to_stream().to("best")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     bid = driver.create_input_topic("bids")
+            ...     bid.pipe_input("vase", 40)
+            ...     bid.pipe_input("vase", 55)
+            ...     driver.create_output_topic("best").read_values_to_list()
+            [40, 55]
+        """
+        at = user_origin()
+        check_function(adder, ("aggregate", "value"), role="adder", verb="reduce", at=at)
+        fold = _Fold(kind="reduce", adder=adder, associative=associative)
+        table = _Table(
+            store=store, name=name, options=materialized, value=value, inherited=self._value
+        )
+        return self._add(fold, table, at=at)
+
+    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        *,
+        merger: Callable[[K, A, A], A] | None = None,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[K, A]:
+        """Fold the records of each key into a value of any type, in the order of the records.
+
+        The adder may change the aggregate it gets and return it.
+
+        Args:
+            initializer: Called without arguments for the first aggregate of a key: ``list``,
+                ``dict``, ``lambda: 0``; not a value such as ``[]``.
+            adder: Called with key, value and the aggregate so far. If it returns None, the row
+                is deleted, and the next record starts anew.
+            merger: Called with key and two aggregates, of which each holds some of the records.
+                With it folding begins before records travel to the lane of their key.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store.
+
+        Returns:
+            The table of aggregates.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+            FunctionError: If a function cannot be called with what it will get.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> visits = builder.stream("visits", key=str, value=str).group_by_key()
+            >>> pages = visits.aggregate(list, lambda _user, page, seen: [*seen, page], store="p")
+            >>> pages.to_stream().to("pages", value=list)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     visit = driver.create_input_topic("visits")
+            ...     visit.pipe_input("ann", "home")
+            ...     visit.pipe_input("ann", "shop")
+            ...     driver.create_output_topic("pages").read_values_to_list()
+            [['home'], ['home', 'shop']]
+        """
+        at = user_origin()
+        check_initializer(initializer, verb="aggregate", at=at)
+        check_function(adder, ("key", "value", "aggregate"), role="adder", verb="aggregate", at=at)
+        if merger is not None:
+            check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
+        fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, merger=merger)
+        table = _Table(store=store, name=name, options=materialized, value=value)
+        return self._add(fold, table, at=at)
+
+    def _add(self, fold: _Fold, table: _Table, *, at: Origin) -> KTable[K, Any]:
+        place = self._registry.place(
+            fold.kind,
+            parents=(self._parent,),
+            path=self._path,
+            at=at,
+            name=table.name,
+            function=fold.adder,
+        )
+        options = options_or(table.options, Materialized[Any, Any](), at=at)
+        key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
+        value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
+        value = value or table.inherited
+        spec, explicit = store_spec(place, options, store=table.store, key=key, value=value)
+        node = AggregateNode(
+            **place,
+            kind=fold.kind,
+            store=spec,
+            explicit_store=explicit,
+            key=spec.key_serde,
+            initializer=fold.initializer,
+            adder=fold.adder,
+            merger=fold.merger,
+            associative=fold.associative,
+        )
+        self._registry.add(node)
+        return KTable(self._registry, node.name, key, value)

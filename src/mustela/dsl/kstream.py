@@ -1,0 +1,629 @@
+"""A stream of records, and the steps that can follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from mustela.dsl.functions import check_function
+from mustela.dsl.grouped import KGroupedStream
+from mustela.dsl.names import check_name, path_name
+from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Place, Registry
+from mustela.dsl.serdes import choose, choose_serde, serde_to_write
+from mustela.errors import Origin
+from mustela.model import RecordContext
+from mustela.serdes.base import Serde
+from mustela.topology.errors import OtherBuilderError
+from mustela.topology.sink import SinkNode
+from mustela.topology.stateless import (
+    FilterNode,
+    FlatMapNode,
+    FlatMapValuesNode,
+    ForeachNode,
+    MapNode,
+    MapValuesNode,
+    MergeNode,
+    PeekNode,
+    SelectKeyNode,
+)
+
+__all__ = ["KStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+_VALUE = ("value",)
+_KEY_VALUE = ("key", "value")
+_KEY_VALUE_CONTEXT = ("key", "value", "context")
+_ROLES = {
+    "filter": "predicate",
+    "filter_not": "predicate",
+    "foreach": "action",
+    "peek": "action",
+}
+
+
+class KStream(Generic[K, V]):
+    """A stream of records with keys of type K and values of type V.
+
+    Each method adds a step and returns what comes out of it. The stream itself never changes and
+    can be used any number of times. User functions run in Spark's Python workers, so they must be
+    picklable (lambdas are), and what they change outside of themselves stays in one worker.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> orders = builder.stream("orders", key=str, value=dict)
+        >>> paid = orders.filter(lambda _id, order: order["paid"])
+        >>> paid.map_values(lambda order: order["total"]).to("totals", value=int)
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     order = driver.create_input_topic("orders")
+        ...     order.pipe_input("o-1", {"paid": True, "total": 30})
+        ...     order.pipe_input("o-2", {"paid": False, "total": 7})
+        ...     driver.create_output_topic("totals").read_key_values_to_map()
+        {'o-1': 30}
+    """
+
+    def __init__(
+        self, registry: Registry, name: str, key: Serde[Any] | None, value: Serde[Any] | None
+    ) -> None:
+        self._registry = registry
+        self._name = name
+        self._key = key
+        self._value = value
+
+    @property
+    def name(self) -> str:
+        """The name of the step that makes this stream."""
+        return self._name
+
+    def map(
+        self, mapper: Callable[[K, V], tuple[K2, W]], *, name: str | None = None
+    ) -> KStream[K2, W]:
+        """Replace each record's key and value; timestamp and headers stay as they are.
+
+        The key may change, so a later grouping or join sends records to the lane of their new
+        key. Use `map_values` where the key stays.
+
+        Args:
+            mapper: Called with key and value; returns the new key and the new value as a pair.
+            name: Step name in `describe()`, metrics and error messages; made from the step's
+                place if not given.
+
+        Returns:
+            The stream of new records.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> ages = builder.stream("ages", key=str, value=int)
+            >>> ages.map(lambda person, age: (age, person)).to("persons", key=int, value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("ages").pipe_input("ann", 41)
+            ...     driver.create_output_topic("persons").read_key_values_to_map()
+            {41: 'ann'}
+        """
+        place = self._place("map", name, mapper, _KEY_VALUE)
+        self._registry.add(MapNode(**place, mapper=mapper))
+        return KStream(self._registry, place["name"], None, None)
+
+    def map_values(self, mapper: Callable[[V], W], *, name: str | None = None) -> KStream[K, W]:
+        """Replace each value; keys, timestamps and headers stay as they are.
+
+        The key cannot change, so a later grouping or join sends nothing anywhere for this step.
+        Use `map` where the key must change too.
+
+        Args:
+            mapper: Called with the value, which may be None.
+            name: Step name in `describe()`, metrics and error messages; made from the step's
+                place if not given.
+
+        Returns:
+            The stream of new values.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> totals = orders.map_values(lambda order: order["total"], name="totals")
+            >>> totals.to("totals", value=int)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", {"total": 30})
+            ...     driver.create_output_topic("totals").read_values_to_list()
+            [30]
+        """
+        place = self._place("map_values", name, mapper, _VALUE)
+        self._registry.add(MapValuesNode(**place, mapper=mapper))
+        return KStream(self._registry, place["name"], self._key, None)
+
+    def map_values_with_key(
+        self, mapper: Callable[[K, V], W], *, name: str | None = None
+    ) -> KStream[K, W]:
+        """Replace each value by what key and value give; see `map_values`.
+
+        Args:
+            mapper: Called with key and value. It must not change the key.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of new values.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> ages = builder.stream("ages", key=str, value=int)
+            >>> texts = ages.map_values_with_key(lambda person, age: f"{person} is {age}")
+            >>> texts.to("texts", value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("ages").pipe_input("ann", 41)
+            ...     driver.create_output_topic("texts").read_values_to_list()
+            ['ann is 41']
+        """
+        place = self._place("map_values_with_key", name, mapper, _KEY_VALUE)
+        self._registry.add(MapValuesNode(**place, mapper=mapper, with_key=True))
+        return KStream(self._registry, place["name"], self._key, None)
+
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[K2, W]]], *, name: str | None = None
+    ) -> KStream[K2, W]:
+        """Replace each record by any number of records; timestamp and headers are the record's.
+
+        The keys may change, so a later grouping or join sends records to the lane of their new
+        key. Use `flat_map_values` where the key stays.
+
+        Args:
+            mapper: Called with key and value; returns or yields pairs of key and value.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of new records, in the order in which the mapper gave them.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> follows = builder.stream("follows", key=str, value=str)
+            >>> both = follows.flat_map(lambda who, whom: [(who, "follows"), (whom, "followed")])
+            >>> both.to("seen", key=str, value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("follows").pipe_input("ann", "bob")
+            ...     driver.create_output_topic("seen").read_key_values_to_map()
+            {'ann': 'follows', 'bob': 'followed'}
+        """
+        place = self._place("flat_map", name, mapper, _KEY_VALUE)
+        self._registry.add(FlatMapNode(**place, mapper=mapper))
+        return KStream(self._registry, place["name"], None, None)
+
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[W]], *, name: str | None = None
+    ) -> KStream[K, W]:
+        """Replace each value by any number of values, each with the record's key and timestamp.
+
+        Args:
+            mapper: Called with the value, which may be None; returns or yields values.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of new values, in the order in which the mapper gave them.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> lines = builder.stream("lines", key=str, value=str)
+            >>> lines.flat_map_values(str.split).to("words", value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("lines").pipe_input("page 1", "to be or")
+            ...     driver.create_output_topic("words").read_values_to_list()
+            ['to', 'be', 'or']
+        """
+        place = self._place("flat_map_values", name, mapper, _VALUE)
+        self._registry.add(FlatMapValuesNode(**place, mapper=mapper))
+        return KStream(self._registry, place["name"], self._key, None)
+
+    def flat_map_values_with_key(
+        self, mapper: Callable[[K, V], Iterable[W]], *, name: str | None = None
+    ) -> KStream[K, W]:
+        """Replace each value by any number of values made of key and value.
+
+        Args:
+            mapper: Called with key and value; returns or yields values. It must not change
+                the key.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of new values, in the order in which the mapper gave them.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> pages = StreamsBuilder().stream("pages", key=str, value=str)
+            >>> lines = pages.flat_map_values_with_key(
+            ...     lambda page, text: [f"{page}: {line}" for line in text.splitlines()]
+            ... )
+        """
+        place = self._place("flat_map_values_with_key", name, mapper, _KEY_VALUE)
+        self._registry.add(FlatMapValuesNode(**place, mapper=mapper, with_key=True))
+        return KStream(self._registry, place["name"], self._key, None)
+
+    def filter(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None
+    ) -> KStream[K, V]:
+        """Keep the records for which the predicate is true.
+
+        Args:
+            predicate: Called with key and value, of which each may be None.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of the records that hold.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the predicate cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> words.filter(lambda _key, word: len(word) > 3).to("long")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     word = driver.create_input_topic("words")
+            ...     word.pipe_input("a", "sun")
+            ...     word.pipe_input("b", "moon")
+            ...     driver.create_output_topic("long").read_values_to_list()
+            ['moon']
+        """
+        place = self._place("filter", name, predicate, _KEY_VALUE)
+        self._registry.add(FilterNode(**place, predicate=predicate))
+        return KStream(self._registry, place["name"], self._key, self._value)
+
+    def filter_not(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None
+    ) -> KStream[K, V]:
+        """Keep the records for which the predicate is false.
+
+        Args:
+            predicate: Called with key and value, of which each may be None.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of the records that do not hold.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the predicate cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> words = StreamsBuilder().stream("words", key=str, value=str)
+            >>> filled = words.filter_not(lambda _key, word: word is None)
+        """
+        place = self._place("filter_not", name, predicate, _KEY_VALUE)
+        self._registry.add(FilterNode(**place, predicate=predicate, negate=True))
+        return KStream(self._registry, place["name"], self._key, self._value)
+
+    def select_key(
+        self, mapper: Callable[[K, V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]:
+        """Give each record a new key; the value stays.
+
+        A later grouping or join sends records to the lane of their new key.
+
+        Args:
+            mapper: Called with key and value; returns the new key.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream with new keys.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> orders.select_key(lambda _id, order: order["user"]).to("by-user", key=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", {"user": "ann"})
+            ...     driver.create_output_topic("by-user").read_key_values_to_map()
+            {'ann': {'user': 'ann'}}
+        """
+        place = self._place("select_key", name, mapper, _KEY_VALUE)
+        self._registry.add(SelectKeyNode(**place, mapper=mapper))
+        return KStream(self._registry, place["name"], None, self._value)
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Call a function for each record and pass the record on unchanged.
+
+        What the action does outside is not part of the transaction: it may happen again when an
+        epoch is run again.
+
+        Args:
+            action: Called with key and value; what it returns is ignored.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The same records.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the action cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> words.peek(lambda key, word: print(key, word)).to("copies")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "sun")
+            a sun
+        """
+        place = self._place("peek", name, action, _KEY_VALUE)
+        self._registry.add(PeekNode(**place, action=action))
+        return KStream(self._registry, place["name"], self._key, self._value)
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Call a function for each record; nothing goes on from here.
+
+        What the action does outside is not part of the transaction: it may happen again when an
+        epoch is run again.
+
+        Args:
+            action: Called with key and value; what it returns is ignored.
+            name: Step name; made from the step's place if not given.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the action cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("words", key=str, value=str).foreach(print)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "sun")
+            a sun
+        """
+        place = self._place("foreach", name, action, _KEY_VALUE)
+        self._registry.add(ForeachNode(**place, action=action))
+
+    def merge(self, other: KStream[K2, V2], *, name: str | None = None) -> KStream[K | K2, V | V2]:
+        """Put the records of two streams into one.
+
+        Args:
+            other: The other stream, of the same builder.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The records of both. Those of one stream stay in order; between the two, the record
+            with the lower timestamp comes first, as far as both are there.
+
+        Raises:
+            OtherBuilderError: If the other stream comes from another builder.
+            DuplicateNameError: If another step already has this name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> europe = builder.stream("orders.eu", key=str, value=int)
+            >>> america = builder.stream("orders.us", key=str, value=int)
+            >>> europe.merge(america).to("orders")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders.us").pipe_input("o-1", 30)
+            ...     driver.create_input_topic("orders.eu").pipe_input("o-2", 40)
+            ...     driver.create_output_topic("orders").read_values_to_list()
+            [30, 40]
+        """
+        at = user_origin()
+        if other._registry is not self._registry:
+            msg = f"cannot merge {self._name!r} with {other._name!r}: their builders differ"
+            raise OtherBuilderError(
+                msg,
+                at=at,
+                why="a builder makes one topology, and records do not pass between topologies",
+                fix="make both streams with the same StreamsBuilder",
+                fields={"left": self._name, "right": other._name},
+            )
+        place = self._registry.place(
+            "merge", parents=(self._name, other._name), at=at, name=name, path=self._name
+        )
+        self._registry.add(MergeNode(**place))
+        key = self._key if self._key == other._key else None
+        value = self._value if self._value == other._value else None
+        return KStream(self._registry, place["name"], key, value)
+
+    def group_by(
+        self,
+        mapper: Callable[[K, V], K2],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        name: str | None = None,
+        grouped: Grouped[K2, V] | None = None,
+    ) -> KGroupedStream[K2, V]:
+        """Group the records by a new key: `select_key` and `group_by_key` in one.
+
+        Args:
+            mapper: Called with key and value; returns the key to group by.
+            key: Type or serde of the new key; a serde that keeps Python's types if not given.
+            value: Type or serde of the values; the stream's if not given.
+            name: Step name; made from the step's place if not given.
+            grouped: Serdes and name as one object.
+
+        Returns:
+            The grouped records, which can be counted, reduced or aggregated.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> by_user = orders.group_by(lambda _id, order: order["user"], key=str)
+            >>> by_user.count(store="orders-by-user").to_stream().to("counts")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", {"user": "ann"})
+            ...     driver.create_output_topic("counts").read_key_values_to_map()
+            {'ann': 1}
+        """
+        at = user_origin()
+        options = options_or(grouped, Grouped[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder="Grouped", at=at)
+        place = self._place("group_by", said, mapper, _KEY_VALUE)
+        key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
+        value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
+        self._registry.add(SelectKeyNode(**place, mapper=mapper))
+        step = place["name"]
+        return KGroupedStream(self._registry, step, step, key_serde, value_serde or self._value)
+
+    def group_by_key(
+        self,
+        *,
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        name: str | None = None,
+        grouped: Grouped[K, V] | None = None,
+    ) -> KGroupedStream[K, V]:
+        """Group the records by the key they have.
+
+        Records travel to the lane of their key only if they are not there already.
+
+        Args:
+            key: Type or serde of the key; the stream's if not given.
+            value: Type or serde of the values; the stream's if not given.
+            name: What the names of the following steps begin with; the stream's name if not given.
+            grouped: Serdes and name as one object.
+
+        Returns:
+            The grouped records, which can be counted, reduced or aggregated.
+
+        Raises:
+            BadNameError: If the name breaks the rule for names.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> clicks = StreamsBuilder().stream("clicks", key=str, value=str)
+            >>> counts = clicks.group_by_key().count(store="clicks-by-user")
+        """
+        at = user_origin()
+        options = options_or(grouped, Grouped[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder="Grouped", at=at)
+        path = self._name if said is None else check_name(said, what="grouping", at=at)
+        key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
+        value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
+        return KGroupedStream(
+            self._registry, self._name, path, key_serde or self._key, value_serde or self._value
+        )
+
+    def to(
+        self,
+        topic: str | Callable[[K, V, RecordContext], str],
+        *,
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        name: str | None = None,
+        partitioner: Partitioner | None = None,
+        produced: Produced[K, V] | None = None,
+    ) -> None:
+        """Write the records to a topic.
+
+        Args:
+            topic: The topic, or a function of key, value and record context that names one for
+                each record.
+            key: Type or serde of the keys; the stream's if not given.
+            value: Type or serde of the values; the stream's if not given.
+            name: Step name; made from the step's place and the topic if not given.
+            partitioner: Called with topic, key, value and the number of partitions; returns a
+                partition, or None for Kafka's own choice by key.
+            produced: All of this as one object.
+
+        Raises:
+            MissingSerdeError: If nothing says how keys or values become bytes.
+            BadNameError: If the topic's name, or ``name``, breaks Kafka's rule for names.
+            DuplicateNameError: If another step already has this name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> orders.to(lambda _id, total, _context: "large" if total > 99 else "small")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", 120)
+            ...     driver.create_output_topic("large", key=str, value=int).read_values_to_list()
+            [120]
+        """
+        at = user_origin()
+        options = options_or(produced, Produced[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder="Produced", at=at)
+        chooser = choose("partitioner", partitioner, options.partitioner, holder="Produced", at=at)
+        if chooser is not None:
+            arguments = ("topic", "key", "value", "partitions")
+            check_function(chooser, arguments, role="partitioner", verb="to", at=at)
+        place = self._sink_place(topic, said, at=at)
+        key_serde = choose_serde("key", key, options.key, holder="Produced", at=at)
+        value_serde = choose_serde("value", value, options.value, holder="Produced", at=at)
+        self._registry.add(
+            SinkNode(
+                **place,
+                topic=topic,
+                key=serde_to_write("key", key_serde, self._key, step=self._name, at=at),
+                value=serde_to_write("value", value_serde, self._value, step=self._name, at=at),
+                partitioner=chooser,
+            )
+        )
+
+    def _place(
+        self,
+        verb: str,
+        name: str | None,
+        function: Callable[..., Any],
+        arguments: tuple[str, ...],
+    ) -> Place:
+        """Check a step's function and choose the step's name."""
+        at = user_origin()
+        role = _ROLES.get(verb, "mapper")
+        check_function(function, arguments, role=role, verb=verb, at=at)
+        return self._registry.place(
+            verb, parents=(self._name,), at=at, name=name, function=function
+        )
+
+    def _sink_place(
+        self, topic: str | Callable[..., str], name: str | None, *, at: Origin
+    ) -> Place:
+        if isinstance(topic, str):
+            check_name(topic, what="topic", at=at)
+            verb = path_name("to", topic)
+            return self._registry.place(verb, parents=(self._name,), at=at, name=name)
+        check_function(topic, _KEY_VALUE_CONTEXT, role="topic name extractor", verb="to", at=at)
+        return self._registry.place("to", parents=(self._name,), at=at, name=name, function=topic)

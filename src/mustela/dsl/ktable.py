@@ -1,0 +1,322 @@
+"""A table: the newest value of each key, and the changes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from mustela.dsl.functions import check_function
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.options import Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Place, Registry
+from mustela.dsl.serdes import choose_serde
+from mustela.serdes.base import Serde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.kstream import KStream
+
+__all__ = ["KTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+K2 = TypeVar("K2")
+
+
+class KTable(Generic[K, V]):
+    """A table whose rows change as records arrive; made by a builder or by an aggregation.
+
+    Each method adds a step and returns what comes out of it. The table itself never changes and
+    can be used any number of times.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> prices = builder.table("prices", key=str, value=int, store="prices")
+        >>> prices.filter(lambda _item, price: price > 10).to_stream().to("dear")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     item = driver.create_input_topic("prices")
+        ...     item.pipe_input("melon", 12)
+        ...     item.pipe_input("apple", 3)
+        ...     item.pipe_input("melon", 9)
+        ...     driver.create_output_topic("dear").read_values_to_list()
+        [12, None]
+    """
+
+    def __init__(
+        self, registry: Registry, name: str, key: Serde[Any] | None, value: Serde[Any] | None
+    ) -> None:
+        self._registry = registry
+        self._name = name
+        self._key = key
+        self._value = value
+
+    @property
+    def name(self) -> str:
+        """The name of the step that makes this table."""
+        return self._name
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of this table's store if the user named it, else None.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.table("prices", key=str, value=int, store="prices").queryable_store_name
+            'prices'
+            >>> builder.table("stock", key=str, value=int).queryable_store_name
+        """
+        node = self._registry.node(self._name)
+        named = bool(getattr(node, "explicit_store", False))
+        return node.stores[0].name if named and node.stores else None
+
+    def filter(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Keep the rows for which the predicate holds; a row that stops to hold is deleted.
+
+        Where the table has a store, a deletion goes out only for rows that were in the result.
+        Where it has none, nobody knows, and a deletion goes out for each row that does not hold.
+
+        Args:
+            predicate: Called with key and value of each changed row, never with a null value.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of the rows that hold.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the predicate cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> available = stock.filter(lambda _item, count: count > 0, store="available")
+        """
+        return self._filter("filter", predicate, name, store, materialized)
+
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Keep the rows for which the predicate does not hold; see `filter`.
+
+        Args:
+            predicate: Called with key and value of each changed row, never with a null value.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of the rows that do not hold.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the predicate cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> available = stock.filter_not(lambda _item, count: count == 0)
+        """
+        return self._filter("filter_not", predicate, name, store, materialized)
+
+    def map_values(
+        self,
+        mapper: Callable[[V], W],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, W] | None = None,
+    ) -> KTable[K, W]:
+        """Replace each row's value; deletions pass through.
+
+        Args:
+            mapper: Called with the value of each changed row, never with None. If it returns
+                None, the row is deleted from the result.
+            value: Type or serde of the new values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of new values.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=float)
+            >>> prices.map_values(round, value=int).to_stream().to("rounded")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("prices").pipe_input("apple", 2.9)
+            ...     driver.create_output_topic("rounded").read_values_to_list()
+            [3]
+        """
+        return self._map_values("map_values", mapper, value, name, store, materialized)
+
+    def map_values_with_key(
+        self,
+        mapper: Callable[[K, V], W],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, W] | None = None,
+    ) -> KTable[K, W]:
+        """Replace each row's value by what key and value give; see `map_values`.
+
+        Args:
+            mapper: Called with key and value of each changed row. It must not change the key.
+            value: Type or serde of the new values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of new values.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=int)
+            >>> labels = prices.map_values_with_key(lambda item, price: f"{item}: {price}")
+        """
+        return self._map_values("map_values_with_key", mapper, value, name, store, materialized)
+
+    @overload
+    def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
+    @overload
+    def to_stream(
+        self, mapper: Callable[[K, V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]: ...
+    def to_stream(
+        self, mapper: Callable[[K, V], Any] | None = None, *, name: str | None = None
+    ) -> KStream[Any, V]:
+        """Return the changes as a stream: each new value as a record, a deletion as a null value.
+
+        Args:
+            mapper: Gives a new key from key and value; a later grouping or join then re-keys.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The stream of changes.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=int)
+            >>> prices.to_stream().to("price-changes")
+        """
+        from mustela.dsl.kstream import KStream  # streams and tables make each other
+
+        at = user_origin()
+        if mapper is not None:
+            check_function(mapper, ("key", "value"), role="mapper", verb="to_stream", at=at)
+        place = self._registry.place(
+            "to_stream", parents=(self._name,), at=at, name=name, function=mapper
+        )
+        self._registry.add(TableToStreamNode(**place, mapper=mapper))
+        key = self._key if mapper is None else None
+        return KStream(self._registry, place["name"], key, self._value)
+
+    def _filter(
+        self,
+        verb: str,
+        predicate: Callable[[K, V], object],
+        name: str | None,
+        store: str | None,
+        materialized: Materialized[K, V] | None,
+    ) -> KTable[K, V]:
+        at = user_origin()
+        check_function(predicate, ("key", "value"), role="predicate", verb=verb, at=at)
+        place = self._registry.place(
+            verb, parents=(self._name,), at=at, name=name, function=predicate
+        )
+        options = options_or(materialized, Materialized[Any, Any](), at=at)
+        key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
+        value = choose_serde("value", None, options.value, holder="Materialized", at=at)
+        value = value or self._value
+        spec = self._spec(place, options, store, key, value)
+        self._registry.add(
+            TableFilterNode(
+                **place,
+                predicate=predicate,
+                negate=verb == "filter_not",
+                store=spec,
+                explicit_store=spec is not None,
+            )
+        )
+        return KTable(self._registry, place["name"], key, value)
+
+    def _map_values(
+        self,
+        verb: str,
+        mapper: Callable[..., Any],
+        value: type[Any] | Serde[Any] | None,
+        name: str | None,
+        store: str | None,
+        materialized: Materialized[Any, Any] | None,
+    ) -> KTable[K, Any]:
+        at = user_origin()
+        with_key = verb == "map_values_with_key"
+        arguments = ("key", "value") if with_key else ("value",)
+        check_function(mapper, arguments, role="mapper", verb=verb, at=at)
+        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, function=mapper)
+        options = options_or(materialized, Materialized[Any, Any](), at=at)
+        key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
+        said = choose_serde("value", value, options.value, holder="Materialized", at=at)
+        spec = self._spec(place, options, store, key, said)
+        self._registry.add(
+            TableMapValuesNode(
+                **place,
+                mapper=mapper,
+                with_key=with_key,
+                store=spec,
+                explicit_store=spec is not None,
+            )
+        )
+        return KTable(self._registry, place["name"], key, said)
+
+    def _spec(
+        self,
+        place: Place,
+        options: Materialized[Any, Any],
+        store: str | None,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+    ) -> StoreSpec | None:
+        """Return the store of a result, None unless one was named."""
+        if store is None and options.store is None:
+            return None
+        return store_spec(place, options, store=store, key=key, value=value)[0]

@@ -1,0 +1,26 @@
+"""Which line of the user's program called the DSL."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+
+from mustela.errors import Origin
+
+__all__ = ["user_origin"]
+
+_DSL = str(Path(__file__).parent)
+_CODE_LENGTH_MAX = 120
+
+
+def user_origin() -> Origin:
+    """Return the nearest line outside of this room that led to the present call."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_code.co_filename.startswith(_DSL) and frame.f_back is not None:
+        frame = frame.f_back
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, line, frame.f_globals).strip()
+    if len(text) > _CODE_LENGTH_MAX:
+        text = text[: _CODE_LENGTH_MAX - 3] + "..."
+    return Origin(file=file, line=line, code=text)

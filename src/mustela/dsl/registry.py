@@ -1,0 +1,186 @@
+"""The nodes of a topology while it is being written: what the handles of one builder share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from mustela.dsl.functions import function_name
+from mustela.dsl.names import check_name, path_name
+from mustela.errors import Origin
+from mustela.topology.errors import (
+    DuplicateNameError,
+    DuplicateStoreError,
+    SourceConflictError,
+    StreamAndTableError,
+)
+from mustela.topology.graph import Topology
+from mustela.topology.node import Node
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["Place", "Registry", "SourceLike"]
+
+SourceLike = SourceNode | TableSourceNode
+
+
+class Place(TypedDict):
+    """The part of a node that says where it stands."""
+
+    name: str
+    parents: tuple[str, ...]
+    origin: Origin
+    explicit_name: bool
+
+
+class Registry:
+    """All nodes so far, by name, with their stores and the topics they read."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._stores: dict[str, Node] = {}
+        self._readers: dict[str, SourceLike] = {}
+
+    def place(
+        self,
+        verb: str,
+        *,
+        parents: tuple[str, ...],
+        at: Origin,
+        name: str | None = None,
+        path: str | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> Place:
+        """Choose the name of a step that is about to be added.
+
+        Args:
+            verb: The method's name, last part of a default name.
+            parents: The nodes that the step reads.
+            at: The user's line.
+            name: The name that the user gave, if any.
+            path: What a default name begins with; the first parent's name if not given.
+            function: The step's function; its name tells siblings of the same verb apart.
+
+        Raises:
+            BadNameError: If the given name breaks the rule for names.
+            DuplicateNameError: If the name is taken.
+        """
+        if name is not None:
+            chosen = check_name(name, what="step", at=at)
+        else:
+            start = path or parents[0]
+            chosen = path_name(start, verb)
+            own_name = function_name(function)
+            if chosen in self._nodes and own_name is not None:
+                chosen = path_name(start, verb, own_name)
+        if chosen in self._nodes:
+            raise self._duplicate(chosen, verb, at, given=name is not None)
+        return Place(name=chosen, parents=parents, origin=at, explicit_name=name is not None)
+
+    def add(self, node: Node) -> None:
+        """Add a node whose name came from `place`.
+
+        Raises:
+            DuplicateStoreError: If another node has a store of the same name.
+        """
+        for store in node.stores:
+            other = self._stores.setdefault(store.name, node)
+            if other is not node:
+                msg = f"two steps have a store named {store.name!r}"
+                raise DuplicateStoreError(
+                    msg,
+                    evidence={"first": other.origin or other.name},
+                    at=node.origin,
+                    why="a store has one changelog, and one step that writes it",
+                    fix='give one of them another name: store="..."',
+                    fields={"store": store.name, "steps": (other.name, node.name)},
+                )
+        assert node.name not in self._nodes, node.name
+        self._nodes[node.name] = node
+
+    def add_source(self, node: SourceLike) -> SourceLike:
+        """Add a source, or return the one that reads the same topics in the same way.
+
+        Raises:
+            StreamAndTableError: If one of the topics is read as a stream and as a table.
+            SourceConflictError: If one of them is read in another way.
+            DuplicateNameError: If the name is taken.
+        """
+        known = [reader for topic in _topics(node) if (reader := self._readers.get(topic))]
+        for other in known:
+            if _reading(other) != _reading(node) or other.name != node.name:
+                raise _source_conflict(other, node)
+        if known:
+            return known[0]
+        if node.name in self._nodes:
+            verb = "table" if isinstance(node, TableSourceNode) else "stream"
+            raise self._duplicate(node.name, verb, node.origin, given=node.explicit_name)
+        self.add(node)
+        self._readers.update(dict.fromkeys(_topics(node), node))
+        return node
+
+    def node(self, name: str) -> Node:
+        """Return the node of that name."""
+        return self._nodes[name]
+
+    def topology(self) -> Topology:
+        """Return what was written so far."""
+        return Topology(tuple(self._nodes.values()))
+
+    def _duplicate(
+        self, name: str, verb: str, at: Origin | None, *, given: bool
+    ) -> DuplicateNameError:
+        other = self._nodes[name]
+        method = verb.partition(".")[0]
+        if given:
+            why = "a name tells one step, its store and its metrics from all others"
+        else:
+            why = (
+                "a name comes from the step's place, never from a counter, so that state keeps its "
+                "name when the program changes; these two stand in the same place"
+            )
+        return DuplicateNameError(
+            f"two steps are named {name!r}",
+            evidence={"first": other.origin or other.name},
+            at=at,
+            why=why,
+            fix=f'give one of them a name of its own: {method}(..., name="...")',
+            fields={"name": name, "first": other.origin},
+        )
+
+
+def _topics(node: SourceLike) -> tuple[str, ...]:
+    return (node.topic,) if isinstance(node, TableSourceNode) else node.topics
+
+
+def _reading(node: SourceLike) -> SourceLike:
+    """Return what matters of how a source reads: all but the line."""
+    return replace(node, origin=None, explicit_name=False)
+
+
+def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictError:
+    shared = [topic for topic in _topics(first) if topic in _topics(second)]
+    topic = shared[0]
+    fields = {"topic": topic}
+    if type(first) is not type(second):
+        return StreamAndTableError(
+            f"topic {topic!r} is read as a stream and as a table",
+            evidence={"first": first.origin or first.name},
+            at=second.origin,
+            why="a topic has one reader in an application: its records are read once",
+            fix="read it as a table, and use table.to_stream() where a stream is needed",
+            fields=fields,
+        )
+    differences = [
+        name
+        for name in ("name", "topics", "key", "value", "auto_offset_reset", "store")
+        if getattr(first, name, None) != getattr(second, name, None)
+    ]
+    return SourceConflictError(
+        f"topic {topic!r} is read twice, in two ways",
+        evidence={"first": first.origin or first.name, "differ": ", ".join(differences)},
+        at=second.origin,
+        why="a topic has one reader in an application: its records are read and decoded once",
+        fix="use one handle for both, or give both calls the same options",
+        fields={**fields, "differences": tuple(differences)},
+    )

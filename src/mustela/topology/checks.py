@@ -1,0 +1,22 @@
+"""What can be asked about a topology before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mustela.topology.node import Node
+
+__all__ = ["unnamed_stateful_steps"]
+
+
+def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:
+    """Return the steps whose store got its name from the step's place in the program.
+
+    Such a name changes when the program around the step changes, and the new store starts empty.
+    An application refuses them unless ``naming.strict`` is false. A table's store has the name of
+    its topic, which does not move.
+
+    Args:
+        topology: A `Topology`, or its nodes.
+    """
+    return [node for node in topology if node.stores and not getattr(node, "explicit_store", False)]

@@ -1,0 +1,57 @@
+"""A hash of a topology's shape: what must stay the same for its state to keep its meaning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+from mustela.serdes.base import Serde
+from mustela.topology.node import Node
+
+__all__ = ["FINGERPRINT_FORMAT", "fingerprint"]
+
+FINGERPRINT_FORMAT = 1
+"""Version of the way in which a topology is turned into a hash."""
+
+_IGNORED = frozenset({"origin", "explicit_name", "explicit_store"})
+
+
+def fingerprint(nodes: Iterable[Node]) -> str:
+    """Return a hash of names, kinds, edges, serdes, stores, topics and options.
+
+    The bodies of user functions, the lines they stand on and the order in which independent steps
+    were written do not count: a mended function keeps its state.
+
+    Args:
+        nodes: A `Topology`, or its nodes.
+
+    Example:
+        >>> len(fingerprint(()))
+        32
+    """
+    shape = [_shape(node) for node in sorted(nodes, key=lambda node: node.name)]
+    text = json.dumps([FINGERPRINT_FORMAT, shape], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _shape(value: object) -> Any:
+    if isinstance(value, Serde):
+        return {"serde": cast("Serde[Any]", value).name}
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {
+            field.name: _shape(getattr(value, field.name))
+            for field in fields(value)
+            if field.name not in _IGNORED
+        }
+        return {"kind": type(value).__name__, **shown}
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {str(name): _shape(item) for name, item in items}
+    if isinstance(value, Sequence):
+        return [_shape(item) for item in cast("Sequence[object]", value)]
+    return "function" if callable(value) else type(value).__name__
