@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ CONNECT_TIMEOUT_MS = 20_000
 READ_TIMEOUT_MS = 60_000
 TAIL_LINES = 8
 _MIRROR_SCHEMES = ("http", "https", "file")
+_ADDRESS_PASSWORD = re.compile(r"//[^/\s@]+@")
 _JAR_ARRIVED = "[SUCCESSFUL ]"
 
 
@@ -123,7 +125,7 @@ def fetch(  # noqa: PLR0913 - one call of a program, all of it named
         what,
         evidence={
             "mirror": without_password(mirror) if mirror else "none set",
-            "ivy": "\n".join(lines[-TAIL_LINES:]),
+            "ivy": _ADDRESS_PASSWORD.sub("//", "\n".join(lines[-TAIL_LINES:])),
         },
         why=f"Ivy gave up {ATTEMPTS_MAX} times",
         fix="check the network, set jars.mirror to a Maven repository you can reach, "

@@ -107,7 +107,7 @@ class JarSettings:
             lie in it or in its sub-directory of the set's name.
     """
 
-    mirror: str | None = None
+    mirror: str | None = field(default=None, repr=False)
     directory: Path | None = None
 
 
@@ -127,7 +127,7 @@ class JarRequest:
     """
 
     settings: JarSettings = field(default_factory=JarSettings)
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     java: Java | None = None
     say: Callable[[str], None] = _silent
 

@@ -60,7 +60,7 @@ def request_with(tmp_path: Path, source: Path) -> Callable[..., JarRequest]:
         '  -retrieve) target=$(dirname "$2");;\n'
         f"  -settings) cp \"$2\" '{tmp_path}/settings';;\n"
         "esac; shift; done\n"
-        f"if [ -e '{tmp_path}/fail' ]; then echo 'no such module'; exit 1; fi\n"
+        f"if [ -e '{tmp_path}/fail' ]; then cat '{tmp_path}/fail'; exit 1; fi\n"
         f"for jar in '{source}'/*.jar; do\n"
         '  cp "$jar" "$target" && echo "[SUCCESSFUL ] $jar"\n'
         "done\n"
@@ -158,7 +158,7 @@ def test_a_failed_download_is_tried_again_and_then_told(
     tmp_path: Path, request_with: Callable[..., JarRequest]
 ) -> None:
     """The error carries Ivy's own words and both ways out; a later request may succeed."""
-    (tmp_path / "fail").touch()
+    (tmp_path / "fail").write_text("no such module")
     with pytest.raises(JarsDownloadError) as caught:
         resolve_jars(the_set(), request_with())
     assert caught.value.retryable
@@ -181,6 +181,12 @@ def test_a_mirror_reaches_ivy_and_its_password_no_message(
     assert 'root="https://me:secret@mirror.example/maven?a=1&amp;b=2"' in written
     assert "mirror.example" in said[0]
     assert "secret" not in "".join(said)
+    (tmp_path / "fail").write_text("cannot reach https://me:secret@mirror.example/maven/one.pom")
+    jars_cache(request_with().environment).rename(tmp_path / "aside")
+    with pytest.raises(JarsDownloadError) as caught:
+        resolve_jars(the_set(), request_with(settings=settings))
+    assert "https://mirror.example/maven/one.pom" in caught.value.evidence["ivy"]
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["mirror.example", "ftp://mirror.example", "https://"])
@@ -190,6 +196,12 @@ def test_a_mirror_that_is_no_address_is_refused(
     """Before anything is downloaded."""
     with pytest.raises(MirrorError):
         resolve_jars(the_set(), request_with(settings=JarSettings(mirror=address)))
+
+
+def test_a_request_shows_no_secrets() -> None:
+    """The environment and the mirror's address may hold some."""
+    settings = JarSettings(mirror="https://me:secret@mirror.example/")
+    assert "secret" not in repr(JarRequest(settings=settings, environment={"TOKEN": "secret"}))
 
 
 def test_an_address_is_shown_without_its_password() -> None:
