@@ -1,0 +1,82 @@
+"""Calling a function of the user's once for each row, at the speed of `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from typing import Any
+
+from mustela.plan.batch import Batch
+
+__all__ = ["call_each", "materialize", "without"]
+
+OnFailure = Callable[[int, Exception], None]
+
+
+def call_each(
+    function: Callable[..., Any], columns: Sequence[Sequence[Any]], on_failure: OnFailure
+) -> tuple[list[Any], list[int]]:
+    """Call ``function`` once for each row of ``columns``, whatever it raises on some of them.
+
+    `list.extend` keeps what it got before an exception, and the iterator goes on behind the row
+    that failed: the function never runs twice for a row, and good rows pay nothing for it.
+
+    Args:
+        function: Called with one argument per column.
+        columns: Columns of equal length.
+        on_failure: Called with row and error; may raise to end the batch.
+
+    Returns:
+        The results, None where the function failed, and the rows where it did, ascending.
+    """
+    results: list[Any] = []
+    failed: list[int] = []
+    count = len(columns[0])
+    calls = map(function, *columns)
+    while len(results) < count:
+        try:
+            results.extend(calls)
+            if len(results) < count:
+                # extend takes a StopIteration of the function's for the end of the rows.
+                msg = "the function raised StopIteration"
+                raise RuntimeError(msg)
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            failed.append(len(results))
+            results.append(None)
+            on_failure(failed[-1], error)
+    return results, failed
+
+
+def without(batch: Batch, failed: Sequence[int]) -> Batch:
+    """Return the batch without the rows ``failed``."""
+    return batch.select(keep_mask(len(batch), failed)) if failed else batch
+
+
+def keep_mask(count: int, failed: Sequence[int]) -> bytearray:
+    """Return a mask of ``count`` ones with zeros at ``failed``."""
+    mask = bytearray(b"\x01") * count
+    for row in failed:
+        mask[row] = 0
+    return mask
+
+
+def drop(column: list[Any], failed: Sequence[int]) -> list[Any]:
+    """Return the column without the rows ``failed``."""
+    return list(compress(column, keep_mask(len(column), failed))) if failed else column
+
+
+def materialize(result: Any) -> Sequence[Any]:
+    """Return what a flat-mapping function gave as a sequence; a generator runs to its end.
+
+    Raises:
+        TypeError: If it is not a collection of results.
+    """
+    if type(result) is list or type(result) is tuple:
+        return result  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(result, (str, bytes)):
+        msg = f"the function returned a {type(result).__name__}, not a list of results"
+        raise TypeError(msg)
+    if not isinstance(result, Iterable):
+        msg = f"the function returned {type(result).__name__}, not a list of results"
+        raise TypeError(msg)
+    return list(result)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,195 @@
+"""One bad record: its error, with the user's line, and what the handler does with it."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mustela.errors import DataError, Origin
+from mustela.kernel.options import Handler
+from mustela.kernel.output import DeadLetters, StageOutput
+from mustela.model import Headers, RecordContext
+from mustela.plan.batch import Batch
+from mustela.topology.node import Node
+
+__all__ = [
+    "DeserializationError",
+    "Failures",
+    "ProcessingError",
+    "SerializationError",
+    "show_key",
+]
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_KEY_SHOWN_MAX = 40
+
+
+class ProcessingError(DataError):
+    """A function of the user's raised on a record, or returned what its step cannot use.
+
+    ``fields`` holds ``step``, ``topic``, ``partition``, ``offset``, ``timestamp``, ``cause`` (the
+    class name of what was raised) and ``line`` (the `Origin` of the failing line, or None).
+    """
+
+    code = "PROCESSING"
+
+
+class DeserializationError(DataError):
+    """A record of a source topic cannot be decoded; ``fields`` as in `ProcessingError`."""
+
+    code = "DESERIALIZATION"
+
+
+class SerializationError(DataError):
+    """A key or value cannot be encoded; ``fields`` as in `ProcessingError`."""
+
+    code = "SERIALIZATION"
+
+
+def show_key(key: object) -> str:
+    """Render a key so that a long one does not flood a log, but its length is known.
+
+    Example:
+        >>> show_key("apple")
+        "'apple'"
+        >>> show_key("a" * 1000)
+        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (1002 characters)"
+    """
+    try:
+        text = repr(key)
+    except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
+        text = f"<{type(key).__name__}, whose repr raised {type(error).__name__}>"
+    if len(text) <= _KEY_SHOWN_MAX:
+        return text
+    return f"{text[:_KEY_SHOWN_MAX]}… ({len(text)} characters)"
+
+
+def failing_line(error: BaseException, function: Callable[..., Any] | None) -> Origin | None:
+    """Return the line of the user's code that raised, or None if none did.
+
+    The deepest line of the function's own file counts: what the function called in a library is
+    seldom what is wrong.
+    """
+    code = getattr(function, "__code__", None)
+    own_file: str | None = getattr(code, "co_filename", None)
+    found: tuple[str, int] | None = None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        outside = not file.startswith(_PACKAGE)
+        if file == own_file or (outside and (found is None or own_file is None)):
+            found = (file, trace.tb_lineno)
+        trace = trace.tb_next
+    if found is None:
+        return None
+    return Origin(file=found[0], line=found[1], code=linecache.getline(*found).strip())
+
+
+class Failures:
+    """What happens to the bad records of one step.
+
+    Args:
+        node: The step's node.
+        handler: What to do.
+        kind: The error's class.
+        output: Where dead letters and counts go.
+        function: The user's function, to tell his lines from those of libraries.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        handler: Handler,
+        kind: type[DataError],
+        output: Callable[[], StageOutput],
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self.node = node
+        self.handler: Handler = handler
+        self.kind = kind
+        self.function = function
+        self._output = output
+
+    def one(self, batch: Batch, row: int, cause: BaseException) -> None:
+        """Handle the failure of one row.
+
+        Raises:
+            DataError: If the handler is ``fail``.
+        """
+        context = batch.context(row)
+        key = batch.keys[row] if batch.keys else None
+        error = self.error(context, key, cause)
+        if self.handler == "fail":
+            raise error from cause
+        counters = self._output().counters
+        counters[f"failed_records:{self.node.name}"] += 1
+        if self.handler == "dead_letter":
+            counters[f"dead_letters:{self.node.name}"] += 1
+            self._bury(batch, row, context, error)
+
+    def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
+        """Return the error of one record, with everything that helps to find it."""
+        line = failing_line(cause, self.function)
+        place = "a record" if context.topic is None else f"a record of topic {context.topic!r}"
+        told = getattr(cause, "what", None) or str(cause)
+        evidence: dict[str, object] = {}
+        if context.topic is not None:
+            evidence["topic"] = context.topic
+            evidence["partition"] = context.partition
+            evidence["offset"] = context.offset
+        evidence["key"] = show_key(key)
+        evidence["timestamp"] = context.timestamp
+        if line is not None:
+            evidence["line"] = line
+        return self.kind(
+            f"step {self.node.name!r} failed on {place}: {type(cause).__name__}: {told}",
+            evidence=evidence,
+            at=self.node.origin,
+            fix=getattr(cause, "fix", None),
+            fields={
+                "step": self.node.name,
+                "topic": context.topic,
+                "partition": context.partition,
+                "offset": context.offset,
+                "timestamp": context.timestamp,
+                "cause": type(cause).__name__,
+                "line": line,
+            },
+        )
+
+    def _bury(self, batch: Batch, row: int, context: RecordContext, error: DataError) -> None:
+        letters: DeadLetters = self._output().dead_letters
+        key, value = raw_record(batch, row)
+        letters.keys.append(key)
+        letters.values.append(value)
+        letters.timestamps.append(context.timestamp)
+        letters.headers.append(context.headers + self._headers(context, error))
+
+    def _headers(self, context: RecordContext, error: DataError) -> Headers:
+        facts: dict[str, object] = {
+            "step": self.node.name,
+            "code": error.code,
+            "class": error.fields["cause"],
+            "text": error.what,
+        }
+        if error.fields["line"] is not None:
+            facts["line"] = error.fields["line"]
+        if context.topic is not None:
+            facts["topic"] = context.topic
+            facts["partition"] = context.partition
+            facts["offset"] = context.offset
+        return tuple((f"mustela.error.{name}", str(fact).encode()) for name, fact in facts.items())
+
+
+def raw_record(batch: Batch, row: int) -> tuple[bytes | None, bytes | None]:
+    """Return the bytes of a row's source record as far as they are known."""
+    origins = batch.origins
+    raw_keys: list[bytes | None] | None = getattr(origins, "raw_keys", None)
+    if raw_keys is not None:
+        place = row if batch.rows is None else batch.rows[row]
+        raw_values: list[bytes | None] = getattr(origins, "raw_values", [])
+        return raw_keys[place], raw_values[place]
+    return (None if batch.key_bytes is None else batch.key_bytes[row]), None

@@ -1,0 +1,86 @@
+"""What operators that work by key have in common: keys as bytes, rows without a key dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from operator import le
+from typing import Any
+
+from mustela.errors import InvariantError
+from mustela.kernel.each import drop, keep_mask, without
+from mustela.kernel.encode import encode_column
+from mustela.kernel.lane_state import LaneStore
+from mustela.kernel.operator import EXCHANGED, N, Operator
+from mustela.plan.batch import Batch
+from mustela.serdes.base import Serde
+from mustela.serdes.msgpack import MsgpackSerde
+from mustela.state.interfaces import StoreSpec
+
+__all__ = ["KeyedOperator", "last_rows"]
+
+
+def last_rows(keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[dict[Any, int], list[int]]:
+    """Return the last row of each key, and for each key, in the same order, its latest time.
+
+    Example:
+        >>> last_rows(["a", "b", "a"], [5, 7, 3])
+        ({'a': 2, 'b': 1}, [5, 7])
+    """
+    last = dict(zip(keys, range(len(keys)), strict=True))
+    if all(map(le, timestamps, islice(timestamps, 1, None))):
+        return last, [timestamps[row] for row in last.values()]
+    by_time = sorted(range(len(keys)), key=timestamps.__getitem__)
+    latest = dict(zip(map(keys.__getitem__, by_time), by_time, strict=True))
+    return last, [timestamps[latest[key]] for key in last]
+
+
+class KeyedOperator(Operator[N]):
+    """An operator that tells rows apart by the bytes of their key.
+
+    Attributes:
+        skips_null_values: Rows without a value are dropped and counted too.
+    """
+
+    skips_null_values: bool = False
+
+    def use_key_serde(self, serde: Serde[Any] | None) -> None:
+        """Set the serde that makes the key bytes."""
+        self._key: Serde[Any] = serde or MsgpackSerde(sort_keys=True)
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return the serde that makes the key bytes."""
+        return self._key
+
+    def lane_store(self, spec: StoreSpec) -> LaneStore:
+        """Return a store of the lane.
+
+        Raises:
+            InvariantError: If the stage keeps no state.
+        """
+        if self.context.state is None:
+            msg = f"step {self.step.name!r} keeps state, but its stage has none"
+            raise InvariantError(msg)
+        return self.context.state.store(spec.name)
+
+    def without_nulls(self, batch: Batch) -> Batch:
+        """Drop and count the rows without a key and, if they are skipped, without a value."""
+        batch = self._without(batch, "key", batch.keys)
+        return self._without(batch, "value", batch.values) if self.skips_null_values else batch
+
+    def _without(self, batch: Batch, what: str, column: list[Any]) -> Batch:
+        if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null
+            return batch
+        null = [row for row, item in enumerate(column) if item is None]
+        self.count(f"dropped_null_{what}", len(null))
+        return batch.select(keep_mask(len(batch), null))
+
+    def with_key_bytes(self, batch: Batch) -> tuple[Batch, list[bytes]]:
+        """Return the batch and its keys as bytes, without the rows whose key has none."""
+        batch = self.without_nulls(batch)
+        known = self.context.key_serde
+        if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
+            return batch, batch.key_bytes
+        key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
+        column: Any = drop(key_bytes, failed)
+        return without(batch, failed), column

@@ -1,0 +1,139 @@
+"""The state of one lane: its key groups, each with the writes of the running epoch above it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mustela.errors import InvariantError
+from mustela.plan.keygroups import key_group, key_groups_of
+from mustela.state.overlay import Overlay, StoreOverlay
+
+__all__ = ["LaneState", "LaneStore"]
+
+Routes = list[tuple[StoreOverlay, list[int]]]
+
+
+class LaneStore:
+    """One store over all key groups of a lane.
+
+    Args:
+        name: The store's name.
+        overlays: The store's view in each key group of the lane.
+        key_groups: Number of key groups of the application.
+    """
+
+    __slots__ = ("_key_groups", "_overlays", "_routed_keys", "_routes", "_single", "name")
+
+    def __init__(self, name: str, overlays: Mapping[int, StoreOverlay], key_groups: int) -> None:
+        self.name = name
+        self._overlays = overlays
+        self._key_groups = key_groups
+        self._single = next(iter(overlays.values())) if key_groups == 1 and overlays else None
+        self._routed_keys: Sequence[bytes] = ()
+        self._routes: Routes = []
+
+    def _route(self, keys: Sequence[bytes]) -> Routes:
+        """Sort the places of the keys by key group; the last answer is kept for the write."""
+        if keys is self._routed_keys:
+            return self._routes
+        places: dict[int, list[int]] = {}
+        for place, group in enumerate(key_groups_of(keys, self._key_groups)):
+            if group in places:
+                places[group].append(place)
+            else:
+                places[group] = [place]
+        self._routes = [(self._overlay(group), found) for group, found in places.items()]
+        self._routed_keys = keys
+        return self._routes
+
+    def _overlay(self, group: int) -> StoreOverlay:
+        try:
+            return self._overlays[group]
+        except KeyError:
+            msg = f"key group {group} is not one of this lane's: {sorted(self._overlays)}"
+            raise InvariantError(msg, evidence={"store": self.name}) from None
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key`` now, or None."""
+        return self._overlay(key_group(key, self._key_groups)).get(key)
+
+    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` now, in the same order, with one fetch per key group."""
+        if self._single is not None:
+            return self._single.getmulti(keys)
+        found: list[bytes | None] = [None] * len(keys)
+        for overlay, places in self._route(keys):
+            values = overlay.getmulti([keys[place] for place in places])
+            for place, value in zip(places, values, strict=True):
+                found[place] = value
+        return found
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Set the values of ``keys``; None deletes, and of a key that comes twice the last stays.
+
+        Cheapest with the same list that `getmulti` was just given.
+        """
+        if self._single is not None:
+            self._single.put_many(zip(keys, values, strict=True))
+            return
+        for overlay, places in self._route(keys):
+            overlay.put_many([(keys[place], values[place]) for place in places])
+
+    def delete(self, key: bytes) -> None:
+        """Remove ``key``; an absent key is fine."""
+        self._overlay(key_group(key, self._key_groups)).delete(key)
+
+
+class LaneState:
+    """All stores of a lane during one epoch.
+
+    Args:
+        overlays: The overlay of each key group of the lane.
+        key_groups: Number of key groups of the application.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> spec = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                        stores=(StoreSpec(name="counts"),))
+        >>> overlay = Overlay(MemoryEnvironment(spec).snapshot(Committed()))
+        >>> state = LaneState({0: overlay}, key_groups=1)
+        >>> state.store("counts").put_many([b"apple"], [b"1"])
+        >>> state.changes()
+        {0: {'counts': [(b'apple', b'1')]}}
+    """
+
+    __slots__ = ("_key_groups", "_overlays", "_stores")
+
+    def __init__(self, overlays: Mapping[int, Overlay], *, key_groups: int) -> None:
+        self._overlays = dict(overlays)
+        self._key_groups = key_groups
+        self._stores: dict[str, LaneStore] = {}
+
+    @property
+    def groups(self) -> list[int]:
+        """The key groups of the lane."""
+        return sorted(self._overlays)
+
+    def overlay(self, group: int) -> Overlay:
+        """Return the overlay of one key group."""
+        return self._overlays[group]
+
+    def store(self, name: str) -> LaneStore:
+        """Return one store, the same object every time."""
+        found = self._stores.get(name)
+        if found is None:
+            views = {group: overlay.store(name) for group, overlay in self._overlays.items()}
+            found = self._stores[name] = LaneStore(name, views, self._key_groups)
+        return found
+
+    def changes(self) -> dict[int, dict[str, list[tuple[bytes, bytes | None]]]]:
+        """Return the rows to be stored and logged, by key group and store."""
+        found = {group: overlay.changes() for group, overlay in sorted(self._overlays.items())}
+        return {group: changes for group, changes in found.items() if changes}
+
+    def close(self) -> None:
+        """Close the snapshots below."""
+        overlays: Iterable[Overlay] = self._overlays.values()
+        for overlay in overlays:
+            overlay.close()

@@ -1,0 +1,110 @@
+"""What every operator is: made once for a stage, fed with batches, asked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from mustela.errors import DataError
+from mustela.kernel.failures import Failures, ProcessingError, SerializationError
+from mustela.kernel.lane_state import LaneState
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.output import StageOutput
+from mustela.plan.batch import Batch
+from mustela.plan.step import Step
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.node import Node
+
+__all__ = ["EXCHANGED", "Operator", "OperatorContext"]
+
+N = TypeVar("N", bound=Node)
+
+
+class ExchangedKeys(BytesSerde):
+    """Stands for the serde of an exchange: right for the aggregation that it feeds."""
+
+    name = "exchanged"
+
+
+EXCHANGED: Final = ExchangedKeys()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorContext:
+    """What an operator knows of the stage around it.
+
+    Attributes:
+        options: The engine's settings.
+        output: What gathers; another object after each drain.
+        state: The lane's state, or None in the source stage.
+        key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
+            made them, or None if they are not known to be of one serde.
+        ordered: Whether anything behind this step looks at the order of its rows.
+        wants_olds: Whether anything behind this step looks at the old values of a table.
+    """
+
+    options: KernelOptions
+    output: Callable[[], StageOutput]
+    state: LaneState | None = None
+    key_serde: Serde[Any] | None = None
+    ordered: bool = True
+    wants_olds: bool = False
+
+
+class Operator(Generic[N]):
+    """The meaning of one step; subclasses override what they need.
+
+    Life cycle: made once per task; `process` for each batch of rows; `finish` when the task has
+    no more input. Batches are never changed in place: they may be shared with other branches.
+
+    Attributes:
+        reads_only: The operator neither changes nor keeps the values it is given, so it may look
+            at the same objects as another branch.
+    """
+
+    reads_only: ClassVar[bool] = False
+
+    def __init__(self, step: Step, node: N, context: OperatorContext) -> None:
+        self.step = step
+        self.node = node
+        self.context = context
+        self.options = context.options
+        self.open()
+
+    def open(self) -> None:
+        """Prepare; called once, before the first batch."""
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Handle one batch per input, at least one of which has rows; return the rows to go on."""
+        return self.process_one(inputs[0])
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Handle a batch of the only input; for operators that have one."""
+        raise NotImplementedError
+
+    def finish(self) -> Batch | None:
+        """Return what was held back; the task has no more input."""
+        return None
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return the serde of the ``key_bytes`` that go on, if they have one."""
+        return self.context.key_serde
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Add to a counter of this step."""
+        self.context.output().counters[f"{what}:{self.step.name}"] += number
+
+    def user_failures(self, function: Callable[..., Any] | None) -> Failures:
+        """Return what happens to records on which ``function`` raises."""
+        return self._failures(ProcessingError, function)
+
+    def encode_failures(self) -> Failures:
+        """Return what happens to rows that cannot be encoded."""
+        return self._failures(SerializationError, None)
+
+    def _failures(self, kind: type[DataError], function: Callable[..., Any] | None) -> Failures:
+        processing = kind is ProcessingError
+        handler = self.options.processing_handler if processing else self.options.production_handler
+        return Failures(self.node, handler, kind, self.context.output, function)

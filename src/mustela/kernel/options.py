@@ -1,0 +1,40 @@
+"""What an engine tells the kernel before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Handler", "KernelOptions"]
+
+Handler = Literal["fail", "continue", "dead_letter"]
+"""What happens to a record that cannot be handled: the epoch fails, the record is dropped and
+counted, or it is dropped, counted and written to the dead-letter topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelOptions:
+    """Settings that change what operators do; all of them are plain values.
+
+    Attributes:
+        emit: ``barrier``: a table forwards at most one change per key and epoch. ``every``: it
+            forwards each update.
+        event_time: What time means: the app's watermark, or each operator's own largest timestamp.
+        key_groups: Number of key groups, a power of two.
+        deserialization_handler: For records of a source that cannot be decoded.
+        processing_handler: For records on which a function of the user's raises.
+        production_handler: For rows whose key or value cannot be encoded for a sink, an exchange
+            or a store.
+        topic_partitions: Partitions of sink topics, for sinks with a partitioner.
+        combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
+    """
+
+    emit: Literal["barrier", "every"] = "barrier"
+    event_time: Literal["watermark", "stream-time"] = "watermark"
+    key_groups: int = 32
+    deserialization_handler: Handler = "fail"
+    processing_handler: Handler = "fail"
+    production_handler: Handler = "fail"
+    topic_partitions: Mapping[str, int] = field(default_factory=dict[str, int])
+    combine_keys_max: int = 500_000

@@ -1,0 +1,142 @@
+"""Where records enter the kernel: bytes as they were read become keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mustela.kernel.each import keep_mask
+from mustela.kernel.encode import failing
+from mustela.kernel.failures import DeserializationError, Failures
+from mustela.kernel.operator import Operator
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.output import StageOutput
+from mustela.plan.batch import Batch, SourceChunk
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde, Int16Serde, Int32Serde, IntSerde, StrSerde
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["DecodedChunk", "SourceOperator", "decode_source", "is_canonical"]
+
+_CANONICAL: Final = (StrSerde, BytesSerde, IntSerde, Int32Serde, Int16Serde)
+
+
+def is_canonical(serde: Serde[Any] | None) -> bool:
+    """Say whether decoding and encoding again always gives the same bytes.
+
+    JSON with other white space does not, so bytes that were read cannot stand for the key.
+    """
+    return serde is None or type(serde) in _CANONICAL
+
+
+class DecodedChunk(SourceChunk):
+    """A chunk that remembers its raw bytes, for dead letters."""
+
+    __slots__ = ("raw_keys", "raw_values")
+
+    def __init__(
+        self, chunk: SourceChunk, keys: list[bytes | None], values: list[bytes | None]
+    ) -> None:
+        super().__init__(
+            topics=chunk.topics,
+            topic_index=chunk.topic_index,
+            partition=chunk.partition,
+            offsets=chunk.offsets,
+            timestamps=chunk.timestamps,
+            floor=chunk.floor,
+            headers=chunk.headers,
+        )
+        self.raw_keys = keys
+        self.raw_values = values
+
+
+def decode_source(
+    source: SourceNode | TableSourceNode,
+    chunk: SourceChunk,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    *,
+    options: KernelOptions,
+    output: Callable[[], StageOutput],
+) -> Batch:
+    """Decode the records of a chunk; one that cannot be decoded meets the handler alone.
+
+    Args:
+        source: The source node that reads the chunk's topic.
+        chunk: Where the records come from.
+        keys: Their keys as they were read.
+        values: Their values as they were read.
+        options: Says what the handler does.
+        output: Where dead letters and counts go.
+
+    Raises:
+        DeserializationError: If the handler is ``fail`` and a record is bad.
+    """
+    buries = "dead_letter" in (options.deserialization_handler, options.processing_handler)
+    origins = DecodedChunk(chunk, keys, values) if buries else chunk
+    raw = Batch(keys, values, origins)
+    failures = Failures(source, options.deserialization_handler, DeserializationError, output)
+    on_failure = failing(raw, failures)
+    bad = _refuse_times(chunk.timestamps, on_failure)
+    decoded_keys = _decode(source.key, keys, on_failure, bad)
+    decoded_values = _decode(source.value, values, on_failure, bad)
+    key_bytes: Any = keys if is_canonical(source.key) else None
+    batch = Batch(decoded_keys, decoded_values, origins, key_bytes=key_bytes)
+    return batch.select(keep_mask(len(keys), sorted(bad))) if bad else batch
+
+
+def _refuse_times(
+    timestamps: Sequence[int], on_failure: Callable[[int, Exception], None]
+) -> set[int]:
+    if not timestamps or min(timestamps) >= 0:
+        return set()
+    bad = {row for row, timestamp in enumerate(timestamps) if timestamp < 0}
+    for row in sorted(bad):
+        on_failure(row, ValueError(f"the record's timestamp is negative: {timestamps[row]}"))
+    return bad
+
+
+def _decode(
+    serde: Serde[Any] | None,
+    column: list[bytes | None],
+    on_failure: Callable[[int, Exception], None],
+    bad: set[int],
+) -> list[Any]:
+    """Decode a column; rows that fail are added to ``bad``, rows in it are passed over."""
+    if serde is None:
+        return column
+    try:
+        if not bad:
+            return serde.deserialize_many(column)
+    except Exception:  # noqa: BLE001 - found again below, with its row
+        pass
+    decoded: list[Any] = []
+    for row, item in enumerate(column):
+        value = None
+        if row not in bad:
+            try:
+                value = serde.deserialize(item)
+            except Exception as error:  # noqa: BLE001 - a serde of the user's may raise anything
+                bad.add(row)
+                on_failure(row, error)
+        decoded.append(value)
+    return decoded
+
+
+class SourceOperator(Operator[SourceNode]):
+    """Decoded records of a source go on as they are."""
+
+    def process_one(self, batch: Batch) -> Batch:
+        """Hand the batch on."""
+        return batch
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return the source's serde if the bytes that were read are what it would write."""
+        return source_key_serde(self.node)
+
+
+def source_key_serde(node: SourceNode | TableSourceNode) -> Serde[Any] | None:
+    """Return the serde of the key bytes that `decode_source` hands on, if they have one."""
+    if not is_canonical(node.key):
+        return None
+    return BytesSerde() if node.key is None else node.key

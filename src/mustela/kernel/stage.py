@@ -1,0 +1,262 @@
+"""One stage at work: batches go in, pass the steps in order, and gather at the exits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mustela.errors import InvariantError
+from mustela.kernel.exchange import ExchangeOperator
+from mustela.kernel.isolate import for_branch
+from mustela.kernel.lane_state import LaneState
+from mustela.kernel.operator import EXCHANGED, Operator, OperatorContext
+from mustela.kernel.operators import make_operator
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.output import StageOutput
+from mustela.kernel.source import decode_source, source_key_serde
+from mustela.plan.batch import Batch, SourceChunk
+from mustela.plan.plan import Exchange, Stage
+from mustela.plan.step import Step
+from mustela.serdes.base import Serde
+from mustela.topology.aggregate import AggregateNode
+from mustela.topology.source import TableSourceNode
+from mustela.topology.stateless import MergeNode
+from mustela.topology.table import TableFilterNode, TableMapValuesNode
+
+__all__ = ["StageRunner"]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where rows stand between two steps: an input of the stage, or a step's output."""
+
+    name: str
+    readers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+
+
+class _Wiring:
+    """Who reads whom in a stage.
+
+    A step may have the name of what it reads (a table and its source, an aggregation and the
+    exchange that feeds it), so steps and inputs have numbers: inputs first, then steps.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        names = [*(node.name for node in stage.sources), *stage.inputs]
+        self.inputs = {name: number for number, name in enumerate(names)}
+        self.first_step = len(names)
+        self.places = [_Place(name) for name in names]
+        self.places += [_Place(step.name) for step in stage.steps]
+        by_name = dict(self.inputs)
+        for index, step in enumerate(stage.steps):
+            for number, name in enumerate(step.inputs):
+                if name not in by_name:
+                    msg = f"step {step.name!r} reads {name!r}, which stage {stage.index} lacks"
+                    raise InvariantError(msg)
+                self.places[by_name[name]].readers.append((index, number))
+            by_name[step.name] = self.first_step + index
+        for exchange in stage.exchanges:
+            if exchange.step not in by_name:
+                msg = f"exchange {exchange.name!r} sends {exchange.step!r}, which is not there"
+                raise InvariantError(msg)
+            self.places[by_name[exchange.step]].exchanges.append(exchange)
+
+    def wants_order(self, stage: Stage, place: _Place) -> bool:
+        """Say whether anything behind a place looks at the order of its rows."""
+        if any(exchange.ordered for exchange in place.exchanges):
+            return True
+        for index, _ in place.readers:
+            node = stage.steps[index].node
+            if isinstance(node, (MergeNode, AggregateNode, TableSourceNode)):
+                return True
+            if self.wants_order(stage, self.places[self.first_step + index]):
+                return True
+        return False
+
+    def wants_olds(self, stage: Stage, place: _Place) -> bool:
+        """Say whether anything behind a place looks at a table's old values."""
+        if any(exchange.table for exchange in place.exchanges):
+            return True
+        for index, _ in place.readers:
+            node = stage.steps[index].node
+            if isinstance(node, TableFilterNode):
+                return True
+            behind = self.places[self.first_step + index]
+            if isinstance(node, TableMapValuesNode) and self.wants_olds(stage, behind):
+                return True
+        return False
+
+
+class StageRunner:
+    """Runs the steps of one stage in one task.
+
+    The source stage is fed chunk by chunk; a lane stage once per epoch, each input merged in
+    order. What leaves gathers until the engine drains it with `take_output`.
+
+    Args:
+        stage: What to run.
+        topics: The plan's topics, to name records in errors.
+        options: The engine's settings.
+        state: The lane's state; None for the source stage.
+
+    Example:
+        >>> from mustela.plan.batch import Batch, Origins
+        >>> from mustela.serdes.primitives import StrSerde
+        >>> from mustela.topology.sink import SinkNode
+        >>> from mustela.topology.source import SourceNode
+        >>> lines = SourceNode(name="lines", topics=("lines",), key=StrSerde(), value=StrSerde())
+        >>> sink = SinkNode(name="out", parents=("lines",), topic="copy",
+        ...                 key=StrSerde(), value=StrSerde())
+        >>> stage = Stage(index=0, sources=(lines,),
+        ...               steps=(Step(name="out", inputs=("lines",), node=sink),))
+        >>> runner = StageRunner(stage, topics=("lines",), options=KernelOptions())
+        >>> runner.run({"lines": Batch(["k"], ["v"], Origins([1000]))})
+        >>> runner.take_output().rows[0].values
+        [b'v']
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        *,
+        topics: Sequence[str],
+        options: KernelOptions,
+        state: LaneState | None = None,
+    ) -> None:
+        self.stage = stage
+        self.topics = tuple(topics)
+        self.options = options
+        self._output = StageOutput()
+        self._wiring = _Wiring(stage)
+        self._sources = {node.name: node for node in stage.sources}
+        self._operators: list[Operator[Any]] = []
+        self._exits: list[list[ExchangeOperator]] = []
+        serdes: list[Serde[Any] | None] = [source_key_serde(node) for node in stage.sources]
+        serdes += [EXCHANGED] * len(stage.inputs)
+        for place in self._wiring.places[: self._wiring.first_step]:
+            node: Any = self._sources.get(place.name)
+            self._exits.append(self._exchanges(place, node, serdes[len(self._exits)], state))
+        for index, step in enumerate(stage.steps):
+            operator = self._operator(index, step, serdes, state)
+            self._operators.append(operator)
+            serdes.append(operator.key_serde_out())
+            place = self._wiring.places[self._wiring.first_step + index]
+            self._exits.append(self._exchanges(place, step.node, serdes[-1], state))
+        self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
+
+    def _operator(
+        self,
+        index: int,
+        step: Step,
+        serdes: Sequence[Serde[Any] | None],
+        state: LaneState | None,
+    ) -> Operator[Any]:
+        wiring = self._wiring
+        feeding = [
+            serdes[number]
+            for number, place in enumerate(wiring.places)
+            for reader, _ in place.readers
+            if reader == index
+        ]
+        same = feeding and all(serde == feeding[0] for serde in feeding)
+        place = wiring.places[wiring.first_step + index]
+        context = OperatorContext(
+            options=self.options,
+            output=self._current_output,
+            state=state,
+            key_serde=feeding[0] if same else None,
+            ordered=wiring.wants_order(self.stage, place),
+            wants_olds=wiring.wants_olds(self.stage, place),
+        )
+        return make_operator(step, context)
+
+    def _exchanges(
+        self, place: _Place, node: Any, serde: Serde[Any] | None, state: LaneState | None
+    ) -> list[ExchangeOperator]:
+        context = OperatorContext(
+            options=self.options, output=self._current_output, state=state, key_serde=serde
+        )
+        return [ExchangeOperator(exchange, node, context) for exchange in place.exchanges]
+
+    def _current_output(self) -> StageOutput:
+        return self._output
+
+    def decode(
+        self,
+        source: str,
+        chunk: SourceChunk,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+    ) -> Batch:
+        """Decode the records of a chunk for the source of that name; see `decode_source`."""
+        return decode_source(
+            self._sources[source],
+            chunk,
+            keys,
+            values,
+            options=self.options,
+            output=self._current_output,
+        )
+
+    def run(self, inputs: Mapping[str, Batch]) -> None:
+        """Send rows through the steps.
+
+        Args:
+            inputs: A batch for each source or exchange that has rows, by its name.
+
+        Raises:
+            DataError: If a record is bad and its handler is ``fail``.
+        """
+        for name, batch in inputs.items():
+            if len(batch):
+                self._output.counters[f"records:{name}"] += len(batch)
+                self._deliver(self._wiring.inputs[name], batch)
+        self._pass(finishing=False)
+
+    def finish(self) -> None:
+        """Send on what operators held back: the task has no more input."""
+        self._pass(finishing=True)
+
+    def take_output(self) -> StageOutput:
+        """Return what has gathered, and begin to gather anew."""
+        output, self._output = self._output, StageOutput()
+        return output
+
+    def _pass(self, *, finishing: bool) -> None:
+        first = self._wiring.first_step
+        for index, operator in enumerate(self._operators):
+            inbox = self._inboxes[index]
+            if any(batch is not None for batch in inbox):
+                self._inboxes[index] = [None] * len(inbox)
+                batches = [Batch.empty() if batch is None else batch for batch in inbox]
+                self._emit(first + index, operator.process(batches))
+            if finishing:
+                self._emit(first + index, operator.finish())
+
+    def _emit(self, number: int, batch: Batch | None) -> None:
+        if batch is not None and len(batch):
+            self._deliver(number, batch)
+
+    def _deliver(self, number: int, batch: Batch) -> None:
+        """Give a batch to every reader of a place.
+
+        One reader may change values in place, and only when no other looks at them any more: the
+        last one. Each other one that might gets its own copy.
+        """
+        readers = self._wiring.places[number].readers
+        exits = self._exits[number]
+        last = len(readers) - 1
+        for nth, (index, place) in enumerate(readers):
+            own = (nth == last and not exits) or self._operators[index].reads_only
+            self._give(index, place, batch if own else for_branch(batch))
+        for nth, exchange in enumerate(exits):
+            exchange.process(batch if nth == len(exits) - 1 else for_branch(batch))
+
+    def _give(self, index: int, place: int, batch: Batch) -> None:
+        """Put a batch into an inbox; one that waits there already comes first."""
+        waiting = self._inboxes[index][place]
+        if waiting is not None:
+            batch = Batch.concatenate([waiting, batch])
+        self._inboxes[index][place] = batch
