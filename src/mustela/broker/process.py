@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import errno
-import fcntl
 import os
 import re
 import secrets
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +25,7 @@ from mustela.broker.record import (
     write_private,
     write_record,
 )
+from mustela.broker.scratch import is_served, new_scratch
 from mustela.broker.settings import (
     LOG4J_TEXT,
     LOGS_DIRECTORY,
@@ -168,7 +166,7 @@ class DevelopmentBroker:
     def data_dir(self) -> Path:
         """Where it keeps everything."""
         if self._data_dir is None:
-            self._data_dir = Path(tempfile.mkdtemp(prefix="mustela-broker-"))
+            self._data_dir = new_scratch()
         return self._data_dir
 
     @property
@@ -311,7 +309,7 @@ class DevelopmentBroker:
                 fix="stop that one, or choose another data directory",
                 fields={"pid": found.mark.pid, "port": found.port},
             )
-        if _is_locked(self.data_dir):
+        if is_served(self.data_dir):
             what = f"a broker serves {self.data_dir} already, and its record there is lost"
             raise BrokerAlreadyRunningError(
                 what,
@@ -437,18 +435,6 @@ def _new_cluster_id() -> str:
 def _is_formatted(data_dir: Path) -> bool:
     logs = data_dir / LOGS_DIRECTORY
     return (logs / "meta.properties").is_file() and (logs / "bootstrap.checkpoint").is_file()
-
-
-def _is_locked(data_dir: Path) -> bool:
-    """Return whether a running Kafka holds the lock that each Kafka takes on its data."""
-    try:
-        with (data_dir / LOGS_DIRECTORY / ".lock").open("r+b") as stream:
-            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError as problem:
-        return problem.errno in {errno.EAGAIN, errno.EACCES}
-    return False
 
 
 def _cluster_id(data_dir: Path) -> str:
