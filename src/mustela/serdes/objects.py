@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 __all__ = ["field_values", "rebuild"]
+
+_CLASSES_KEPT = 1024
 
 
 def field_values(value: Any) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def rebuild(cls: type[Any], fields: Mapping[str, Any]) -> Any:
             msgspec.structs.force_setattr(made, name, value)
         return made
     if dataclasses.is_dataclass(cls):
-        given = {field.name for field in dataclasses.fields(cls) if field.init}
+        given = _constructor_names(cls)
         made = cls(**{name: value for name, value in known.items() if name in given})
         for name, value in known.items():
             # Past a frozen class's __setattr__: the object is not out of our hands yet.
@@ -58,9 +61,15 @@ def rebuild(cls: type[Any], fields: Mapping[str, Any]) -> Any:
     return cls(**known)
 
 
+@lru_cache(maxsize=_CLASSES_KEPT)
 def _names(cls: Any) -> tuple[str, ...]:
     if issubclass(cls, msgspec.Struct):
         return cls.__struct_fields__
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     return tuple(cls._fields)
+
+
+@lru_cache(maxsize=_CLASSES_KEPT)
+def _constructor_names(cls: Any) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(cls) if field.init)

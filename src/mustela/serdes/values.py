@@ -34,6 +34,7 @@ _OBJECT, _ENUM = range(17, 19)
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _WITHOUT_INT = _SCALARS - {int}
+_PLAIN = _SCALARS - {type(None)}
 _FACTORIES: MappingProxyType[str, Any] = MappingProxyType(
     {cls.__name__: cls for cls in (int, float, str, list, dict, set, tuple, bytes, bool)}
 )
@@ -122,23 +123,21 @@ class ValueSerde(Serde[Any]):
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
         """Serialize a list of values."""
         encode, one = self._encode, self.serialize
-        small = _WITHOUT_INT - {type(None)}
         try:
-            return [encode(v) if v.__class__ in small else one(v) for v in values]
+            return [encode(v) if v.__class__ in _PLAIN else one(v) for v in values]
+        except OverflowError:
+            return super().serialize_many(values)
         except (SerdeError, *_FAILURES) as error:
             self._raise_at(one, values, error)
 
     def _lower(self, value: Any) -> Any:
         """Turn a value into what msgpack knows, extensions included."""
         cls = value.__class__
-        scalars = self._scalars
+        scalars, lower = self._scalars, self._lower
         if cls in scalars:
             return value
         if cls is list:
-            if scalars.issuperset(map(type, value)):
-                return value
-            lower = self._lower
-            return [lower(item) for item in value]
+            return [item if item.__class__ in scalars else lower(item) for item in value]
         if cls is dict:
             return self._lower_dict(value)
         handler = _LOWER.get(cls)
@@ -149,15 +148,15 @@ class ValueSerde(Serde[Any]):
         raise _unencodable(value)
 
     def _lower_dict(self, value: dict[Any, Any]) -> Any:
-        scalars = self._scalars
-        if not scalars.issuperset(map(type, value)):
-            return Ext(_PAIRS, self._pairs(value))
+        scalars, lower = self._scalars, self._lower
+        for key in value:
+            if key.__class__ not in scalars:
+                return Ext(_PAIRS, self._pairs(value))
         if self.sort_keys:
             value = dict(sorted(value.items(), key=lambda item: self._encode(item[0])))
-        if scalars.issuperset(map(type, value.values())):
-            return value
-        lower = self._lower
-        return {key: lower(item) for key, item in value.items()}
+        return {
+            key: item if item.__class__ in scalars else lower(item) for key, item in value.items()
+        }
 
     def _pairs(self, value: dict[Any, Any]) -> bytes:
         lower = self._lower
@@ -167,8 +166,8 @@ class ValueSerde(Serde[Any]):
         return self._encode(pairs)
 
     def _items(self, value: Iterable[Any]) -> bytes:
-        lower = self._lower
-        return self._encode([lower(item) for item in value])
+        scalars, lower = self._scalars, self._lower
+        return self._encode([v if v.__class__ in scalars else lower(v) for v in value])
 
     def _sorted_items(self, value: Iterable[Any]) -> bytes:
         """Encode a set the same way in every process, whatever the order of its hashes."""
