@@ -22,7 +22,12 @@ from mustela.state.codec import (
     token_key,
 )
 from mustela.state.directories import environment_path, make_private, remove_tree
-from mustela.state.faults import StateDamagedError, StateDiskFullError, StateIOError
+from mustela.state.faults import (
+    StateDamagedError,
+    StateDiskFullError,
+    StateIOError,
+    StateNotReadyError,
+)
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.lmdb_files import (
     DATA_FILE,
@@ -83,7 +88,6 @@ class LmdbEnvironment:
             self.path.with_name(f"{self.path.name}.lock"), self._options.lock_timeout_ms
         )
         self._handle: Handle | None = None
-        self._inherited: list[tuple[Handle, list[LmdbSnapshot]]] = []
         self._views: list[LmdbSnapshot] = []
         self._decoded: dict[Token, tuple[bytes, Layer]] = {}
 
@@ -177,13 +181,13 @@ class LmdbEnvironment:
 
     def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
         """Store an epoch's changes under its token; see `Environment.write_pending`."""
-        check_token(token, committed)
         for store in changes:
             if store not in {known.name for known in self._spec.stores}:
                 raise unknown_store(store, self._spec)
         blob = encode_pending(changes)
         with self._writing() as writer:
             check_fence(writer.standing, token.incarnation, str(self.path))
+            check_token(token, committed)
             self._fold_into(writer, committed)
             writer.standing.incarnation = token.incarnation
             writer.txn.put(token_key(token), blob, db=writer.handle.pending)
@@ -336,21 +340,31 @@ class LmdbEnvironment:
                 pass
             # Another process has destroyed this environment: what is open here is a ghost.
             self._drop()
-        self._handle = open_handle(self._root, self.path, self._spec, self._options)
+        make_private(self._root, self.path.parent)
+        with self._lock.held():
+            self._handle = open_handle(self._root, self.path, self._spec, self._options)
         return self._handle
 
     def _usable(self) -> Handle | None:
-        """Return the open files unless they were opened before a fork.
+        """Return the open files, unless they were opened before a fork.
 
-        Files from before a fork are kept and never touched: LMDB does not allow even closing
-        them in a child.
+        A child may let go of inherited files only while the parent has no view open: ending a
+        view here would end the parent's too, because both share one table of readers.
         """
-        if self._handle is not None and self._handle.pid != os.getpid():
-            self._inherited.append((self._handle, self._views))
-            self._handle = None
-            self._views = []
+        handle = self._handle
+        if handle is not None and handle.pid != os.getpid():
+            if self._views:
+                msg = "this process was forked while a snapshot was open"
+                raise StateNotReadyError(
+                    msg,
+                    evidence={"path": self.path},
+                    fix="close snapshots before forking, or start processes with 'spawn'",
+                    fields={"path": str(self.path)},
+                )
+            handle.env.close()
+            self._handle = handle = None
             self._decoded = {}
-        return self._handle
+        return handle
 
     def _drop(self) -> None:
         handle = self._usable()

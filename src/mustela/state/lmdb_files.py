@@ -126,7 +126,7 @@ def _disk_full(path: Path, text: str) -> StateDiskFullError:
 
 
 def open_handle(root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> Handle:
-    """Open an environment, creating what is missing.
+    """Open an environment, creating what is missing; call it with the write lock held.
 
     Raises:
         StateDamagedError: If the files cannot be an environment.
@@ -147,7 +147,6 @@ def open_handle(root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOpti
             readahead=False,
             max_readers=options.readers_max,
             max_dbs=2 * len(spec.stores) + 2,
-            max_spare_txns=2,
         )
         try:
             _check_length(env, path)
@@ -174,13 +173,11 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
     names = [b"meta", b"pending"]
     for store in spec.stores:
         names += [b"store:" + store.name.encode(), b"odd:" + store.name.encode()]
-    if env.stat()["entries"]:
-        # They are created together, so NotFoundError means damage or another layout.
-        with env.begin() as txn:
-            found = {name: env.open_db(name, txn=txn, create=False) for name in names}
-    else:
-        with env.begin(write=True) as txn:
-            found = {name: env.open_db(name, txn=txn) for name in names}
+    # They are created together: where some are missing, NotFoundError means damage or another
+    # layout. The handles of a read transaction would end with it, so this one writes nothing.
+    fresh = not env.stat()["entries"]
+    with env.begin(write=True) as txn:
+        found = {name: env.open_db(name, txn=txn, create=fresh) for name in names}
     return Handle(
         env=env,
         meta=found[b"meta"],

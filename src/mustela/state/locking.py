@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ _STEP_MS = 5
 class WriteLock:
     """A lock file; the kernel frees it when its holder dies.
 
+    A thread that holds it may take it again.
+
     Args:
         path: The file; it stays when the environment is destroyed.
         timeout_ms: How long to try.
@@ -36,6 +39,8 @@ class WriteLock:
         self._tries = max(1, timeout_ms // _STEP_MS)
         self._timeout_ms = timeout_ms
         self._pause = pause
+        self._thread = threading.RLock()
+        self._depth = 0
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -44,6 +49,21 @@ class WriteLock:
         Raises:
             StateLockedError: If another process did not let go in time.
         """
+        if not self._thread.acquire(timeout=self._timeout_ms / 1000):
+            raise self._locked()
+        self._depth += 1
+        try:
+            if self._depth > 1:
+                yield
+            else:
+                with self._file_held():
+                    yield
+        finally:
+            self._depth -= 1
+            self._thread.release()
+
+    @contextmanager
+    def _file_held(self) -> Generator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path, flags, 0o600)
         try:
@@ -62,8 +82,11 @@ class WriteLock:
                 self._pause(_STEP_MS / 1000)
             else:
                 return
+        raise self._locked()
+
+    def _locked(self) -> StateLockedError:
         msg = f"another process has been writing this state for {self._timeout_ms} ms"
-        raise StateLockedError(
+        return StateLockedError(
             msg,
             evidence={"lock": self._path},
             why="one process at a time writes to a key group's state",

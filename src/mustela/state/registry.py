@@ -18,7 +18,7 @@ class EnvironmentRegistry:
     """Opens environments and keeps them open; a process has one registry.
 
     Workers come and go and are forked from a daemon, so a registry that finds itself in another
-    process than the one that filled it starts anew.
+    process than the one that filled it starts anew, with the same settings.
 
     Args:
         state_dir: Where state lives: local disk or tmpfs.
@@ -57,7 +57,6 @@ class EnvironmentRegistry:
         self._open_max = open_max
         self._pid = os.getpid()
         self._open: dict[Path, LmdbEnvironment] = {}
-        self._inherited: list[dict[Path, LmdbEnvironment]] = []
 
     @property
     def state_dir(self) -> Path:
@@ -96,7 +95,8 @@ class EnvironmentRegistry:
 
     def _mine(self) -> dict[Path, LmdbEnvironment]:
         if self._pid != os.getpid():
-            self._inherited.append(self._open)
+            for environment in self._open.values():
+                environment.close(clean=False)
             self._open = {}
             self._pid = os.getpid()
         return self._open
