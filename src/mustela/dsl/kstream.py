@@ -456,8 +456,8 @@ class KStream(Generic[K, V]):
         place = self._registry.place(
             "merge", parents=(self._name, other._name), at=at, name=name, path=self._name
         )
-        self._registry.add(MergeNode(**place))
         key = self._key if self._key == other._key else None
+        self._registry.add(MergeNode(**place, key=key))
         value = self._value if self._value == other._value else None
         return KStream(self._registry, place["name"], key, value)
 

@@ -37,8 +37,7 @@ class TableSourceNode(Node):
         topic: The topic.
         key: Serde of the keys.
         value: Serde of the values.
-        store: The table's store, where the user named one; the planner adds one where somebody
-            downstream needs the table's old values.
+        store: The table's store, or None where nobody needs the table's old values.
         auto_offset_reset: As for `SourceNode`.
         explicit_store: Whether the user named the store.
     """

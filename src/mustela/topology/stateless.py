@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.serdes.base import Serde
 from mustela.topology.node import Node
 
 __all__ = [
@@ -82,4 +83,11 @@ class ForeachNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeNode(Node):
-    """All records of its parents, in time order."""
+    """All records of its parents, in time order.
+
+    Attributes:
+        key: Serde of the keys, where it is known and the same for all parents. Parents of different
+            stages meet in the lane of their key; None takes the typed default.
+    """
+
+    key: Serde[Any] | None = None

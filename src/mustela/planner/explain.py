@@ -1,0 +1,117 @@
+"""A plan as text: stages, what runs in them, and what travels between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mustela.plan.plan import Exchange, Plan, Stage
+from mustela.plan.step import Step
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.aggregate import AggregateNode
+from mustela.topology.sink import SinkNode
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["explain"]
+
+
+def explain(plan: Plan) -> str:
+    """Return a plan as text.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.planner.planner import plan
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", key=str, value=str).to("copies", name="copies")
+        >>> print(explain(plan(builder.build())))
+        Stage 0: reads topics
+          source lines: topics lines, key str, value str
+          sink copies <- lines: topic copies, key str, value str
+    """
+    return "\n".join(line for stage in plan.stages for line in _stage(stage))
+
+
+def _stage(stage: Stage) -> Iterator[str]:
+    if stage.index == 0:
+        yield "Stage 0: reads topics"
+    else:
+        yield f"Stage {stage.index}: a task for each lane"
+    for source in stage.sources:
+        yield f"  {_source(source)}"
+    for name in stage.inputs:
+        yield f"  input {name}"
+    for step in stage.steps:
+        yield f"  {_step(step)}"
+    for exchange in stage.exchanges:
+        yield f"  {_exchange(exchange)}"
+    for store in stage.stores:
+        yield f"  {_store(store)}"
+    if stage.identity:
+        yield f"  state {stage.identity}"
+
+
+def _source(source: SourceNode | TableSourceNode) -> str:
+    if isinstance(source, TableSourceNode):
+        what = f"table source {source.name}: topic {source.topic}"
+    else:
+        what = f"source {source.name}: topics {', '.join(source.topics)}"
+    reset = f", from {source.auto_offset_reset}" if source.auto_offset_reset else ""
+    return f"{what}, {_serdes(source)}{reset}"
+
+
+def _step(step: Step) -> str:
+    facts: list[str] = []
+    if step.role != "whole":
+        facts.append(step.role)
+    match step.node:
+        case SinkNode(topic=str(topic)):
+            facts.append(f"topic {topic}")
+        case SinkNode():
+            facts.append("topic chosen by a function")
+        case AggregateNode(kind=kind):
+            facts.insert(0, kind)
+        case _:
+            pass
+    if isinstance(step.node, SinkNode):
+        facts.append(_serdes(step.node))
+    if step.role != "combine" and step.node.stores:
+        facts.append(f"stores {', '.join(store.name for store in step.node.stores)}")
+    if step.wants_old:
+        facts.append("old values")
+    told = f": {', '.join(facts)}" if facts else ""
+    return f"{_kind(step)} {step.name} <- {', '.join(step.inputs)}{told}"
+
+
+def _kind(step: Step) -> str:
+    """Return the node's class as words: ``FlatMapValuesNode`` becomes ``flat map values``."""
+    name = type(step.node).__name__.removesuffix("Node").removesuffix("Source")
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+
+
+def _exchange(exchange: Exchange) -> str:
+    facts = [f"by {exchange.key.name}"]
+    if not exchange.ordered:
+        facts.append("in any order")
+    if exchange.keep_null_keys:
+        facts.append("null keys too")
+    if exchange.table:
+        facts.append("changes")
+    return (
+        f"sends {exchange.step} to stage {exchange.target} as {exchange.name}: {', '.join(facts)}"
+    )
+
+
+def _store(store: StoreSpec) -> str:
+    facts = [
+        store.kind.replace("_", " "),
+        f"key {store.key_serde.name if store.key_serde else 'bytes'}",
+        f"value {store.value_serde.name if store.value_serde else 'bytes'}",
+    ]
+    if not store.logged:
+        facts.append("not logged")
+    return f"store {store.name}: {', '.join(facts)}"
+
+
+def _serdes(node: SourceNode | TableSourceNode | SinkNode) -> str:
+    key = node.key.name if node.key else "bytes"
+    value = node.value.name if node.value else "bytes"
+    return f"key {key}, value {value}"

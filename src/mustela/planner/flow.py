@@ -1,0 +1,102 @@
+"""A plan before its stages are numbered: steps, and the edges on which records travel.
+
+Rules turn one flow into another. Stages follow from a flow alone: see `assemble`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.plan.step import Role, Step
+from mustela.serdes.base import Serde
+from mustela.topology.graph import Topology
+from mustela.topology.node import Node
+
+__all__ = ["Edge", "Flow", "FlowStep", "Shuffle", "StepId"]
+
+StepId = tuple[str, Role | None]
+"""A node's name and the part of it that a step does; None for reading a source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Records go to the lane of their key.
+
+    Attributes:
+        key: Serde that makes the key bytes.
+        ordered: Whether the receiver sees records in merged source order.
+        keep_null_keys: Whether records without a key travel too.
+    """
+
+    key: Serde[Any]
+    ordered: bool = True
+    keep_null_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """One input of a step.
+
+    Attributes:
+        source: The step whose output is read.
+        shuffle: How it travels; None where it is read in the same stage.
+    """
+
+    source: StepId
+    shuffle: Shuffle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStep:
+    """A step with its inputs.
+
+    Attributes:
+        node: What it means.
+        role: Which part of the meaning; None for reading a source, which is no step.
+        inputs: What it reads, in order.
+        wants_old: As in `mustela.plan.step.Step`.
+    """
+
+    node: Node
+    role: Role | None = "whole"
+    inputs: tuple[Edge, ...] = ()
+    wants_old: bool = False
+
+    @property
+    def id(self) -> StepId:
+        """The name and the role."""
+        return self.node.name, self.role
+
+    def step(self, inputs: tuple[str, ...]) -> Step:
+        """Return this as a step of a plan, reading ``inputs``."""
+        assert self.role is not None, self.node.name
+        return Step(
+            name=self.node.name,
+            inputs=inputs,
+            node=self.node,
+            role=self.role,
+            wants_old=self.wants_old,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """All steps of an application, each after the steps it reads.
+
+    Attributes:
+        topology: What they were made from.
+        steps: The steps.
+    """
+
+    topology: Topology
+    steps: tuple[FlowStep, ...]
+
+    def __iter__(self) -> Iterator[FlowStep]:
+        """Iterate over the steps, senders first."""
+        return iter(self.steps)
+
+    def by_id(self) -> dict[StepId, FlowStep]:
+        """Return the steps by name and role."""
+        return {step.id: step for step in self.steps}

@@ -1,0 +1,46 @@
+"""From the logical topology to the first, most careful flow."""
+
+from __future__ import annotations
+
+from mustela.planner.flow import Edge, Flow, FlowStep, Shuffle, StepId
+from mustela.serdes.primitives import BytesSerde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.aggregate import AggregateNode
+from mustela.topology.graph import Topology
+from mustela.topology.node import Node
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["lower"]
+
+
+def lower(topology: Topology) -> Flow:
+    """Return a flow in which records travel to the lane of their key before each stateful step.
+
+    A topic that is read as a table becomes two: reading it, and the table in the lane of each key.
+    """
+    output_of: dict[str, StepId] = {}
+    steps: list[FlowStep] = []
+    for node in topology:
+        if isinstance(node, SourceNode | TableSourceNode):
+            steps.append(FlowStep(node=node, role=None))
+            output_of[node.name] = steps[-1].id
+        inputs = [output_of[parent] for parent in node.parents]
+        if isinstance(node, TableSourceNode):
+            inputs = [output_of[node.name]]
+        if not isinstance(node, SourceNode):
+            shuffle = _shuffle(node)
+            edges = tuple(Edge(source=source, shuffle=shuffle) for source in inputs)
+            steps.append(FlowStep(node=node, inputs=edges))
+            output_of[node.name] = steps[-1].id
+    return Flow(topology, tuple(steps))
+
+
+def _shuffle(node: Node) -> Shuffle | None:
+    """Return how records come to a node, None where any place will do."""
+    match node:
+        case TableSourceNode():
+            return Shuffle(key=node.key or BytesSerde())
+        case AggregateNode():
+            return Shuffle(key=node.key or ValueSerde(sort_keys=True))
+        case _:
+            return None

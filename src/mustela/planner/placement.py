@@ -1,0 +1,71 @@
+"""Where each step of a flow runs, and whether its records are in the lane of their key there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mustela.planner.flow import Edge, FlowStep, Shuffle, StepId
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.node import Node
+from mustela.topology.stateless import FlatMapNode, MapNode, MergeNode, SelectKeyNode
+from mustela.topology.table import TableToStreamNode
+
+__all__ = ["Placement", "place"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a step runs.
+
+    Attributes:
+        stage: The stage's index.
+        keyed_by: The serde by whose bytes the step's output is in the lane of its key; None where
+            it is not, because it has not travelled yet or its keys changed since.
+        inputs: The step's inputs, with the shuffles that bring them into one stage.
+    """
+
+    stage: int
+    keyed_by: Serde[Any] | None
+    inputs: tuple[Edge, ...]
+
+
+def place(step: FlowStep, placed: Mapping[StepId, Placement]) -> Placement:
+    """Return where a step runs, given where the steps it reads run.
+
+    The stage is as low as can be: one above the highest sender's where records travel, the
+    sender's own where they do not. Inputs of a lower stage travel into it.
+
+    Args:
+        step: The step.
+        placed: The placement of each step that it reads.
+    """
+    stage = max((_arrival(edge, placed) for edge in step.inputs), default=0)
+    inputs = tuple(
+        edge
+        if _arrival(edge, placed) == stage or edge.shuffle
+        else replace(edge, shuffle=_meeting(step.node))
+        for edge in step.inputs
+    )
+    keys = [edge.shuffle.key if edge.shuffle else placed[edge.source].keyed_by for edge in inputs]
+    same = bool(keys) and all(key == keys[0] for key in keys)
+    keyed_by = keys[0] if same and not _changes_keys(step.node) and step.role != "combine" else None
+    return Placement(stage=stage, keyed_by=keyed_by, inputs=inputs)
+
+
+def _arrival(edge: Edge, placed: Mapping[StepId, Placement]) -> int:
+    return placed[edge.source].stage + (edge.shuffle is not None)
+
+
+def _meeting(node: Node) -> Shuffle:
+    """Return how records travel only because other inputs of the same step are further on."""
+    key = node.key if isinstance(node, MergeNode) else None
+    return Shuffle(key=key or ValueSerde(sort_keys=True), keep_null_keys=True)
+
+
+def _changes_keys(node: Node) -> bool:
+    if isinstance(node, TableToStreamNode):
+        return node.mapper is not None
+    return isinstance(node, MapNode | FlatMapNode | SelectKeyNode)

@@ -1,0 +1,72 @@
+"""From a topology to a plan: lower it, apply the rules in order, number the stages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Final
+
+from mustela.plan.plan import Plan
+from mustela.planner.assemble import assemble
+from mustela.planner.flow import Flow
+from mustela.planner.lower import lower
+from mustela.planner.options import PlanOptions
+from mustela.planner.rules.combine_before_shuffle import combine_before_shuffle
+from mustela.planner.rules.keep_known_keys import keep_known_keys
+from mustela.planner.rules.send_old_values import send_old_values
+from mustela.topology.errors import BadOptionError
+from mustela.topology.graph import Topology
+
+__all__ = ["RULES", "Rule", "plan"]
+
+Rule = Callable[[Flow, PlanOptions], Flow]
+
+RULES: Final = MappingProxyType[str, Rule](
+    {
+        "keep_known_keys": keep_known_keys,
+        "send_old_values": send_old_values,
+        "combine_before_shuffle": combine_before_shuffle,
+    }
+)
+"""The rules by name, in the order in which they are applied."""
+
+
+def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
+    """Return the plan that engines run.
+
+    The same topology and options give the same plan, on any machine.
+
+    Args:
+        topology: What the user wrote.
+        options: Settings that change a plan.
+
+    Raises:
+        BadOptionError: If a rule that shall be off does not exist.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> counts = builder.stream("clicks", key=str).group_by_key().count(store="counts")
+        >>> [stage.index for stage in plan(builder.build()).stages]
+        [0, 1]
+    """
+    options = options or PlanOptions()
+    _check_names(options.rules_off)
+    flow = lower(topology)
+    for name, rule in RULES.items():
+        if name not in options.rules_off:
+            flow = rule(flow, options)
+    return assemble(flow)
+
+
+def _check_names(names: frozenset[str]) -> None:
+    for name in sorted(names - RULES.keys()):
+        close = difflib.get_close_matches(name, RULES, n=1)
+        msg = f"there is no planner rule {name!r}"
+        raise BadOptionError(
+            msg,
+            evidence={"rules": ", ".join(RULES)},
+            fix=f"did you mean {close[0]!r}?" if close else "name one of the rules",
+            fields={"rule": name},
+        )

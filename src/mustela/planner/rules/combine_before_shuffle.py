@@ -1,0 +1,50 @@
+"""Rule: partial results travel instead of records where the order of records does not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mustela.planner.flow import Edge, Flow, FlowStep, StepId
+from mustela.planner.options import PlanOptions
+from mustela.topology.aggregate import AggregateNode
+
+__all__ = ["combine_before_shuffle"]
+
+
+def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
+    """Fold records per key where they are, send the partial results, put them together there.
+
+    Only for counts and for folds that the user said may be combined, only where records travel,
+    and only with one change per key and epoch: with ``emit = every`` each record must be seen.
+    """
+    if options.emit != "barrier":
+        return flow
+    renamed: dict[StepId, StepId] = {}
+    steps: list[FlowStep] = []
+    for old in flow:
+        edges = (replace(e, source=renamed.get(e.source, e.source)) for e in old.inputs)
+        step = replace(old, inputs=tuple(edges))
+        if _can_combine(step):
+            combine, merge = _split(step)
+            steps += [combine, merge]
+            renamed[step.id] = merge.id
+        else:
+            steps.append(step)
+    return replace(flow, steps=tuple(steps))
+
+
+def _can_combine(step: FlowStep) -> bool:
+    return (
+        isinstance(step.node, AggregateNode)
+        and step.node.combinable
+        and step.role == "whole"
+        and step.inputs[0].shuffle is not None
+    )
+
+
+def _split(step: FlowStep) -> tuple[FlowStep, FlowStep]:
+    edge = step.inputs[0]
+    assert edge.shuffle is not None, step.node.name
+    combine = FlowStep(node=step.node, role="combine", inputs=(Edge(source=edge.source),))
+    travels = Edge(source=combine.id, shuffle=replace(edge.shuffle, ordered=False))
+    return combine, replace(step, role="merge", inputs=(travels,))
