@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["FAULT_POINTS", "reach"]
+__all__ = ["FAULT_POINTS", "armed", "reach"]
 
 FAULT_POINTS = (
     "before-job",
@@ -30,6 +30,11 @@ FAULT_POINTS = (
 
 _WANTED, _, _COUNT = os.environ.get("MUSTELA_FAULT_POINT", "").partition(":")
 _LEFT = [int(_COUNT or 1)]
+
+
+def armed() -> bool:
+    """Return whether a test wants this process to stop somewhere."""
+    return bool(_WANTED)
 
 
 def reach(name: str) -> None:

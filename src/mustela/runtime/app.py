@@ -1,0 +1,361 @@
+"""An application: a name, a topology, settings, and its life from start to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib.metadata import entry_points
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from mustela.clock import Clock, SystemClock
+from mustela.config.settings import Settings
+from mustela.dsl.builder import StreamsBuilder
+from mustela.errors import EnvironmentFault, InvariantError, MustelaError, UsageError
+from mustela.plan.plan import Plan
+from mustela.planner.options import PlanOptions
+from mustela.planner.planner import plan
+from mustela.runtime.coordinator import Coordinator
+from mustela.runtime.engine import Engine, EngineOptions
+from mustela.runtime.events import AppState, Event, Listener, StateChanged
+from mustela.runtime.pace import Pace
+from mustela.topology.checks import unnamed_stateful_steps
+from mustela.topology.graph import Topology
+
+__all__ = ["App", "AppState", "AppStateError", "NoTopologyError", "UnnamedStepError"]
+
+
+class NoTopologyError(UsageError):
+    """The application has no topology."""
+
+    code = "APP_NO_TOPOLOGY"
+
+
+class AppStateError(UsageError):
+    """The call does not fit the application's state."""
+
+    code = "APP_STATE"
+
+
+class UnnamedStepError(UsageError):
+    """A stateful step has no name of its own, so a change of the program could lose its state."""
+
+    code = "APP_UNNAMED_STEP"
+
+
+class App:
+    """A stream processing application.
+
+    Args:
+        application_id: The application's name: consumer group, transactional id and the first
+            part of its internal topics.
+        session: A SparkSession or SparkContext to run in; without one, the active one or a new
+            one is used.
+        engine: Name of the engine.
+        clock: For tests.
+        **settings: Settings by name; they win over the environment and ``mustela.yaml``.
+
+    Example:
+        >>> app = App("wordcount")
+        >>> @app.topology
+        ... def build(builder):
+        ...     lines = builder.stream("lines", key=str, value=str)
+        ...     words = lines.flat_map_values(str.split).group_by(lambda _key, word: word)
+        ...     words.count(store="counts").to_stream().to("counts", key=str, value=int)
+        >>> app.state.value
+        'created'
+    """
+
+    def __init__(
+        self,
+        application_id: str | None = None,
+        *,
+        session: Any = None,
+        engine: str = "spark",
+        clock: Clock | None = None,
+        debug: bool = False,
+        **settings: Any,
+    ) -> None:
+        self._code = dict(settings)
+        if application_id is not None:
+            self._code["application_id"] = application_id
+        self._session = session
+        self._engine_name = engine
+        self._clock = clock or SystemClock()
+        self._debug = debug
+        self._build: Callable[[StreamsBuilder], None] | None = None
+        self._settings: Settings | None = None
+        self._topology: Topology | None = None
+        self._listeners: list[Listener] = []
+        self._state = AppState.CREATED
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._coordinator: Coordinator | None = None
+
+    def topology(self, build: Callable[[StreamsBuilder], None]) -> Callable[[StreamsBuilder], None]:
+        """Decorate the function that writes the topology."""
+        self._build = build
+        return build
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, read when first asked for."""
+        if self._settings is None:
+            self._settings = Settings.load(self._code)
+        return self._settings
+
+    def configure(self, **settings: Any) -> None:
+        """Set further settings from the program, before the start.
+
+        Raises:
+            AppStateError: If the application has started.
+        """
+        if self._state is not AppState.CREATED:
+            msg = f"settings cannot change while the application is {self._state.value}"
+            raise AppStateError(msg, fix="configure before run() or start()")
+        self._code.update(settings)
+        self._settings = None
+
+    def built_topology(self) -> Topology:
+        """Return the logical topology.
+
+        Raises:
+            NoTopologyError: If no function was decorated with ``@app.topology``.
+        """
+        if self._topology is None:
+            if self._build is None:
+                msg = "the application has no topology"
+                raise NoTopologyError(
+                    msg, fix="decorate a function that takes the builder with @app.topology"
+                )
+            builder = StreamsBuilder()
+            self._build(builder)
+            self._topology = builder.build()
+        return self._topology
+
+    def built_plan(self) -> Plan:
+        """Return the physical plan for the current settings."""
+        return plan(self.built_topology(), options=PlanOptions(emit=self.settings.emit))
+
+    @property
+    def state(self) -> AppState:
+        """Where the application is in its life."""
+        return self._state
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the application ended, if it was an error."""
+        return self._error
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The driver's loop while the application runs; for tests and tools."""
+        return self._coordinator
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have ``listener`` told of states, epochs and restores."""
+        self._listeners.append(listener)
+
+    def run(self) -> None:
+        """Start, and return when the application has stopped.
+
+        SIGINT and SIGTERM finish the running epoch, commit, sync and stop. Called outside the main
+        thread, signals are left alone.
+
+        Raises:
+            MustelaError: If the application ended with an error.
+        """
+        with self._signals():
+            self.start()
+            self.wait()
+        if self._error is not None:
+            raise self._error
+
+    def start(self) -> None:
+        """Start in a thread of its own and return at once.
+
+        Raises:
+            UsageError: If topology or settings are wrong.
+            AppStateError: If it was started before.
+        """
+        if self._state is not AppState.CREATED:
+            msg = f"the application cannot start while it is {self._state.value}"
+            raise AppStateError(msg, fix="make a new App to start again")
+        settings, topology, physical = self.settings, self.built_topology(), self.built_plan()
+        if settings.naming.strict:
+            _refuse_unnamed(topology)
+        self._set(AppState.STARTING)
+        self._thread = threading.Thread(
+            target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"
+        )
+        self._thread.start()
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the application has stopped; return False if the time is up first."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._state.ended, None if timeout is None else timeout.total_seconds()
+            )
+
+    def wait_until(self, state: AppState, timeout: timedelta | None = None) -> bool:
+        """Wait for a state; return False if the time is up, or the application ended, first."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._state is state or self._state.ended,
+                None if timeout is None else timeout.total_seconds(),
+            )
+            return self._state is state
+
+    def close(self, timeout: timedelta | None = None) -> bool:
+        """Finish the running epoch, commit, sync and stop.
+
+        Args:
+            timeout: How long to wait; None waits as long as it takes.
+
+        Returns:
+            Whether the application has stopped.
+        """
+        if self._state is AppState.CREATED:
+            self._set(AppState.STOPPED)
+        self._stopping.set()
+        ended = self.wait(timeout)
+        if ended and self._thread is not None:
+            self._thread.join()
+        return ended
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop; raise what ended the application, unless the block raised itself."""
+        self.close()
+        if kind is None and self._error is not None:
+            raise self._error
+
+    def _set(self, state: AppState) -> None:
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+        for listener in self._listeners:
+            listener.on_event(StateChanged(state=state))
+
+    def _main(self, settings: Settings, plan: Plan) -> None:
+        try:
+            self._live(settings, plan)
+        except MustelaError as error:
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the user
+            self._error = InvariantError(
+                f"the application ended with {type(error).__name__}: {error}",
+                fix="this is a bug of Mustela's: report it",
+            )
+            self._error.__cause__ = error
+        finally:
+            self._set(AppState.STOPPED if self._error is None else AppState.ERROR)
+
+    def _live(self, settings: Settings, plan: Plan) -> None:
+        engine = _load_engine(self._engine_name)
+        engine.start(
+            EngineOptions(
+                application_id=settings.application_id,
+                properties=dict(settings.spark),
+                session=self._session,
+                debug=self._debug,
+            )
+        )
+        try:
+            coordinator = Coordinator(
+                settings, plan, engine, clock=self._clock, listener=_Fan(self._listeners)
+            )
+            self._coordinator = coordinator
+            try:
+                self._set(AppState.RESTORING)
+                coordinator.prepare()
+                self._set(AppState.RUNNING)
+                self._loop(coordinator, settings)
+            finally:
+                self._set(AppState.STOPPING)
+                coordinator.close()
+        finally:
+            engine.stop()
+
+    def _loop(self, coordinator: Coordinator, settings: Settings) -> None:
+        pace = Pace(settings.commit_interval.total_seconds())
+        while not self._stopping.is_set():
+            started = self._clock.monotonic()
+            busy = coordinator.run_once()
+            spent = self._clock.monotonic() - started
+            self._stopping.wait(pace.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stop cleanly on SIGINT and SIGTERM while the block runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._stopping.set()
+
+        before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Fan:
+    """Tells several listeners."""
+
+    def __init__(self, listeners: list[Listener]) -> None:
+        self._listeners = listeners
+
+    def on_event(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener.on_event(event)
+
+    def on_error(self, error: BaseException) -> None:
+        for listener in self._listeners:
+            listener.on_error(error)
+
+
+def _refuse_unnamed(topology: Topology) -> None:
+    unnamed = unnamed_stateful_steps(topology)
+    if unnamed:
+        first = unnamed[0]
+        raise UnnamedStepError(
+            f"the stateful step {first.name} has no name of its own",
+            at=first.origin,
+            why="state and changelog are found by this name; one that comes from the program's"
+            " shape changes with it, and the state is lost",
+            fix='give store="…" or name="…", or set naming.strict to false',
+            fields={"steps": [node.name for node in unnamed]},
+        )
+
+
+def _load_engine(name: str) -> Engine:
+    found = entry_points(group="mustela.engines", name=name)
+    for entry in found:
+        engine: Engine = entry.load()()
+        return engine
+    msg = f"there is no engine named {name}"
+    raise _EngineMissingError(msg, fix="install mustela with pip, so that its engines are known")
+
+
+class _EngineMissingError(EnvironmentFault):
+    """No engine of that name is installed."""
+
+    code = "ENGINE_MISSING"

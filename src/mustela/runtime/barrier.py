@@ -1,0 +1,104 @@
+"""The commit barrier as a state machine: which step of the epoch protocol may follow which.
+
+Pure: it knows no broker and no Spark. The coordinator asks it before each step, so that a step
+out of turn is an error here and not lost data there.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from mustela.errors import InvariantError
+from mustela.state.interfaces import Token
+
+__all__ = ["Barrier", "Phase"]
+
+
+class Phase(Enum):
+    """Where the current epoch is in the protocol."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    IN_HAND = "in-hand"
+    BEGUN = "begun"
+    PRODUCED = "produced"
+    OFFSETS_ADDED = "offsets-added"
+    COMMIT_SENT = "commit-sent"
+    UNKNOWN = "unknown"
+    FENCED = "fenced"
+
+
+_NEXT: dict[Phase, frozenset[Phase]] = {
+    Phase.IDLE: frozenset({Phase.RUNNING, Phase.FENCED}),
+    Phase.RUNNING: frozenset({Phase.IN_HAND, Phase.IDLE}),
+    Phase.IN_HAND: frozenset({Phase.BEGUN, Phase.IDLE, Phase.FENCED, Phase.UNKNOWN}),
+    Phase.BEGUN: frozenset({Phase.PRODUCED, Phase.IDLE, Phase.UNKNOWN, Phase.FENCED}),
+    Phase.PRODUCED: frozenset({Phase.OFFSETS_ADDED, Phase.IDLE, Phase.UNKNOWN, Phase.FENCED}),
+    Phase.OFFSETS_ADDED: frozenset({Phase.COMMIT_SENT, Phase.IDLE, Phase.UNKNOWN, Phase.FENCED}),
+    Phase.COMMIT_SENT: frozenset({Phase.IDLE, Phase.UNKNOWN, Phase.FENCED}),
+    Phase.UNKNOWN: frozenset({Phase.IDLE, Phase.FENCED}),
+    Phase.FENCED: frozenset(),
+}
+
+
+class Barrier:
+    """Numbers epochs and attempts, and allows each step only in its turn.
+
+    Args:
+        incarnation: Number of this run of the application.
+        last_epoch: Number of the last committed epoch.
+
+    Example:
+        >>> barrier = Barrier(incarnation=1, last_epoch=0)
+        >>> barrier.start()
+        Token(incarnation=1, epoch=1, attempt=0)
+        >>> barrier.give_up()
+        >>> barrier.start()
+        Token(incarnation=1, epoch=1, attempt=1)
+    """
+
+    def __init__(self, *, incarnation: int, last_epoch: int) -> None:
+        self.incarnation = incarnation
+        self.last_epoch = last_epoch
+        self.phase = Phase.IDLE
+        self._attempt = 0
+
+    @property
+    def token(self) -> Token:
+        """The token of the epoch that runs, or that would run next."""
+        return Token(self.incarnation, self.last_epoch + 1, self._attempt)
+
+    def start(self) -> Token:
+        """Begin an attempt of the next epoch."""
+        self.move(Phase.RUNNING)
+        return self.token
+
+    def move(self, phase: Phase) -> None:
+        """Go to ``phase``.
+
+        Raises:
+            InvariantError: If the protocol does not allow it now.
+        """
+        if phase not in _NEXT[self.phase]:
+            msg = f"the epoch protocol does not go from {self.phase.value} to {phase.value}"
+            raise InvariantError(msg, evidence={"epoch": self.token})
+        self.phase = phase
+
+    def committed(self) -> None:
+        """Note that the epoch is committed; the next one gets the next number."""
+        if self.phase not in {Phase.COMMIT_SENT, Phase.UNKNOWN}:
+            msg = f"an epoch cannot be committed while it is {self.phase.value}"
+            raise InvariantError(msg, evidence={"epoch": self.token})
+        self.phase = Phase.IDLE
+        self.last_epoch += 1
+        self._attempt = 0
+
+    def give_up(self) -> None:
+        """Note that the attempt did not commit; its token is never used again."""
+        self.move(Phase.IDLE)
+        self._attempt += 1
+
+    def nothing_to_say(self) -> None:
+        """Note that the epoch had nothing to commit; its number is used by the next one."""
+        self.move(Phase.IDLE)
+        self._attempt += 1

@@ -1,0 +1,215 @@
+"""Turns the output of an epoch into one Kafka transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from mustela.connectors.kafka.errors import (
+    RefusedRow,
+    RowsRefused,
+    TransactionAborted,
+    TransactionFenced,
+    TransactionUnknown,
+)
+from mustela.connectors.kafka.transaction import TransactionalSink
+from mustela.errors import DataError
+from mustela.faultpoints import reach
+from mustela.model import Headers, TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.engine import EpochOutput, RowColumns
+from mustela.runtime.epoch_record import (
+    EPOCH_RECORD_KEY,
+    EpochRecord,
+    encode_epoch_record,
+    epochs_topic,
+)
+
+__all__ = ["Committer", "ProductionError"]
+
+
+class ProductionError(DataError):
+    """The broker refuses an output row."""
+
+    code = "PRODUCTION"
+
+
+class Committer:
+    """Sends epochs to Kafka; the commit of its transaction is the only commit point there is.
+
+    Args:
+        sink: The transactional producer.
+        application_id: The application; names group, epochs topic and changelogs.
+        dead_letter_topic: Where dead letters go.
+        header: Name of the header with the epoch on each sink row; empty for none.
+        handler: What to do with rows that the broker refuses.
+    """
+
+    def __init__(
+        self,
+        sink: TransactionalSink,
+        *,
+        application_id: str,
+        dead_letter_topic: str,
+        header: str,
+        handler: str,
+    ) -> None:
+        self._sink = sink
+        self._group = application_id
+        self._epochs_topic = epochs_topic(application_id)
+        self._dead_letter_topic = dead_letter_topic
+        self._header = header
+        self._handler = handler
+        self.dropped = 0
+
+    def commit(
+        self,
+        output: EpochOutput,
+        *,
+        barrier: Barrier,
+        offsets: Mapping[TopicPartition, int],
+        record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
+    ) -> EpochRecord:
+        """Commit one epoch.
+
+        Args:
+            output: The epoch's rows.
+            barrier: The protocol's state; ends in `Phase.IDLE` if the commit is known.
+            offsets: Next offsets of the source partitions, to be mirrored to the group.
+            record: Makes the epoch record, given the changelog ends of this epoch.
+
+        Returns:
+            The epoch record that was committed.
+
+        Raises:
+            TransactionFailed: If the epoch is not known to be committed; the producer is useless
+                then, and the barrier says what is known.
+            ProductionError: If the broker refuses a row and the handler says to fail.
+        """
+        refused: set[tuple[object, int]] = set()
+        while True:
+            try:
+                return self._attempt(output, barrier, offsets, record, refused)
+            except RowsRefused as error:
+                self._sink.reopen()
+                barrier.phase = Phase.IN_HAND
+                refused |= self._handle(error)
+            except TransactionFenced:
+                barrier.move(Phase.FENCED)
+                raise
+            except TransactionUnknown:
+                barrier.move(Phase.UNKNOWN)
+                raise
+            except TransactionAborted:
+                barrier.give_up()
+                raise
+
+    def _attempt(
+        self,
+        output: EpochOutput,
+        barrier: Barrier,
+        offsets: Mapping[TopicPartition, int],
+        record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
+        refused: set[tuple[object, int]],
+    ) -> EpochRecord:
+        sink = self._sink
+        sink.begin()
+        barrier.move(Phase.BEGUN)
+        header = (self._header, str(barrier.token.epoch).encode()) if self._header else None
+        for number, columns in enumerate(output.rows):
+            self._send(("row", number), columns, header, refused)
+            reach("half-produced")
+        for number, columns in enumerate(output.dead_letters):
+            letters = _on_topic(columns, self._dead_letter_topic)
+            self._send(("dead-letter", number), letters, header, refused)
+        stores: dict[tuple[str, int], tuple[str, int]] = {}
+        for store, columns in output.changelogs:
+            group = columns.partitions
+            assert isinstance(group, int), "a changelog frame is for one partition"
+            topic = changelog_topic(self._group, store)
+            sink.produce_tracked(topic, group, columns.keys, columns.values)
+            stores[topic, group] = (store, group)
+        barrier.move(Phase.PRODUCED)
+        if offsets:
+            sink.send_offsets(offsets)
+        barrier.move(Phase.OFFSETS_ADDED)
+        ends = sink.flush()
+        written = record({stores[place]: end for place, end in ends.items() if place in stores})
+        sink.produce_tracked(
+            self._epochs_topic, 0, [EPOCH_RECORD_KEY], [encode_epoch_record(written)]
+        )
+        barrier.move(Phase.COMMIT_SENT)
+        sink.commit()
+        barrier.committed()
+        return written
+
+    def claim(self, record: EpochRecord) -> None:
+        """Commit a record alone: a new run claims its incarnation so before its first epoch."""
+        self._sink.begin()
+        self._sink.produce_tracked(
+            self._epochs_topic, 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
+        )
+        self._sink.commit()
+
+    def _send(
+        self,
+        tag: tuple[str, int],
+        columns: RowColumns,
+        header: tuple[str, bytes] | None,
+        refused: set[tuple[object, int]],
+    ) -> None:
+        skip = frozenset(row for where, row in refused if where == tag)
+        self._sink.produce_columns(
+            columns.topics,
+            columns.keys,
+            columns.values,
+            columns.timestamps,
+            columns.headers,
+            columns.partitions,
+            header=header,
+            tag=tag,
+            skip=skip,
+        )
+
+    def _handle(self, error: RowsRefused) -> set[tuple[object, int]]:
+        """Apply the production handler; return the rows to leave out."""
+        rows = error.rows
+        if self._handler == "fail" or not rows:
+            raise _production_error(rows, error) from error
+        for row in rows:
+            if not (isinstance(row.tag, tuple) and row.tag[0] in ("row", "dead-letter")):
+                raise _production_error(rows, error) from error
+        self.dropped += len(rows)
+        return {(row.tag, row.row) for row in rows}
+
+
+class _OnTopic:
+    """Columns with another topic."""
+
+    def __init__(self, columns: RowColumns, topic: str) -> None:
+        self.topics: str | list[str] = topic
+        self.keys = columns.keys
+        self.values = columns.values
+        self.timestamps = columns.timestamps
+        self.headers: list[Headers] | None = columns.headers
+        self.partitions: list[int | None] | int | None = None
+
+
+def _on_topic(columns: RowColumns, topic: str) -> RowColumns:
+    return _OnTopic(columns, topic)
+
+
+def _production_error(rows: Iterable[RefusedRow], cause: RowsRefused) -> ProductionError:
+    shown = list(islice(rows, 3))
+    evidence: dict[str, Any] = {
+        f"row {row.row}": f"topic {row.topic}, {row.reason}: {row.text}" for row in shown
+    }
+    return ProductionError(
+        cause.what,
+        evidence=evidence or cause.evidence,
+        why="an output row that the broker refuses would stop the epoch for ever",
+        fix="make the rows fit the topic, or set production_handler to continue or dead_letter",
+        fields=cause.fields,
+    )

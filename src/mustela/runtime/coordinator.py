@@ -1,0 +1,350 @@
+"""The driver's loop: cut an epoch, run its job, commit it, and begin again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mustela.clock import Clock
+from mustela.config.clients import client_properties
+from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.errors import (
+    TransactionAborted,
+    TransactionExpired,
+    TransactionFenced,
+    TransactionUnknown,
+)
+from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela.errors import EnvironmentFault
+from mustela.faultpoints import armed, reach
+from mustela.model import TopicPartition
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
+from mustela.plan.plan import Plan
+from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.committed import CommittedState, EpochChange
+from mustela.runtime.committer import Committer
+from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
+from mustela.runtime.events import EpochDone, Listener, Restoring
+from mustela.runtime.progress import Cut, assign_ranges
+from mustela.runtime.recovery import Recovery, read_last_record
+from mustela.runtime.sizing import EpochBudget, EpochLimits
+from mustela.runtime.watermark import WatermarkState
+from mustela.state.faults import StateDamagedError
+
+__all__ = ["Coordinator", "FencedError"]
+
+_FAILURES_MAX = 5
+_MIRROR_EVERY_MS = 3_600_000
+
+
+class FencedError(EnvironmentFault):
+    """Another instance of the application took over; this one must not be started again."""
+
+    code = "FENCED"
+
+
+class Coordinator:
+    """Runs the epochs of one application.
+
+    Args:
+        settings: The settings.
+        plan: The physical plan.
+        engine: A started engine.
+        clock: Wall and monotonic time.
+        listener: Is told of what happens.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: Plan,
+        engine: Engine,
+        *,
+        clock: Clock,
+        listener: Listener,
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._engine = engine
+        self._clock = clock
+        self._listener = listener
+        self.lanes = settings.lanes or engine.cores
+        self._admin = KafkaAdmin(client_properties(settings, "admin"))
+        self._recovery = Recovery(settings, plan, self._admin, clock)
+        self._sink = TransactionalSink(
+            client_properties(settings, "producer"),
+            settings.application_id,
+            options=TransactionOptions(commit_timeout=settings.commit_timeout.total_seconds()),
+            crash_point=reach if armed() else None,
+        )
+        self._committer = Committer(
+            self._sink,
+            application_id=settings.application_id,
+            dead_letter_topic=settings.dead_letter_topic,
+            header=settings.epoch_header,
+            handler=settings.production_handler,
+        )
+        self._budget = EpochBudget(
+            EpochLimits(
+                max_records=settings.epoch.max_records,
+                max_bytes=settings.epoch.max_bytes,
+                target_seconds=settings.epoch.max_time.total_seconds() * 0.8,
+            )
+        )
+        self._topics = {topic: index for index, topic in enumerate(plan.topics)}
+        self._failures = 0
+        self._suspect = False
+        self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
+        self.barrier = Barrier(incarnation=0, last_epoch=0)
+        self.ends: dict[TopicPartition, int] = {}
+
+    def prepare(self) -> None:
+        """Check topics, fence older instances, read the last epoch and restore what is missing."""
+        self._recovery.ensure_topics()
+        self._sink.open()
+        self.state = self._recovery.read_state(lanes=self.lanes)
+        self.state = self.state.claimed_by(self.state.incarnation + 1)
+        self._committer.claim(self.state.to_record(self._clock.now_ms()))
+        self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
+        self._engine.load(self._program())
+        if not self.state.is_empty:
+            self._restore()
+
+    def _program(self) -> Program:
+        settings = self._settings
+        partitions = self._recovery.sink_partitions()
+        return Program(
+            identity=uuid.uuid4().hex,  # noqa: TID251 - only has to differ from other runs
+            application_id=settings.application_id,
+            cluster_id=self._recovery.cluster_id,
+            plan=self._plan,
+            lanes=self.lanes,
+            key_groups=settings.key_groups,
+            guarantee=settings.processing_guarantee,
+            kernel={
+                "emit": settings.emit,
+                "event_time": settings.event_time,
+                "key_groups": settings.key_groups,
+                "deserialization_handler": settings.deserialization_handler,
+                "processing_handler": settings.processing_handler,
+                "production_handler": settings.production_handler,
+                "topic_partitions": partitions,
+            },
+            consumer=client_properties(settings, "consumer"),
+            producer=client_properties(settings, "producer"),
+            state_dir=str(settings.state_dir),
+            state_backend=settings.state.backend,
+            map_size=settings.state.map_size,
+            sync_every=settings.state.sync_every,
+            stale_after_ms=self._recovery.stale_after_ms,
+        )
+
+    def _restore(self) -> None:
+        order = RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+        total: dict[str, int] = {}
+
+        def progress(reports: Any, done: int, groups: int) -> None:
+            for report in reports:
+                for store, count in report.restored.items():
+                    total[store] = total.get(store, 0) + count
+            self._listener.on_event(Restoring(done=done, groups=groups, records=dict(total)))
+
+        for suspect in (False, True):
+            try:
+                self._engine.restore(replace(order, suspect=suspect), progress)
+            except (EpochJobError, StateDamagedError):
+                if suspect:
+                    raise
+            else:
+                return
+
+    def lag(self) -> int:
+        """Return how many records are waiting, as of the last look at the broker."""
+        return self.state.progress.lag(self.ends)
+
+    def run_once(self) -> bool:
+        """Run and commit one epoch; return False if there was nothing to do.
+
+        Raises:
+            FencedError: If another instance took over.
+            MustelaError: If the epoch cannot be run.
+        """
+        self.ends = self._admin.end_offsets(list(self.state.progress.next_offsets))
+        cuts = self.state.progress.cut(self.ends, self._budget.records)
+        now_ms = self._clock.now_ms()
+        if not cuts:
+            self._rest(now_ms)
+            return False
+        started = self._clock.monotonic()
+        try:
+            output = self._run_job(cuts, now_ms)
+        except (EpochJobError, StateDamagedError) as error:
+            self._failed(error)
+            return True
+        job_seconds = self._clock.monotonic() - started
+        try:
+            self._commit(output, cuts, now_ms)
+        finally:
+            output.close()
+        self._learn(output, started, job_seconds)
+        return True
+
+    def _rest(self, now_ms: int) -> None:
+        """Nothing to read: partitions that were read to their end may become idle."""
+        for place in self.state.progress.next_offsets:
+            self.state.watermark.rest(place, now_ms, read_to_end=True)
+
+    def _run_job(self, cuts: Mapping[TopicPartition, Cut], now_ms: int) -> EpochOutput:
+        token = self.barrier.start()
+        reach("before-job")
+        floors = {
+            place: time.max_timestamp for place, time in self.state.watermark.partitions.items()
+        }
+        header = None
+        if self._settings.epoch_header:
+            header = (self._settings.epoch_header, str(token.epoch).encode())
+        order = EpochOrder(
+            token=token,
+            ranges=assign_ranges(cuts, self._topics, floors, self._engine.cores),
+            marks=self.state.marks(),
+            now_ms=now_ms,
+            suspect=self._suspect,
+            header=header,
+        )
+        try:
+            output = self._engine.run(order)
+        except BaseException:
+            self.barrier.give_up()
+            raise
+        self.barrier.move(Phase.IN_HAND)
+        return output
+
+    def _failed(self, error: EnvironmentFault | StateDamagedError) -> None:
+        """Note a failed job; the epoch runs again with half the offsets, or the error ends it."""
+        self._failures += 1
+        self._suspect = True
+        self._listener.on_error(error)
+        if self._failures >= _FAILURES_MAX:
+            raise error
+        self._budget.halve()
+
+    def _watermark(
+        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int
+    ) -> WatermarkState:
+        watermark = self.state.watermark.copy()
+        seen: dict[TopicPartition, int] = {}
+        for report in output.reports:
+            for part in report.ranges:
+                if part.records:
+                    place = TopicPartition(self._plan.topics[part.topic_index], part.partition)
+                    seen[place] = max(seen.get(place, -1), part.max_timestamp)
+        for place in self.state.progress.next_offsets:
+            if place in seen:
+                watermark.observe(place, seen[place], now_ms)
+            else:
+                cut = cuts.get(place)
+                watermark.rest(place, now_ms, read_to_end=cut is None or cut.to_end)
+        watermark.advance()
+        return watermark
+
+    def _commit(
+        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int
+    ) -> None:
+        token = self.barrier.token
+        wrote: dict[int, list[int]] = {}
+        for report in output.reports:
+            if report.wrote:
+                wrote.setdefault(report.stage, []).extend(report.wrote)
+        mirror_all = now_ms - self.state.mirrored_ms >= _MIRROR_EVERY_MS
+        change = EpochChange(
+            token=token,
+            time_ms=now_ms,
+            cuts=cuts,
+            wrote=wrote,
+            changelog_ends={},
+            watermark=self._watermark(output, cuts, now_ms),
+            mirrored=mirror_all,
+        )
+        offsets = {place: cut.end for place, cut in cuts.items()}
+        if mirror_all:
+            offsets = {**self.state.progress.next_offsets, **offsets}
+        after: list[CommittedState] = []
+
+        def record(ends: Mapping[tuple[str, int], int]) -> Any:
+            after[:] = [self.state.after(replace(change, changelog_ends=ends))]
+            return after[0].to_record(now_ms)
+
+        try:
+            self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
+        except TransactionFenced as error:
+            raise self._fenced(error) from error
+        except (TransactionUnknown, TransactionAborted, TransactionExpired) as error:
+            if not self._settle_outcome(error, token):
+                return
+        self.state = after[0]
+        self._failures = 0
+        self._suspect = False
+
+    def _settle_outcome(self, error: EnvironmentFault, token: Any) -> bool:
+        """Decide by a new producer and the epochs topic whether the epoch was committed."""
+        self._listener.on_error(error)
+        self._failures += 1
+        if self._failures >= _FAILURES_MAX:
+            raise error
+        self._sink.reopen()
+        last = read_last_record(self._settings, self._admin)
+        committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
+        if self.barrier.phase is Phase.UNKNOWN:
+            if committed:
+                self.barrier.committed()
+            else:
+                self.barrier.give_up()
+        assert not committed or self.barrier.last_epoch == token.epoch
+        if last is not None and last.incarnation > token.incarnation:
+            raise self._fenced(error)
+        if not committed:
+            self._budget.halve()
+        return committed
+
+    def _fenced(self, error: EnvironmentFault) -> FencedError:
+        return FencedError(
+            f"another instance of {self._settings.application_id} took over",
+            evidence={"kafka": error.what},
+            why="one application is one transaction at a time: the newer instance goes on",
+            fix="run one instance; do not restart this one",
+        )
+
+    def _learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
+        seconds = self._clock.monotonic() - started
+        ranges = [part for report in output.reports for part in report.ranges]
+        records = sum(part.records for part in ranges)
+        size = sum(part.size for part in ranges) + output.size
+        self._budget.learn(records=records, size=size, seconds=seconds)
+        counters: dict[str, int] = {}
+        for report in output.reports:
+            for name, count in report.counters.items():
+                counters[name] = counters.get(name, 0) + count
+        self._listener.on_event(
+            EpochDone(
+                epoch=self.state.epoch,
+                records=records,
+                lag=self.lag(),
+                seconds=seconds,
+                job_seconds=job_seconds,
+                watermark=self.state.watermark.value,
+                counters=counters,
+                reports=output.reports,
+            )
+        )
+
+    def close(self) -> None:
+        """Sync local state and let go of the broker."""
+        if not self.state.is_empty:
+            self._engine.settle(
+                RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+            )
+        self._sink.close()
+        self._admin.close()

@@ -1,0 +1,142 @@
+"""What the runtime asks of an engine: to run the job of an epoch, and to restore state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mustela.errors import EnvironmentFault
+from mustela.model import Headers
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
+
+__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput", "RowColumns"]
+
+
+class EpochJobError(EnvironmentFault):
+    """The job of an epoch failed as a whole; the epoch can be run again.
+
+    Attributes:
+        suspect: A worker died, so local state is to be looked at before it is used.
+    """
+
+    code = "EPOCH_JOB"
+    retryable = True
+    suspect: bool = False
+
+
+class RowColumns(Protocol):
+    """Encoded rows as columns; see the engine's frames."""
+
+    @property
+    def topics(self) -> str | list[str]:
+        """One topic for all rows, or one for each."""
+        ...
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Keys."""
+        ...
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Values."""
+        ...
+
+    @property
+    def timestamps(self) -> list[int] | None:
+        """Milliseconds, or None to let the broker choose."""
+        ...
+
+    @property
+    def headers(self) -> list[Headers] | None:
+        """Headers, or None where no row has any."""
+        ...
+
+    @property
+    def partitions(self) -> list[int | None] | int | None:
+        """Partition per row, one for all, or None for Kafka's partitioner."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochOutput:
+    """What the job of an epoch gave.
+
+    Attributes:
+        reports: One per task.
+        rows: Sink rows, in order; can be iterated more than once.
+        changelogs: Rows for changelogs as (store, columns); one partition each.
+        dead_letters: Dead letters.
+        size: Bytes of all rows.
+    """
+
+    reports: list[TaskReport]
+    rows: Iterable[RowColumns]
+    changelogs: Iterable[tuple[str, RowColumns]]
+    dead_letters: Iterable[RowColumns]
+    size: int
+
+    def close(self) -> None:
+        """Let go of the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What an engine needs before it knows the program.
+
+    Attributes:
+        application_id: The application.
+        properties: The engine's own properties, such as Spark's.
+        session: A session of the engine that the user's program already has.
+        debug: Whether the engine's own stack traces are wanted.
+    """
+
+    application_id: str
+    properties: dict[str, str]
+    session: Any = None
+    debug: bool = False
+
+
+class Engine(Protocol):
+    """Runs epochs. The runtime finds engines by entry point and never imports one."""
+
+    def start(self, options: EngineOptions) -> None:
+        """Start, or join the user's session."""
+        ...
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def load(self, program: Program) -> None:
+        """Send the program to the workers; earlier programs are forgotten."""
+        ...
+
+    def run(self, order: EpochOrder) -> EpochOutput:
+        """Run the job of one epoch, whole.
+
+        Raises:
+            EpochJobError: If the job failed; nothing of it may be used.
+        """
+        ...
+
+    def restore(
+        self, order: RestoreOrder, on_progress: Callable[[Sequence[TaskReport], int, int], None]
+    ) -> list[TaskReport]:
+        """Bring all key groups to the committed state, in parallel.
+
+        Args:
+            order: The committed state.
+            on_progress: Called with new reports, key groups done, and key groups in all.
+        """
+        ...
+
+    def settle(self, order: RestoreOrder) -> None:
+        """Sync and close local state before a clean stop."""
+        ...
+
+    def stop(self) -> None:
+        """Stop; a session that is the user's own goes on."""
+        ...

@@ -1,0 +1,136 @@
+"""The epoch record: what Kafka alone knows of how far an application has come."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from mustela.errors import EnvironmentFault, InvariantError
+
+__all__ = [
+    "EPOCH_RECORD_FORMAT",
+    "EPOCH_RECORD_KEY",
+    "EpochRecord",
+    "EpochRecordFormatError",
+    "GroupState",
+    "PartitionState",
+    "decode_epoch_record",
+    "encode_epoch_record",
+    "epochs_topic",
+]
+
+EPOCH_RECORD_FORMAT = 1
+EPOCH_RECORD_KEY = b"epoch"
+_MAGIC = b"MEP"
+
+
+class EpochRecordFormatError(EnvironmentFault):
+    """The epochs topic holds a record that this version cannot read."""
+
+    code = "EPOCH_RECORD_FORMAT"
+
+
+class PartitionState(msgspec.Struct, frozen=True, array_like=True):
+    """How far one source partition was read.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        end: Offset of the next record to read.
+        max_timestamp: The largest timestamp seen, or -1.
+        seen_ms: When the last record was seen, by the driver's clock.
+        idle: Whether the partition is idle.
+    """
+
+    topic: str
+    partition: int
+    end: int
+    max_timestamp: int = -1
+    seen_ms: int = 0
+    idle: bool = False
+
+
+class GroupState(msgspec.Struct, frozen=True, array_like=True):
+    """What was last committed of one key group of one stage."""
+
+    incarnation: int
+    epoch: int
+    attempt: int
+    time_ms: int
+
+
+class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One committed epoch.
+
+    Attributes:
+        incarnation: Number of the run of the application, counted from 1.
+        epoch: Number of the epoch, counted from 1.
+        attempt: Which run of the epoch was committed, counted from 0.
+        time_ms: The epoch's one wall-clock time.
+        partitions: Each source partition.
+        topic_ids: Each source topic's id, which changes when a topic is deleted and made anew.
+        groups: By stage identity, for each key group what was last committed, or None.
+        changelog_ends: By store, for each key group the end offset of its changelog partition.
+        watermark: The watermark in milliseconds, or -1.
+        key_groups: Number of key groups, G.
+        lanes: Number of lanes, L; says nothing about the state.
+        fingerprint: Hash of the topology.
+        state_format: Format of stores and changelogs.
+        mirrored_ms: When group offsets of every partition were last committed.
+    """
+
+    incarnation: int
+    epoch: int
+    attempt: int
+    time_ms: int
+    partitions: list[PartitionState]
+    topic_ids: dict[str, str]
+    groups: dict[str, list[GroupState | None]]
+    changelog_ends: dict[str, list[int]]
+    watermark: int
+    key_groups: int
+    lanes: int
+    fingerprint: str
+    state_format: int
+    mirrored_ms: int = 0
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(EpochRecord)
+
+
+def epochs_topic(application_id: str) -> str:
+    """Return the name of an application's epochs topic.
+
+    Example:
+        >>> epochs_topic("wordcount")
+        'wordcount-epochs'
+    """
+    return f"{application_id}-epochs"
+
+
+def encode_epoch_record(record: EpochRecord) -> bytes:
+    """Return the record as the value of a Kafka record: magic, format, compressed msgpack."""
+    body = zlib.compress(_ENCODER.encode(record), 1)
+    data = _MAGIC + bytes([EPOCH_RECORD_FORMAT]) + body
+    assert decode_epoch_record(data).epoch == record.epoch
+    return data
+
+
+def decode_epoch_record(data: bytes) -> EpochRecord:
+    """Return the record that `encode_epoch_record` made ``data`` from.
+
+    Raises:
+        EpochRecordFormatError: If another version wrote it.
+        InvariantError: If it is no epoch record at all.
+    """
+    if data[:3] != _MAGIC:
+        msg = "the epochs topic holds something that is no epoch record"
+        raise InvariantError(msg, fix="check who else writes to this topic")
+    if data[3] != EPOCH_RECORD_FORMAT:
+        msg = f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
+        raise EpochRecordFormatError(
+            msg, fix="run the version of Mustela that wrote it, or clear with mustela reset"
+        )
+    return _DECODER.decode(zlib.decompress(data[4:]))

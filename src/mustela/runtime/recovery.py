@@ -1,0 +1,252 @@
+"""What a start finds in Kafka: topics, the last epoch record, and where to begin reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mustela.clock import Clock
+from mustela.config.clients import client_properties
+from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.log import read_last_record as read_last
+from mustela.errors import EnvironmentFault, InvariantError, UsageError
+from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.runtime.topics import ensure_topics, internal_topics, sink_topics
+from mustela.runtime.watermark import WatermarkOptions, WatermarkState
+from mustela.state.interfaces import STATE_FORMAT
+
+__all__ = [
+    "KeyGroupsChangedError",
+    "NoStartOffsetError",
+    "OffsetsMovedError",
+    "Recovery",
+    "SourceTopicRecreatedError",
+    "StateWithoutRecordError",
+    "read_last_record",
+]
+
+_DELETE_RETENTION_MS = 86_400_000
+
+
+class KeyGroupsChangedError(UsageError):
+    """The number of key groups differs from the one that the state was made with."""
+
+    code = "KEY_GROUPS_CHANGED"
+
+
+class StateFormatError(EnvironmentFault):
+    """State and changelogs are of another format."""
+
+    code = "STATE_FORMAT"
+
+
+class SourceTopicRecreatedError(EnvironmentFault):
+    """A source topic was deleted and made anew: its offsets mean other records now."""
+
+    code = "SOURCE_TOPIC_RECREATED"
+
+
+class OffsetsMovedError(EnvironmentFault):
+    """Somebody changed the consumer group's offsets, which only mirror the epoch record."""
+
+    code = "OFFSETS_MOVED"
+
+
+class StateWithoutRecordError(InvariantError):
+    """Changelogs hold state, but there is no epoch record."""
+
+    code = "STATE_WITHOUT_RECORD"
+
+
+class NoStartOffsetError(UsageError):
+    """A source has no recorded offset, and ``auto_offset_reset`` is ``none``."""
+
+    code = "NO_START_OFFSET"
+
+
+def read_last_record(settings: Settings, admin: KafkaAdmin) -> EpochRecord | None:
+    """Return the last committed epoch record, or None if there is none."""
+    topic = epochs_topic(settings.application_id)
+    end = admin.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    if end == 0:
+        return None
+    row = read_last(client_properties(settings, "consumer"), topic)
+    return None if row is None or row.value is None else decode_epoch_record(row.value)
+
+
+class Recovery:
+    """Reads what the last run left, and refuses to go on where it does not fit.
+
+    Args:
+        settings: The settings.
+        plan: The plan that is to run.
+        admin: The Kafka admin client.
+        clock: For wall-clock time.
+    """
+
+    def __init__(self, settings: Settings, plan: Plan, admin: KafkaAdmin, clock: Clock) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._admin = admin
+        self._clock = clock
+        self._partitions: Mapping[str, int] = {}
+        self.cluster_id = ""
+        self.stale_after_ms: int | None = _DELETE_RETENTION_MS // 2
+
+    def ensure_topics(self) -> None:
+        """Check all topics and create the internal ones."""
+        self.cluster_id = self._admin.cluster_id()
+        self._partitions = ensure_topics(self._admin, self._settings, self._plan)
+
+    def sink_partitions(self) -> dict[str, int]:
+        """Return the partition count of each sink topic that exists."""
+        known = self._admin.describe(list(sink_topics(self._plan)))
+        return {topic: described.partitions for topic, described in known.items()}
+
+    def read_state(self, *, lanes: int) -> CommittedState:
+        """Return the committed state, with a start offset for every live partition.
+
+        Only to be called when older instances are fenced.
+        """
+        record = read_last_record(self._settings, self._admin)
+        topic_ids = {
+            topic: described.topic_id
+            for topic, described in self._admin.describe(list(self._plan.topics)).items()
+        }
+        options = WatermarkOptions(
+            max_out_of_orderness_ms=_ms(self._settings.max_out_of_orderness),
+            idleness_ms=_ms(self._settings.idleness),
+            max_future_skew_ms=_ms(self._settings.max_future_skew),
+        )
+        if record is None:
+            self._refuse_state_without_record()
+            state = CommittedState(
+                plan=self._plan,
+                key_groups=self._settings.key_groups,
+                lanes=lanes,
+                watermark=WatermarkState(options),
+            )
+        else:
+            self._check(record, topic_ids)
+            state = CommittedState.from_record(record, self._plan, lanes=lanes, options=options)
+            self._check_group_offsets(state)
+        state.topic_ids = topic_ids
+        self._start_offsets(state, known=set(record.topic_ids) if record else set())
+        return state
+
+    def _check(self, record: EpochRecord, topic_ids: Mapping[str, str]) -> None:
+        settings = self._settings
+        if record.key_groups != settings.key_groups:
+            raise KeyGroupsChangedError(
+                f"key_groups is {settings.key_groups}, the state was made with {record.key_groups}",
+                why="the number of key groups decides where each key's state is",
+                fix=f"set key_groups to {record.key_groups}, or clear with mustela reset",
+            )
+        if record.state_format != STATE_FORMAT:
+            raise StateFormatError(
+                f"the state is of format {record.state_format}, this version reads {STATE_FORMAT}",
+                fix="run the version that wrote it, or clear with mustela reset",
+            )
+        for topic, known in record.topic_ids.items():
+            now = topic_ids.get(topic)
+            if now is not None and now != known:
+                raise SourceTopicRecreatedError(
+                    f"the source topic {topic} was deleted and made anew",
+                    evidence={"id then": known, "id now": now},
+                    why="the offsets of the last epoch mean other records now",
+                    fix="clear with mustela reset to begin with the new topic",
+                )
+
+    def _refuse_state_without_record(self) -> None:
+        names = [
+            name for name in internal_topics(self._settings, self._plan) if "changelog" in name
+        ]
+        places = [
+            TopicPartition(name, group)
+            for name in names
+            for group in range(self._settings.key_groups)
+        ]
+        ends = self._admin.end_offsets(places) if places else {}
+        full = sorted({place.topic for place, end in ends.items() if end > 0})
+        if full:
+            raise StateWithoutRecordError(
+                f"{', '.join(full)} holds state, but no epoch record tells how far it goes",
+                why="the epochs topic was deleted, or it lost its records",
+                fix="mustela reset clears state and internal topics of the application",
+            )
+
+    def _check_group_offsets(self, state: CommittedState) -> None:
+        """Compare the group's offsets with the record they mirror."""
+        group = self._admin.group_offsets(self._settings.application_id)
+        moved = {
+            place: (state.progress.next_offsets[place], offset)
+            for place, offset in group.items()
+            if place in state.progress.next_offsets
+            and offset != state.progress.next_offsets[place]
+        }
+        if moved:
+            shown = list(moved.items())[:5]
+            raise OffsetsMovedError(
+                f"the offsets of consumer group {self._settings.application_id} were changed",
+                evidence={
+                    f"{place.topic}-{place.partition}": f"epoch record {ours}, group {theirs}"
+                    for place, (ours, theirs) in shown
+                },
+                why="the epoch record is the truth, the group only mirrors it: to follow the group"
+                " alone would count records twice or lose them",
+                fix="mustela reset --offsets keep-record writes the record's offsets back to the"
+                " group; mustela reset begins anew from the group's offsets without state",
+                fields={"moved": moved},
+            )
+
+    def _start_offsets(self, state: CommittedState, known: set[str]) -> None:
+        """Give every live partition without a recorded offset a start."""
+        places = [
+            TopicPartition(topic, partition)
+            for topic, partitions in self._partitions.items()
+            for partition in range(partitions)
+        ]
+        live = set(places)
+        for place in list(state.progress.next_offsets):
+            if place not in live:
+                del state.progress.next_offsets[place]
+        new = [place for place in places if place not in state.progress.next_offsets]
+        if not new:
+            return
+        resets = self._resets()
+        earliest = [p for p in new if p.topic in known or resets[p.topic] == "earliest"]
+        latest = [p for p in new if p not in set(earliest) and resets[p.topic] == "latest"]
+        refused = [p for p in new if p not in set(earliest) and resets[p.topic] == "none"]
+        if refused:
+            raise NoStartOffsetError(
+                f"no recorded offset for {refused[0].topic}-{refused[0].partition}",
+                why="auto_offset_reset is none",
+                fix="set auto_offset_reset to earliest or latest",
+            )
+        state.progress.next_offsets.update(self._admin.earliest_offsets(earliest))
+        state.progress.next_offsets.update(self._admin.end_offsets(latest))
+
+    def _resets(self) -> dict[str, str]:
+        resets = dict.fromkeys(self._plan.topics, self._settings.auto_offset_reset)
+        for source in self._plan.stages[0].sources:
+            if source.auto_offset_reset is not None:
+                for topic in getattr(source, "topics", (getattr(source, "topic", ""),)):
+                    resets[topic] = source.auto_offset_reset  # type: ignore[assignment]
+        return resets  # type: ignore[return-value]
+
+
+def changelog_names(settings: Settings, plan: Plan) -> list[str]:
+    """Return the changelog topics of the application."""
+    return [
+        changelog_topic(settings.application_id, name)
+        for name, (_, store) in plan.stores.items()
+        if store.logged
+    ]
+
+
+def _ms(duration: object) -> int:
+    return int(duration.total_seconds() * 1000)  # type: ignore[attr-defined]

@@ -1,0 +1,125 @@
+"""The topics an application needs: sources and sinks that exist, internal ones that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.config.settings import Settings
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.epoch_record import epochs_topic
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.sink import SinkNode
+
+__all__ = ["ensure_topics", "internal_topics", "sink_topics"]
+
+_SEGMENT_BYTES = 50 * 1024 * 1024
+_DAY_MS = 86_400_000
+
+
+def changelog_config(store: StoreSpec) -> dict[str, str]:
+    """Return the settings of a store's changelog topic.
+
+    LogAppendTime, because a record's own time is inside its value and an old one would make the
+    broker delete the segment it lies in.
+    """
+    config = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "retention.ms": "-1",
+    }
+    if store.retention_ms is not None:
+        config["cleanup.policy"] = "compact,delete"
+        config["retention.ms"] = str(store.retention_ms + _DAY_MS)
+    return {**config, **store.topic_config}
+
+
+def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
+    """Return every internal topic of the application, as it must be."""
+    replication = settings.replication_factor
+    name = epochs_topic(settings.application_id)
+    topics = {
+        name: TopicSpec(
+            name=name,
+            partitions=1,
+            replication_factor=replication,
+            config={
+                "cleanup.policy": "compact",
+                "segment.bytes": str(_SEGMENT_BYTES),
+                "retention.ms": "-1",
+            },
+        )
+    }
+    for store_name, (_, store) in plan.stores.items():
+        if store.logged:
+            topic = changelog_topic(settings.application_id, store_name)
+            topics[topic] = TopicSpec(
+                name=topic,
+                partitions=settings.key_groups,
+                replication_factor=replication,
+                config=changelog_config(store),
+            )
+    return topics
+
+
+def sink_topics(plan: Plan) -> dict[str, SinkNode]:
+    """Return the topics that sinks name outright, each with one of its sinks."""
+    sinks: dict[str, SinkNode] = {}
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step.node, SinkNode) and isinstance(step.node.topic, str):
+                sinks.setdefault(step.node.topic, step.node)
+    return sinks
+
+
+def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[str, int]:
+    """Check all topics, create the internal ones, and return the sources' partition counts.
+
+    Raises:
+        MissingTopicError: If a source topic does not exist, or a sink topic does not and
+            ``topics.create`` is off.
+        InternalTopicError: If an internal topic exists with other partitions or policy.
+    """
+    sinks = sink_topics(plan)
+    wanted = internal_topics(settings, plan)
+    dead_letters = _dead_letter_topics(settings)
+    known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
+    _require(admin, plan, [topic for topic in plan.topics if topic not in known])
+    for topic in sinks:
+        if topic not in known and not settings.topics.create:
+            raise admin.missing_topic(topic, use="sink", at=sinks[topic].origin)
+    admin.check_internal([spec for name, spec in wanted.items() if name in known])
+    missing = [spec for name, spec in wanted.items() if name not in known]
+    for topic in [*sinks, *dead_letters]:
+        if topic not in known:
+            missing.append(
+                TopicSpec(
+                    name=topic,
+                    partitions=max(known[name].partitions for name in plan.topics),
+                    replication_factor=settings.replication_factor,
+                    config={},
+                )
+            )
+    admin.create(missing)
+    return {topic: known[topic].partitions for topic in plan.topics}
+
+
+def _require(admin: KafkaAdmin, plan: Plan, missing: Iterable[str]) -> None:
+    for topic in missing:
+        source = next(
+            node
+            for node in plan.stages[0].sources
+            if topic in getattr(node, "topics", (getattr(node, "topic", ""),))
+        )
+        raise admin.missing_topic(topic, use="source", at=source.origin)
+
+
+def _dead_letter_topics(settings: Settings) -> list[str]:
+    handlers = (
+        settings.deserialization_handler,
+        settings.processing_handler,
+        settings.production_handler,
+    )
+    return [settings.dead_letter_topic] if "dead_letter" in handlers else []

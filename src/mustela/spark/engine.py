@@ -1,0 +1,205 @@
+"""The Spark engine: runs the epochs of an application as jobs of one Spark context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.core.broadcast import Broadcast
+
+from mustela.errors import InvariantError, MustelaError
+from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
+from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
+from mustela.spark.frames import (
+    CHANGELOG,
+    DEAD_LETTERS,
+    REPORT,
+    ROWS,
+    Frame,
+    load_object,
+    unpack,
+)
+from mustela.spark.job import Jobs
+from mustela.spark.results import FrameStore
+from mustela.spark.session import open_context
+from mustela.spark.worker import restore_task, settle_task
+
+__all__ = ["SparkEngine", "WorkerError"]
+
+_WORKER_DIED = ("Python worker exited unexpectedly", "EOFException", "ExecutorLostFailure")
+
+
+class WorkerError(InvariantError):
+    """A task failed with an error that is not one of Mustela's own."""
+
+    code = "WORKER"
+
+
+class SparkEngine:
+    """Runs epochs on Spark; see `mustela.runtime.engine.Engine`."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._own = False
+        self._debug = False
+        self._jobs: Jobs | None = None
+        self._program: Broadcast[Program] | None = None
+
+    def start(self, options: EngineOptions) -> None:
+        """Start Spark, or join the session that the user's program has."""
+        self._debug = options.debug
+        session = options.session
+        if session is not None:
+            self._context = getattr(session, "sparkContext", session)
+            self._own = False
+        else:
+            self._own = SparkContext._active_spark_context is None  # pyright: ignore[reportPrivateUsage]
+            self._context = (
+                open_context(options.application_id, options.properties)
+                if self._own
+                else SparkContext.getOrCreate()
+            )
+        self._jobs = Jobs(self._context)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks Spark runs at once."""
+        return int(self._context.defaultParallelism)
+
+    def load(self, program: Program) -> None:
+        """Broadcast the program to the workers."""
+        if self._program is not None:
+            self._program.unpersist()
+        self._program = self._context.broadcast(program)
+
+    def run(self, order: EpochOrder) -> EpochOutput:
+        """Run the job of one epoch, whole."""
+        assert self._jobs is not None
+        assert self._program is not None
+        frames = FrameStore()
+        reports: list[TaskReport] = []
+        try:
+            for data in self._guarded(self._jobs.run_epoch(self._program, order)):
+                frame = unpack(data)
+                if frame.kind == REPORT:
+                    reports.append(load_object(frame.body))
+                else:
+                    frames.add(frame, data)
+            self._check(reports, order)
+        except BaseException:
+            frames.close()
+            raise
+        return _SparkOutput(reports, frames)
+
+    def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
+        """Raise what a task reported, and make sure that every task reported."""
+        for report in sorted(reports, key=lambda r: (r.stage, r.task)):
+            if report.failure is not None:
+                raise _error_of(report.failure)
+        stages = self._program.value.plan.stages if self._program else ()
+        lanes = self._program.value.lanes if self._program else 0
+        wanted = len(order.ranges) + lanes * (len(stages) - 1)
+        if len(reports) != wanted:
+            msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
+            raise InvariantError(msg)
+
+    def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
+        """Turn what Spark raises into an error of ours; its stack only when debugging."""
+        try:
+            yield from frames
+        except (Py4JError, Py4JNetworkError, OSError) as error:
+            text = str(error)
+            died = any(sign in text for sign in _WORKER_DIED)
+            what = "a Spark worker died" if died else "the Spark job of an epoch failed"
+            first = next((line for line in text.splitlines() if "rror" in line), text[:200])
+            failure = EpochJobError(
+                what,
+                evidence={"spark": text if self._debug else first.strip()[:300]},
+                fix=None if self._debug else "run again with --debug for Spark's own stack",
+            )
+            failure.suspect = died
+            raise failure from (error if self._debug else None)
+
+    def restore(
+        self,
+        order: RestoreOrder,
+        on_progress: Callable[[Sequence[TaskReport], int, int], None],
+    ) -> list[TaskReport]:
+        """Bring all key groups to the committed state, some for each core at a time."""
+        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
+        reports: list[TaskReport] = []
+        step = max(1, self.cores) * 2
+        for start in range(0, len(places), step):
+            part = places[start : start + step]
+            new = self._run_places(restore_task, order, part)
+            reports.extend(new)
+            on_progress(new, min(start + step, len(places)), len(places))
+        return reports
+
+    def settle(self, order: RestoreOrder) -> None:
+        """Fold and sync every key group that is current."""
+        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
+        if places:
+            self._run_places(settle_task, order, places)
+
+    @property
+    def _groups(self) -> int:
+        assert self._program is not None
+        return self._program.value.key_groups
+
+    def _run_places(
+        self, task: Any, order: RestoreOrder, places: list[tuple[int, int]]
+    ) -> list[TaskReport]:
+        assert self._jobs is not None
+        tasks = max(1, min(self.cores, len(places)))
+        shares = [places[n::tasks] for n in range(tasks)]
+        reports: list[TaskReport] = []
+        job = self._jobs.run_tasks(tasks, partial(task, self._program, order, shares))
+        for data in self._guarded(job):
+            report: TaskReport = load_object(unpack(data).body)
+            if report.failure is not None:
+                raise _error_of(report.failure)
+            reports.append(report)
+        return reports
+
+    def stop(self) -> None:
+        """Stop Spark if it was started here."""
+        if self._own and self._context is not None:
+            self._context.stop()
+        self._context = None
+
+
+def _error_of(failure: Failure) -> BaseException:
+    if isinstance(failure.error, MustelaError):
+        return failure.error
+    line = failure.text.strip().splitlines()[-1]
+    error = WorkerError(
+        f"a task failed: {line}",
+        evidence={"worker": failure.text},
+        fix="this is a bug of Mustela's, or a function that broke the worker: report it",
+    )
+    error.__cause__ = failure.error
+    return error
+
+
+class _SparkOutput(EpochOutput):
+    """An epoch's output over the frames that came back."""
+
+    def __init__(self, reports: list[TaskReport], frames: FrameStore) -> None:
+        super().__init__(
+            reports=reports,
+            rows=frames.view(ROWS),
+            changelogs=frames.named(CHANGELOG),
+            dead_letters=frames.view(DEAD_LETTERS),
+            size=frames.size,
+        )
+        self._frames = frames
+
+    def close(self) -> None:
+        """Delete what was spilled."""
+        self._frames.close()
+
+

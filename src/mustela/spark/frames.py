@@ -1,0 +1,171 @@
+"""The byte frames that travel between the tasks of one Spark job, and back to the driver.
+
+A frame is one shuffled item: a header, a name, and a body. Frames live as long
+as one job and come from the application's own workers, so bodies may hold pickled Python objects.
+Nothing that outlives the job is written this way.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pyspark import cloudpickle
+
+from mustela.model import Headers
+from mustela.plan.batch import Batch, Order, Origins
+
+__all__ = [
+    "CHANGELOG",
+    "DEAD_LETTERS",
+    "EXCHANGE",
+    "FRAME_FORMAT",
+    "MARKERS",
+    "REPORT",
+    "ROWS",
+    "Columns",
+    "Frame",
+    "dump_object",
+    "load_object",
+    "pack",
+    "pack_batch",
+    "pack_columns",
+    "unpack",
+    "unpack_batch",
+    "unpack_columns",
+]
+
+FRAME_FORMAT = 1
+
+EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT = range(6)
+"""Kinds of frames: records for a stage; what sources saw; and, for the driver, sink rows,
+changelog rows, dead letters and a task's report."""
+
+_HEAD = struct.Struct("!BBhhiIH")
+
+
+class Frame(NamedTuple):
+    """A frame, its body still packed.
+
+    Attributes:
+        kind: One of the kinds of this module.
+        stage: Stage that receives it, or -1 for the driver.
+        sender_stage: Stage that sent it.
+        sender_task: Task of that stage.
+        sequence: Number of the frame in its task; with the sender it orders frames.
+        name: Exchange, topic or store.
+        body: The packed columns.
+    """
+
+    kind: int
+    stage: int
+    sender_stage: int
+    sender_task: int
+    sequence: int
+    name: str
+    body: bytes
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What frames are sorted by: a shuffle delivers them in any order."""
+        return self.sender_stage, self.sender_task, self.sequence
+
+
+class Columns(NamedTuple):
+    """Encoded rows for one topic, or for one partition of a changelog.
+
+    Attributes:
+        topics: One topic for all rows, or one for each.
+        keys: Keys as bytes.
+        values: Values as bytes.
+        timestamps: Milliseconds; None lets the broker choose.
+        headers: Headers per row, or None where no row has any.
+        partitions: Partition per row, one for all rows, or None for Kafka's partitioner.
+    """
+
+    topics: str | list[str]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int] | None = None
+    headers: list[Headers] | None = None
+    partitions: list[int | None] | int | None = None
+
+
+def pack(frame: Frame) -> bytes:
+    """Return the frame as bytes."""
+    name = frame.name.encode()
+    head = _HEAD.pack(
+        FRAME_FORMAT,
+        frame.kind,
+        frame.stage,
+        frame.sender_stage,
+        frame.sender_task,
+        frame.sequence,
+        len(name),
+    )
+    return b"".join((head, name, frame.body))
+
+
+def unpack(data: bytes) -> Frame:
+    """Return the frame that `pack` made ``data`` from."""
+    version, kind, stage, sender_stage, sender_task, sequence, length = _HEAD.unpack_from(data)
+    assert version == FRAME_FORMAT, f"frame of format {version} in a job of format {FRAME_FORMAT}"
+    start = _HEAD.size + length
+    name = data[_HEAD.size : start].decode()
+    return Frame(kind, stage, sender_stage, sender_task, sequence, name, data[start:])
+
+
+def pack_columns(columns: Columns) -> bytes:
+    """Return rows of bytes and integers as bytes; ``marshal`` is the fastest way for those."""
+    return marshal.dumps(tuple(columns))
+
+
+def unpack_columns(data: bytes) -> Columns:
+    """Return the rows that `pack_columns` made ``data`` from."""
+    return Columns(*marshal.loads(data))
+
+
+def dump_object(value: Any) -> bytes:
+    """Pickle ``value``; classes that only the driver's main program knows travel by value."""
+    try:
+        return pickle.dumps(value, 5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return cloudpickle.dumps(value, 5)
+
+
+def load_object(data: bytes) -> Any:
+    """Return the object of a frame of this job."""
+    return pickle.loads(data)
+
+
+def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: bool) -> bytes:
+    """Return the rows at ``index`` (all rows if None) as bytes.
+
+    Key bytes travel, not keys: the receiver makes each key once from its bytes.
+    """
+    rows = batch if index is None else batch.take(index)
+    order = rows.order if ordered else None
+    columns = (
+        rows.key_bytes,
+        rows.timestamps,
+        None if order is None else tuple(map(list, zip(*order, strict=True))),
+        rows.headers,
+    )
+    encoded = marshal.dumps(columns)
+    values = dump_object((rows.values, rows.olds))
+    return len(encoded).to_bytes(8, "big") + encoded + values
+
+
+def unpack_batch(data: bytes, topics: Sequence[str]) -> Batch:
+    """Return the batch that `pack_batch` made ``data`` from, without its keys."""
+    length = int.from_bytes(data[:8], "big")
+    key_bytes, timestamps, order_columns, headers = marshal.loads(data[8 : 8 + length])
+    values, olds = load_object(data[8 + length :])
+    order: list[Order] | None = None
+    if order_columns is not None:
+        order = list(zip(*order_columns, strict=True))
+    origins = Origins(timestamps, headers, order, topics)
+    return Batch([], values, origins, olds=olds, key_bytes=key_bytes)

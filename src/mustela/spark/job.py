@@ -1,0 +1,78 @@
+"""The Spark job of an epoch: a chain of RDDs whose items are frames.
+
+Built from PySpark's core API with two liberties, both for speed: items are bytes that pass
+through unpickled, and each task writes (lane, frame) pairs itself where PySpark would hash and
+batch objects first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.core.broadcast import Broadcast
+from pyspark.core.rdd import RDD, PipelinedRDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
+
+from mustela.plan.epoch import EpochOrder, Program
+from mustela.spark.worker import lane_task, source_task
+
+__all__ = ["Jobs"]
+
+Task = Callable[[int, Iterable[Any]], Iterator[bytes]]
+
+
+def _same(lane: int) -> int:
+    return lane
+
+
+class Jobs:
+    """Builds and runs the jobs of one Spark context.
+
+    Args:
+        context: The Spark context.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context: Any = context
+        self._bases: dict[int, RDD[int]] = {}
+
+    def _base(self, tasks: int) -> RDD[int]:
+        """Return an RDD of ``tasks`` empty partitions; its Java side is built only once."""
+        base = self._bases.get(tasks)
+        if base is None:
+            base = self._context.parallelize([], tasks)
+            self._bases[tasks] = base
+        return base
+
+    def _pipe(self, parent: RDD[Any], task: Task) -> Any:
+        rdd: Any = PipelinedRDD(parent, task)
+        rdd._bypass_serializer = True
+        return rdd
+
+    def _shuffle(self, pairs: Any, lanes: int) -> RDD[bytes]:
+        jvm = self._context._jvm
+        java_pairs = jvm.PairwiseRDD(pairs._jrdd.rdd()).asJavaPairRDD()
+        partitioner = jvm.PythonPartitioner(lanes, id(_same))
+        values = jvm.PythonRDD.valueOfPair(java_pairs.partitionBy(partitioner))
+        return RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
+
+    def run_epoch(self, program: Broadcast[Program], order: EpochOrder) -> Iterator[bytes]:
+        """Run the job of an epoch and yield the frames for the driver, in task order."""
+        rdd = self._pipe(self._base(len(order.ranges)), partial(source_task, program, order))
+        for stage in program.value.plan.stages[1:]:
+            received = self._shuffle(rdd, program.value.lanes)
+            rdd = self._pipe(received, partial(lane_task, program, order, stage.index))
+        return self._collect(rdd)
+
+    def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:
+        """Run ``tasks`` tasks without a shuffle and yield their frames."""
+        return self._collect(self._pipe(self._base(tasks), task))
+
+    def _collect(self, rdd: Any) -> Iterator[bytes]:
+        address = self._context._jvm.PythonRDD.collectAndServe(rdd._jrdd.rdd())
+        with _load_from_socket(address, NoOpSerializer()) as frames:
+            yield from frames

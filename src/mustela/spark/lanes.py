@@ -1,0 +1,167 @@
+"""The state of a lane during one task: environments made current, overlays, pendings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mustela.connectors.kafka.log import read_between
+from mustela.errors import InvariantError
+from mustela.faultpoints import reach
+from mustela.plan.epoch import GroupMark, changelog_topic
+from mustela.spark.process import Process
+from mustela.state.interfaces import Committed, Condition, Environment, Token
+from mustela.state.overlay import Overlay
+
+__all__ = ["LaneEnvironments", "StateAheadError", "make_current"]
+
+
+class StateAheadError(InvariantError):
+    """Local state holds an epoch that the epochs topic does not know."""
+
+    code = "STATE_AHEAD"
+
+
+def make_current(
+    process: Process, stage: int, group: int, committed: Committed
+) -> tuple[Environment, dict[str, int]]:
+    """Bring one environment to the committed state.
+
+    Args:
+        process: The process's things.
+        stage: The stage.
+        group: The key group.
+        committed: The committed state.
+
+    Returns:
+        The environment, and the number of changelog records that were read, by store.
+
+    Raises:
+        StateAheadError: If the environment is ahead of the epochs topic.
+    """
+    environment = process.environment(stage, group)
+    condition = environment.condition(committed)
+    if condition.ready:
+        return environment, {}
+    if condition is Condition.AHEAD:
+        msg = f"the state of key group {group} in stage {stage} is ahead of the last epoch"
+        raise StateAheadError(
+            msg,
+            evidence={"committed": committed.token},
+            why="the epochs topic lost records, or the state belongs to another cluster's run",
+            fix="mustela reset clears state and internal topics of the application",
+        )
+    if not condition.catches_up:
+        environment.destroy()
+    return environment, _catch_up(process, environment, committed)
+
+
+def _catch_up(
+    process: Process, environment: Environment, committed: Committed
+) -> dict[str, int]:
+    """Read the changelogs from where the environment is to the committed ends."""
+    reach("in-recovery")
+    program = process.program
+    spec = environment.spec
+    read: dict[str, int] = {}
+    positions = environment.positions()
+    for store in spec.stores:
+        if not store.logged:
+            continue
+        end = committed.changelog_ends.get(store.name, 0)
+        start = positions.get(store.name, 0)
+        counted = _Counted(
+            read_between(
+                program.consumer,
+                changelog_topic(program.application_id, store.name),
+                spec.group,
+                start,
+                end,
+                timeout=program.read_timeout,
+            )
+        )
+        token = committed.token
+        environment.restore(
+            store.name,
+            counted,
+            end,
+            incarnation=None if token is None else token.incarnation,
+            time_ms=committed.time_ms,
+        )
+        read[store.name] = counted.count
+    environment.finish_restore(committed)
+    return read
+
+
+class _Counted:
+    """Rows, counted while they pass."""
+
+    def __init__(self, rows: Iterator[tuple[bytes, bytes | None]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
+class LaneEnvironments:
+    """Opens the overlays of the key groups that an epoch touches, and writes their pendings.
+
+    Args:
+        process: The process's things.
+        stage: The stage.
+        marks: The committed state of each key group.
+        suspect: Whether environments must be verified before they are used.
+    """
+
+    def __init__(
+        self, process: Process, stage: int, marks: tuple[GroupMark, ...], *, suspect: bool
+    ) -> None:
+        self._process = process
+        self._stage = stage
+        self._marks = marks
+        self._suspect = suspect
+        stores = process.program.plan.stages[stage].stores
+        self._logged = tuple(store.name for store in stores if store.logged)
+        self._open: dict[int, tuple[Environment, Committed, Overlay]] = {}
+        self.restored: dict[str, int] = {}
+        self.wrote: list[int] = []
+
+    def open(self, groups: Iterable[int]) -> dict[int, Overlay]:
+        """Return the overlays of key groups, each over its committed state."""
+        wanted = sorted(groups)
+        if self._suspect:
+            self._process.weed_out((self._stage, group) for group in wanted)
+        for group in wanted:
+            committed = self._marks[group].committed(self._logged)
+            environment, read = make_current(self._process, self._stage, group, committed)
+            for store, count in read.items():
+                self.restored[store] = self.restored.get(store, 0) + count
+            overlay = Overlay(environment.snapshot(committed))
+            self._open[group] = (environment, committed, overlay)
+        return {group: opened[2] for group, opened in self._open.items()}
+
+    def write(self, token: Token) -> Iterator[tuple[int, str, list[tuple[bytes, bytes | None]]]]:
+        """Write each key group's pending; yield (group, store, rows) for the changelogs."""
+        sync_every = self._process.program.sync_every
+        for group in sorted(self._open):
+            environment, committed, overlay = self._open[group]
+            changes = overlay.changes()
+            overlay.close()
+            if not any(changes.values()):
+                continue
+            environment.write_pending(token, committed, changes)
+            self.wrote.append(group)
+            if (token.epoch + group) % sync_every == 0:
+                environment.sync()
+            for store in self._logged:
+                if changes.get(store):
+                    yield group, store, changes[store]
+        self._open.clear()
+
+    def close(self) -> None:
+        """Let go of the snapshots without writing anything."""
+        for _, _, overlay in self._open.values():
+            overlay.close()
+        self._open.clear()

@@ -1,0 +1,70 @@
+"""Order across the ranges of a split partition."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.epoch import RangeReport, SourceRange
+
+__all__ = ["mend_order"]
+
+
+def _true_floors(
+    ranges: Sequence[Sequence[SourceRange]], markers: Sequence[RangeReport]
+) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+    """Return, per split partition, the starts of its ranges and the true floor of each.
+
+    A task knows only its own range: the largest timestamp before it may lie in the range of
+    another task, and comes with that task's marker.
+    """
+    seen = {(m.topic_index, m.partition, m.start): m.max_timestamp for m in markers}
+    floors: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    ordered = sorted((r for task in ranges for r in task), key=lambda r: r[:3])
+    for source_range in ordered:
+        place = (source_range.topic_index, source_range.partition)
+        starts, tops = floors.setdefault(place, ([], []))
+        before = tops[-1] if tops else source_range.floor
+        if starts:
+            before = max(before, seen.get((*place, starts[-1]), -1))
+        starts.append(source_range.start)
+        tops.append(before)
+    return {place: known for place, known in floors.items() if len(known[0]) > 1}
+
+
+def mend_order(
+    batch: Batch,
+    ranges: Sequence[Sequence[SourceRange]],
+    markers: Sequence[RangeReport],
+) -> Batch:
+    """Raise each row's running maximum to what it is over the whole partition.
+
+    Args:
+        batch: Rows with an order column.
+        ranges: What each task of the epoch reads.
+        markers: What each task saw.
+
+    Returns:
+        The batch itself if no partition was split, else one with the true order.
+    """
+    floors = _true_floors(ranges, markers)
+    order = batch.order
+    if not floors or not order:
+        return batch
+    mended: list[Order] = []
+    for place in order:
+        known = floors.get((place[1], place[2]))
+        if known is not None:
+            floor = known[1][bisect_right(known[0], place[3]) - 1]
+            if floor > place[0]:
+                mended.append((floor, *place[1:]))
+                continue
+        mended.append(place)
+    return Batch(
+        batch.keys,
+        batch.values,
+        Origins(batch.timestamps, batch.headers, mended, batch.origins.topics),
+        olds=batch.olds,
+        key_bytes=batch.key_bytes,
+    )

@@ -1,0 +1,167 @@
+"""What a task has to say, as frames, each with the lane that it goes to."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
+from mustela.plan.batch import Batch
+from mustela.plan.epoch import EpochOrder, Failure, RangeReport, TaskReport
+from mustela.plan.keygroups import key_groups_of, lanes_by_group
+from mustela.spark.frames import (
+    CHANGELOG,
+    DEAD_LETTERS,
+    EXCHANGE,
+    MARKERS,
+    REPORT,
+    ROWS,
+    Columns,
+    Frame,
+    dump_object,
+    pack,
+    pack_batch,
+    pack_columns,
+)
+from mustela.spark.process import Process
+
+__all__ = ["Outbox", "Parcel", "failure_of"]
+
+Parcel = tuple[int, bytes]
+"""A lane, and the frame that goes there."""
+
+DRIVER = -1
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Pack an error so that it survives the way to the driver."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        dump_object(error)
+    except Exception:  # noqa: BLE001 - any error may refuse to be pickled, its text does not
+        return Failure(None, text)
+    return Failure(error, text)
+
+
+class Outbox:
+    """Turns a stage's output into frames.
+
+    Args:
+        process: The process's things.
+        order: The epoch.
+        stage: The sending stage.
+        task: The sending task.
+    """
+
+    def __init__(self, process: Process, order: EpochOrder, stage: int, task: int) -> None:
+        self._process = process
+        self._order = order
+        self._stage = stage
+        self._task = task
+        program = process.program
+        self._lanes = program.lanes
+        self._groups = program.key_groups
+        self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
+        self._sends_rows = program.guarantee == "at_least_once"
+        self._sequence = 0
+        self.report = TaskReport(stage=stage, task=task, pid=os.getpid())
+
+    def _frame(self, kind: int, stage: int, name: str, body: bytes) -> bytes:
+        frame = Frame(kind, stage, self._stage, self._task, self._sequence, name, body)
+        self._sequence += 1
+        return pack(frame)
+
+    def send(self, output: StageOutput) -> Iterator[Parcel]:
+        """Yield the frames of what a stage gave."""
+        for name, count in output.counters.items():
+            self.report.counters[name] = self.report.counters.get(name, 0) + count
+        for name, batches in output.exchanges.items():
+            exchange = self._process.exchanges[name]
+            for batch in batches:
+                yield from self._exchange(name, exchange.target, batch, ordered=exchange.ordered)
+        yield from self._rows(output.rows)
+        if len(output.dead_letters):
+            yield self._dead_letters(output.dead_letters)
+
+    def _exchange(
+        self, name: str, target: int, batch: Batch, *, ordered: bool
+    ) -> Iterator[Parcel]:
+        keys = batch.key_bytes
+        assert keys is not None, f"exchange {name} got a batch without key bytes"
+        groups = [0] * len(keys) if self._groups == 1 else key_groups_of(keys, self._groups)
+        if ordered and self._stage > 0:
+            batch = _with_emission_order(batch, groups)
+        if self._lanes == 1:
+            yield 0, self._frame(EXCHANGE, target, name, pack_batch(batch, ordered=ordered))
+            return
+        table = self._lane_of_group
+        rows: list[list[int]] = [[] for _ in range(self._lanes)]
+        for row, group in enumerate(groups):
+            rows[table[group]].append(row)
+        for lane, index in enumerate(rows):
+            if index:
+                body = pack_batch(batch, index, ordered=ordered)
+                yield lane, self._frame(EXCHANGE, target, name, body)
+
+    def _rows(self, rows: list[SinkRows]) -> Iterator[Parcel]:
+        for part in rows:
+            if not len(part):
+                continue
+            columns = Columns(
+                part.topic, part.keys, part.values, part.timestamps, part.headers, part.partitions
+            )
+            if self._sends_rows:
+                self._process.sink.produce_columns(*columns, header=self._order.header)
+            else:
+                yield self._home(), self._frame(ROWS, DRIVER, part.step, pack_columns(columns))
+
+    def _dead_letters(self, letters: DeadLetters) -> Parcel:
+        columns = Columns(
+            "", letters.keys, letters.values, letters.timestamps, letters.headers, None
+        )
+        return self._home(), self._frame(DEAD_LETTERS, DRIVER, "", pack_columns(columns))
+
+    def changelog(self, store: str, group: int, rows: list[tuple[bytes, Any]]) -> Parcel:
+        """Return the frame of one store's changes in one key group."""
+        keys: list[Any] = [key for key, _ in rows]
+        values = [value for _, value in rows]
+        columns = Columns(store, keys, values, None, None, group)
+        return self._home(), self._frame(CHANGELOG, DRIVER, store, pack_columns(columns))
+
+    def markers(self, ranges: list[RangeReport], *, failed: bool) -> Iterator[Parcel]:
+        """Yield, for every lane of the next stage, what the sources saw and whether one failed."""
+        body = dump_object((ranges, failed))
+        for lane in range(self._lanes):
+            yield lane, self._frame(MARKERS, self._stage + 1, "", body)
+
+    def finish(self) -> Iterator[Parcel]:
+        """Send what tasks send themselves, then yield the report."""
+        if self._sends_rows and self.report.failure is None:
+            self._process.sink.flush()
+        yield self._home(), self._frame(REPORT, DRIVER, "", dump_object(self.report))
+
+    def _home(self) -> int:
+        """The lane that carries frames for the driver: the task's own."""
+        return self._task % self._lanes
+
+
+def _with_emission_order(batch: Batch, groups: list[int]) -> Batch:
+    """Make the order total: rows of one record differ by key group, then by emission number.
+
+    Neither depends on the number of lanes: within a key group, rows keep their sequence.
+    """
+    from mustela.plan.batch import Origins  # noqa: PLC0415 - only for topologies that re-key twice
+
+    order = batch.order
+    if order is None:
+        return batch
+    total = [(*place[:4], group, n) for n, (place, group) in enumerate(zip(order, groups))]
+    return Batch(
+        batch.keys,
+        batch.values,
+        Origins(batch.timestamps, batch.headers, total, batch.origins.topics),
+        olds=batch.olds,
+        key_bytes=batch.key_bytes,
+    )

@@ -1,0 +1,110 @@
+"""What one Python worker process keeps between tasks.
+
+Spark reuses worker processes and gives them tasks of any lane. What is dear to build, such as
+consumers, open environments and compiled stages, is kept here per process and per program. After
+a fork, or when a new program comes, everything is built anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.transaction import PlainSink
+from mustela.plan.epoch import Program
+from mustela.plan.plan import Exchange
+from mustela.state.interfaces import Environment
+from mustela.state.directories import environment_path
+from mustela.state.lmdb_files import LmdbOptions
+from mustela.state.registry import EnvironmentRegistry
+from mustela.state.verify import verify_environments
+
+__all__ = ["Process", "current"]
+
+
+@dataclass(slots=True)
+class Process:
+    """The things of one process and one program.
+
+    Attributes:
+        pid: The process.
+        program: What it runs.
+        exchanges: Every exchange of the plan by name.
+        known_good: Environments, by stage and key group, that were verified.
+    """
+
+    pid: int
+    program: Program
+    exchanges: dict[str, Exchange]
+    _reader: RangeReader | None = None
+    _registry: EnvironmentRegistry | None = None
+    _sink: PlainSink | None = None
+    known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    @property
+    def reader(self) -> RangeReader:
+        """The reader of offset ranges, with its consumers."""
+        if self._reader is None:
+            self._reader = RangeReader.shared(
+                self.program.consumer, read_timeout=self.program.read_timeout
+            )
+        return self._reader
+
+    @property
+    def sink(self) -> PlainSink:
+        """The producer of tasks that send rows themselves."""
+        if self._sink is None:
+            self._sink = PlainSink(self.program.producer)
+        return self._sink
+
+    def environment(self, stage: int, group: int) -> Environment:
+        """Return the open environment of one key group in one stage."""
+        if self._registry is None:
+            self._registry = EnvironmentRegistry(
+                Path(self.program.state_dir), options=LmdbOptions(map_bytes=self.program.map_size)
+            )
+        return self._registry.get(self.program.environment(stage, group))
+
+    def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
+        """Verify environments that may be damaged, in a child process, and delete the bad ones.
+
+        Each environment is looked at once per process and program.
+        """
+        root = Path(self.program.state_dir)
+        new = [place for place in places if place not in self.known_good]
+        paths = {environment_path(root, self.program.environment(*place)): place for place in new}
+        there = [path for path in paths if path.exists()]
+        for path in verify_environments(there) if there else ():
+            self.environment(*paths[path]).destroy()
+        self.known_good.update(new)
+
+    def close(self) -> None:
+        """Close everything; for a new program in the same process."""
+        if self._registry is not None:
+            self._registry.close_all(clean=False)
+        if self._reader is not None:
+            self._reader.close()
+        if self._sink is not None:
+            self._sink.close()
+
+
+_CURRENT: list[Process] = []
+"""The one process state; a list so that it can be replaced. Keyed by pid and program."""
+
+
+def current(program: Program) -> Process:
+    """Return this process's things for ``program``, made now if need be."""
+    if _CURRENT:
+        process = _CURRENT[0]
+        if process.pid == os.getpid() and process.program.identity == program.identity:
+            return process
+        _CURRENT.clear()
+        if process.pid == os.getpid():
+            process.close()
+    exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
+    process = Process(os.getpid(), program, exchanges)
+    _CURRENT.append(process)
+    return process

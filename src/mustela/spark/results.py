@@ -1,0 +1,86 @@
+"""The rows that came back to the driver: in memory up to a bound, then on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+from mustela.spark.frames import Columns, Frame, unpack, unpack_columns
+
+__all__ = ["FrameStore"]
+
+RESULT_BYTES = 256 * 1024 * 1024
+
+
+class FrameStore:
+    """Frames of one epoch, in the order of their senders.
+
+    Args:
+        limit: Bytes that stay in memory; what is beyond goes to a temporary file.
+    """
+
+    def __init__(self, limit: int = RESULT_BYTES) -> None:
+        self._limit = limit
+        self._memory = 0
+        self._file: IO[bytes] | None = None
+        self._entries: list[tuple[int, tuple[int, int, int], str, bytes | tuple[int, int]]] = []
+        self.size = 0
+
+    def add(self, frame: Frame, data: bytes) -> None:
+        """Keep a frame."""
+        self.size += len(data)
+        kept: bytes | tuple[int, int] = data
+        if self._memory + len(data) > self._limit:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="mustela-epoch-")
+            kept = (self._file.tell(), len(data))
+            self._file.write(data)
+        else:
+            self._memory += len(data)
+        self._entries.append((frame.kind, frame.place, frame.name, kept))
+
+    def _sorted(self, kind: int) -> Iterator[tuple[str, Columns]]:
+        entries = sorted(
+            (entry for entry in self._entries if entry[0] == kind), key=lambda entry: entry[1]
+        )
+        for _, _, name, kept in entries:
+            if isinstance(kept, tuple):
+                assert self._file is not None
+                self._file.seek(kept[0])
+                kept = self._file.read(kept[1])
+            yield name, unpack_columns(unpack(kept).body)
+
+    def view(self, kind: int) -> _View:
+        """Return the frames of a kind; each iteration begins anew."""
+        return _View(self, kind)
+
+    def named(self, kind: int) -> _NamedView:
+        """Return the frames of a kind with their names; each iteration begins anew."""
+        return _NamedView(self, kind)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _View:
+    def __init__(self, store: FrameStore, kind: int) -> None:
+        self._store = store
+        self._kind = kind
+
+    def __iter__(self) -> Iterator[Columns]:
+        for _, columns in self._store._sorted(self._kind):  # noqa: SLF001 - its own store  # pyright: ignore[reportPrivateUsage]
+            yield columns
+
+
+class _NamedView:
+    def __init__(self, store: FrameStore, kind: int) -> None:
+        self._store = store
+        self._kind = kind
+
+    def __iter__(self) -> Iterator[tuple[str, Columns]]:
+        yield from self._store._sorted(self._kind)  # noqa: SLF001 - its own store  # pyright: ignore[reportPrivateUsage]

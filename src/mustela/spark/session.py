@@ -1,0 +1,124 @@
+"""The Spark context that epochs run in: its JVM, its properties, and the user's own session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from mustela.errors import UsageError
+from mustela.java import find_java
+
+__all__ = ["ForcedSparkPropertyError", "forced_properties", "open_context", "properties_for"]
+
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "768m",
+    "spark.driver.maxResultSize": "0",
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -Xss512k -XX:MaxMetaspaceSize=160m"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "5",
+    "spark.ui.retainedStages": "5",
+    "spark.ui.retainedTasks": "50",
+    "spark.eventLog.enabled": "false",
+    "spark.authenticate": "true",
+    "spark.locality.wait": "0",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.rdd.compress": "false",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+"""Properties that the user may change."""
+
+_FORCED = {
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "mustela.spark.daemon",
+}
+"""Properties that the epoch protocol depends on: an epoch succeeds whole or is run again whole."""
+
+
+class ForcedSparkPropertyError(UsageError):
+    """The user set a Spark property that the epoch protocol depends on."""
+
+    code = "SPARK_PROPERTY_FORCED"
+
+
+def forced_properties() -> dict[str, str]:
+    """Return the Spark properties that cannot be changed, with their values."""
+    return dict(_FORCED)
+
+
+def properties_for(user: Mapping[str, str]) -> dict[str, str]:
+    """Return all Spark properties: defaults, then the user's, then the forced ones.
+
+    Raises:
+        ForcedSparkPropertyError: If the user set a forced property to another value.
+
+    Example:
+        >>> properties_for({"spark.master": "local[3]"})["spark.master"]
+        'local[3]'
+    """
+    for name, value in _FORCED.items():
+        if user.get(name, value) != value:
+            msg = f"the Spark property {name} must be {value}, not {user[name]}"
+            raise ForcedSparkPropertyError(
+                msg,
+                why="an epoch is run whole and once, so that nothing of it is lost or doubled",
+                fix=f"remove {name} from the settings",
+            )
+    properties = {**_DEFAULTS, **user, **_FORCED}
+    local = properties["spark.master"].startswith("local")
+    if local and sys.platform == "linux":
+        # Over TCP, small frames wait for delayed acknowledgements: 40 ms for each task.
+        properties.setdefault("spark.python.unix.domain.socket.enabled", "true")
+    if not local:
+        properties.setdefault("spark.network.crypto.enabled", "true")
+    return properties
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set environment variables while the JVM starts, and put back what was there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def open_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
+    """Start a Spark context in a JVM that Spark can use, whatever ``JAVA_HOME`` says."""
+    properties = properties_for(user)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAppName(f"mustela {application_id}")
+    for name, value in properties.items():
+        conf.set(name, value)
+    java = find_java()
+    with _environment(
+        JAVA_HOME=str(java.home),
+        PYSPARK_PYTHON=sys.executable,
+        SPARK_LOCAL_IP=properties["spark.driver.bindAddress"],
+        PYSPARK_PIN_THREAD="true",
+    ):
+        context: Any = SparkContext(conf=conf)
+    context.setLogLevel("ERROR")
+    return context

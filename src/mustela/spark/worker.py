@@ -1,0 +1,339 @@
+"""What Spark's Python workers run: the source tasks, the lane tasks, and the restore tasks.
+
+This is the road of a record on an executor. A source task reads its offset ranges, decodes, runs
+the stateless steps and sends records to the lanes of their keys. A lane task merges what it got in
+order, runs the stateful steps over its key groups, and writes the pendings. Rows for Kafka ride
+along to the driver, which alone commits.
+
+A task that fails does not fail its Spark job: it says so in its report, and the lanes behind it
+write nothing. A job fails only when a process dies.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyspark import TaskContext
+from pyspark.core.broadcast import Broadcast
+
+from mustela.connectors.kafka.ranges import RawChunk
+from mustela.errors import InvariantError
+from mustela.faultpoints import reach
+from mustela.kernel.lane_state import LaneState
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.stage import StageRunner
+from mustela.plan.batch import Batch, SourceChunk
+from mustela.plan.epoch import (
+    EpochOrder,
+    Program,
+    RangeReport,
+    RestoreOrder,
+    SourceRange,
+    TaskReport,
+)
+from mustela.plan.keygroups import key_group
+from mustela.plan.plan import Exchange
+from mustela.spark.frames import (
+    EXCHANGE,
+    MARKERS,
+    REPORT,
+    Frame,
+    dump_object,
+    load_object,
+    pack,
+    unpack,
+    unpack_batch,
+)
+from mustela.spark.lanes import LaneEnvironments, make_current
+from mustela.spark.merge import mend_order
+from mustela.spark.outbox import Outbox, Parcel, failure_of
+from mustela.spark.process import Process, current
+
+__all__ = ["lane_task", "restore_task", "settle_task", "source_task"]
+
+_LANE = struct.Struct("!q")
+
+
+class TaskRetriedError(InvariantError):
+    """Spark ran a task a second time; an epoch must be run again whole."""
+
+    code = "TASK_RETRIED"
+
+
+def _refuse_retry() -> None:
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        msg = "Spark retried a task of an epoch"
+        raise TaskRetriedError(
+            msg,
+            why="a part of a job whose other parts were used could lose or double rows",
+            fix="leave spark.task.maxFailures at 1",
+        )
+
+
+def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
+    """Yield what Spark expects: lane and frame for a shuffle, else only the frame."""
+    if not shuffled:
+        for _, frame in parcels:
+            yield frame
+        return
+    for lane, frame in parcels:
+        yield _LANE.pack(lane)
+        yield frame
+
+
+def source_task(
+    program: Broadcast[Program], order: EpochOrder, task: int, _rows: Iterable[object]
+) -> Iterator[bytes]:
+    """Read this task's ranges and run the source stage over them."""
+    _refuse_retry()
+    process = current(program.value)
+    shuffled = len(process.program.plan.stages) > 1
+    return _deliver(_source_parcels(process, order, task), shuffled=shuffled)
+
+
+def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
+    outbox = Outbox(process, order, 0, task)
+    report = outbox.report
+    started = time.perf_counter()
+    try:
+        options = KernelOptions(**process.program.kernel)
+        topics = process.program.plan.topics
+        runner = StageRunner(process.program.plan.stages[0], topics=topics, options=options)
+        for source_range in order.ranges[task]:
+            yield from _read_range(process, outbox, runner, source_range)
+        runner.finish()
+        yield from outbox.send(runner.take_output())
+    except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+        report.failure = failure_of(error)
+    report.seconds["source"] = time.perf_counter() - started
+    if len(process.program.plan.stages) > 1:
+        yield from outbox.markers(report.ranges, failed=report.failure is not None)
+    yield from outbox.finish()
+
+
+def _read_range(
+    process: Process,
+    outbox: Outbox,
+    runner: StageRunner,
+    source_range: SourceRange,
+) -> Iterator[Parcel]:
+    program = process.program
+    topic = program.plan.topics[source_range.topic_index]
+    sources = [s for s in program.plan.stages[0].sources if topic in _topics_of(s)]
+    floor, records, size = source_range.floor, 0, 0
+    chunks = process.reader.read(
+        topic,
+        source_range.partition,
+        source_range.start,
+        source_range.end,
+        max_batch=program.batch_records,
+    )
+    for raw in chunks:
+        chunk = SourceChunk(
+            topics=program.plan.topics,
+            topic_index=source_range.topic_index,
+            partition=source_range.partition,
+            offsets=raw.offsets,
+            timestamps=raw.timestamps,
+            floor=floor,
+            headers=raw.headers,
+        )
+        records += len(raw.offsets)
+        size += _size(raw)
+        floor = max(floor, max(raw.timestamps, default=-1))
+        for source in sources:
+            runner.run({source.name: runner.decode(source.name, chunk, raw.keys, raw.values)})
+        yield from outbox.send(runner.take_output())
+        reach("in-source")
+    outbox.report.ranges.append(
+        RangeReport(
+            source_range.topic_index,
+            source_range.partition,
+            source_range.start,
+            source_range.end,
+            records,
+            floor,
+            size,
+        )
+    )
+
+
+def _topics_of(source: object) -> Sequence[str]:
+    topics: Sequence[str] | None = getattr(source, "topics", None)
+    return topics if topics is not None else (source.topic,)  # type: ignore[attr-defined]
+
+
+def _size(raw: RawChunk) -> int:
+    keys = sum(len(key) for key in raw.keys if key is not None)
+    return keys + sum(len(value) for value in raw.values if value is not None)
+
+
+def lane_task(
+    program: Broadcast[Program],
+    order: EpochOrder,
+    stage: int,
+    lane: int,
+    frames: Iterable[bytes],
+) -> Iterator[bytes]:
+    """Run one lane of a stage over what the stages before sent it."""
+    _refuse_retry()
+    process = current(program.value)
+    last = stage == len(process.program.plan.stages) - 1
+    return _deliver(_lane_parcels(process, order, stage, lane, frames), shuffled=not last)
+
+
+def _lane_parcels(
+    process: Process, order: EpochOrder, stage: int, lane: int, frames: Iterable[bytes]
+) -> Iterator[Parcel]:
+    outbox = Outbox(process, order, stage, lane)
+    report = outbox.report
+    started = time.perf_counter()
+    mine: list[Frame] = []
+    markers: list[RangeReport] = []
+    failed = False
+    for data in frames:
+        frame = unpack(data)
+        if frame.stage != stage:
+            yield lane, data
+            continue
+        if frame.kind == MARKERS:
+            ranges, bad = load_object(frame.body)
+            markers.extend(ranges)
+            failed = failed or bad
+        else:
+            mine.append(frame)
+    report.seconds["wait"] = time.perf_counter() - started
+    if not failed:
+        try:
+            yield from _run_lane(process, order, outbox, mine, markers)
+        except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+            report.failure = failure_of(error)
+    report.seconds["lane"] = time.perf_counter() - started
+    if stage < len(process.program.plan.stages) - 1:
+        bad = failed or report.failure is not None
+        body = dump_object((markers if lane == 0 else [], bad))
+        for target in range(process.program.lanes):
+            yield target, pack(Frame(MARKERS, stage + 1, stage, lane, 1 << 30, "", body))
+    yield from outbox.finish()
+
+
+def _run_lane(
+    process: Process,
+    order: EpochOrder,
+    outbox: Outbox,
+    frames: list[Frame],
+    markers: list[RangeReport],
+) -> Iterator[Parcel]:
+    program = process.program
+    stage = program.plan.stages[outbox.report.stage]
+    inputs = _inputs(process, order, frames, markers)
+    environments = LaneEnvironments(
+        process, stage.index, order.marks.get(stage.index, ()), suspect=order.suspect
+    )
+    keys = (key for batch in inputs.values() for key in batch.key_bytes or ())
+    groups = {key_group(key or b"", program.key_groups) for key in keys} if stage.stores else ()
+    try:
+        runner = StageRunner(
+            stage,
+            topics=program.plan.topics,
+            options=KernelOptions(**program.kernel),
+            state=LaneState(environments.open(groups), key_groups=program.key_groups),
+        )
+        runner.run(inputs)
+        runner.finish()
+        yield from outbox.send(runner.take_output())
+        reach("in-lane-before-pending")
+        changes = 0
+        for group, store, rows in environments.write(order.token):
+            changes += len(rows)
+            yield outbox.changelog(store, group, rows)
+        outbox.report.wrote.extend(environments.wrote)
+        outbox.report.counters["changelog-rows"] = changes
+        reach("in-lane-after-pending")
+    finally:
+        outbox.report.restored.update(environments.restored)
+        environments.close()
+
+
+def _inputs(
+    process: Process, order: EpochOrder, frames: list[Frame], markers: list[RangeReport]
+) -> dict[str, Batch]:
+    """Return each input as one batch, merged in order where order matters."""
+    by_exchange: dict[str, list[Frame]] = {}
+    for frame in frames:
+        assert frame.kind == EXCHANGE, frame.kind
+        by_exchange.setdefault(frame.name, []).append(frame)
+    inputs: dict[str, Batch] = {}
+    for name, received in by_exchange.items():
+        exchange = process.exchanges[name]
+        received.sort(key=lambda frame: frame.place)
+        topics = process.program.plan.topics
+        batches = [unpack_batch(frame.body, topics) for frame in received]
+        if exchange.ordered:
+            batches = [mend_order(batch, order.ranges, markers) for batch in batches]
+            batch = Batch.merge(batches)
+        else:
+            batch = Batch.concatenate(batches)
+        inputs[name] = _with_keys(batch, exchange)
+    return inputs
+
+
+def _with_keys(batch: Batch, exchange: Exchange) -> Batch:
+    """Make the keys from their bytes."""
+    if batch.key_bytes is not None:
+        batch.keys = exchange.key.deserialize_many(batch.key_bytes)
+    return batch
+
+
+def restore_task(
+    program: Broadcast[Program],
+    order: RestoreOrder,
+    places: Sequence[Sequence[tuple[int, int]]],
+    task: int,
+    _rows: Iterable[object],
+) -> Iterator[bytes]:
+    """Bring the key groups of this task to the committed state."""
+    process = current(program.value)
+    report = TaskReport(stage=-1, task=task)
+    try:
+        if order.suspect:
+            process.weed_out(places[task])
+        for stage, group in places[task]:
+            stores = process.program.plan.stages[stage].stores
+            logged = tuple(store.name for store in stores if store.logged)
+            committed = order.marks[stage][group].committed(logged)
+            _, read = make_current(process, stage, group, committed)
+            for store, count in read.items():
+                report.restored[store] = report.restored.get(store, 0) + count
+            report.wrote.append(group)
+    except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+        report.failure = failure_of(error)
+    yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
+
+
+def settle_task(
+    program: Broadcast[Program],
+    order: RestoreOrder,
+    places: Sequence[Sequence[tuple[int, int]]],
+    task: int,
+    _rows: Iterable[object],
+) -> Iterator[bytes]:
+    """Fold, sync and close the key groups of this task; before a clean stop."""
+    process = current(program.value)
+    report = TaskReport(stage=-1, task=task)
+    try:
+        for stage, group in places[task]:
+            stores = process.program.plan.stages[stage].stores
+            logged = tuple(store.name for store in stores if store.logged)
+            committed = order.marks[stage][group].committed(logged)
+            environment = process.environment(stage, group)
+            if environment.condition(committed).ready:
+                environment.fold(committed)
+                environment.sync()
+                report.wrote.append(group)
+    except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+        report.failure = failure_of(error)
+    yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
