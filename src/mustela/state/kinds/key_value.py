@@ -6,9 +6,9 @@ own bytes, as Kafka Streams has it. A plain value is its own bytes. A key is its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -195,8 +195,8 @@ class _TypedStore(Generic[K, S]):
         return True
 
     def _rows(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[K, S]]:
-        decode_key: Callable[[bytes], Any] = self._key.deserialize
-        return ((decode_key(key), self._decode(stored)) for key, stored in rows)
+        decode_key = self._key.deserialize
+        return ((cast("K", decode_key(key)), self._decode(stored)) for key, stored in rows)
 
     def _bounds(self, low: K | None, high: K | None) -> tuple[bytes | None, bytes | None]:
         return (
@@ -272,7 +272,7 @@ class KeyValueStore(_TypedStore[K, V]):
 
     def _decode(self, stored: bytes) -> V:
         data = stored[_TIME_BYTES:] if self._timed else stored
-        return self._value.deserialize(data)  # pyright: ignore[reportReturnType]
+        return cast("V", self._value.deserialize(data))
 
 
 class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
@@ -314,5 +314,4 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
 
     def _decode(self, stored: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = unpack_timestamped(stored)
-        value: Any = self._value.deserialize(data)
-        return ValueAndTimestamp(value, timestamp)
+        return ValueAndTimestamp(cast("V", self._value.deserialize(data)), timestamp)
