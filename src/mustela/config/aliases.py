@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from mustela.config.errors import SettingValueError
+from mustela.config.masking import mask_text
 
-__all__ = ["Alias", "find_alias", "known_aliases"]
+__all__ = ["Alias", "aliases", "find_alias", "known_aliases"]
 
 
 class _Spelled(Protocol):
@@ -47,7 +48,7 @@ class Alias:
         try:
             return self.reader(value)
         except (ValueError, OverflowError) as error:
-            what = f"setting {spelled.spelled} cannot be {str(value)!r:.80}"
+            what = f"setting {spelled.spelled} cannot be {mask_text(str(value))!r:.80}"
             raise SettingValueError(
                 what,
                 evidence={"source": spelled.source, "allowed": error},
@@ -225,6 +226,11 @@ def _topic_or_tag(dotted: str) -> Alias | None:
     if dotted.startswith(("topic.metadata.", "topic.blacklist")):
         return None  # librdkafka's own
     return _nothing("internal topics have the configuration that their format needs")
+
+
+def aliases() -> dict[str, Alias]:
+    """Return every Kafka Streams name that is known, with what it means."""
+    return dict(_ALIASES)
 
 
 def known_aliases() -> list[str]:

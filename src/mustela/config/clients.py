@@ -11,7 +11,14 @@ from mustela.config.problems import unknown_setting
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Role", "check_client_property", "client_properties", "is_client_property"]
+__all__ = [
+    "Role",
+    "check_client_property",
+    "client_properties",
+    "forced_properties",
+    "is_client_property",
+    "split_role",
+]
 
 Role = Literal["consumer", "producer", "admin"]
 
@@ -139,6 +146,11 @@ def is_client_property(name: str) -> bool:
         (True, False)
     """
     return name in _KNOWN or name in _JAVA or name in _REFUSED
+
+
+def forced_properties() -> dict[str, str]:
+    """Return the properties that Mustela sets by itself, with the reason."""
+    return dict(_FORCED)
 
 
 def split_role(name: str) -> tuple[Role | None, str]:

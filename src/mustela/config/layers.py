@@ -201,7 +201,7 @@ def _trim(name: str) -> str:
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
     for variable in sorted(environ):
-        if not variable.startswith(ENV_PREFIX):
+        if not variable.upper().startswith(ENV_PREFIX):
             continue
         parts = variable[len(ENV_PREFIX) :].split("__")
         section = parts[0].lower()

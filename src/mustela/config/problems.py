@@ -27,7 +27,8 @@ def close_to(name: str, known: Iterable[str]) -> list[str]:
     whole = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.7)
     last = {option.rsplit(".", 1)[-1]: option for option in names}
     parts = difflib.get_close_matches(name.lower().rsplit(".", 1)[-1], list(last), n=3, cutoff=0.8)
-    return list(dict.fromkeys([*whole, *(last[part] for part in parts)]))[:3]
+    above = [option for option in names if name.startswith(f"{option}.")]
+    return list(dict.fromkeys([*whole, *(last[part] for part in parts), *above]))[:3]
 
 
 def unknown_setting(

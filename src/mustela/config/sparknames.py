@@ -96,4 +96,4 @@ def spark_property(name: str) -> str:
         >>> spark_property("driver.maxresultsize"), spark_property("master")
         ('driver.maxResultSize', 'master')
     """
-    return _BY_LOWER.get(name, name)
+    return _BY_LOWER.get(name.lower(), name)
