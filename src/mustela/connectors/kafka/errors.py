@@ -272,7 +272,8 @@ class RefusedRow(NamedTuple):
 class RowsRefused(TransactionFailed):
     """The broker refuses some rows; nothing of their transaction is committed.
 
-    ``fields["rows"]`` holds one `RefusedRow` for each.
+    The broker refuses whole batches, so the first failure may not know the rows yet: `known` is
+    false then, and the same transaction, tried again on the same sink, finds them.
     """
 
     code = "ROWS_REFUSED"
@@ -280,8 +281,23 @@ class RowsRefused(TransactionFailed):
 
     @property
     def rows(self) -> list[RefusedRow]:
-        """The rows, as far as they are known."""
+        """The rows, one `RefusedRow` each, as far as they are known."""
         return list(self.fields.get("rows", ()))
+
+    @property
+    def known(self) -> bool:
+        """Whether the rows are known; if not, the next attempt will find them."""
+        return bool(self.fields.get("rows"))
+
+    @classmethod
+    def later(cls, reason: str, text: str) -> RowsRefused:
+        """Make the error for rows that the next attempt will find."""
+        return cls(
+            "the broker refused a batch of rows",
+            evidence={"kafka": f"{reason}: {text}"},
+            why="the broker refuses a whole batch for one row",
+            fix="try the transaction again: the sink finds out which row it is",
+        )
 
     @classmethod
     def of(cls, rows: Iterable[RefusedRow]) -> RowsRefused:

@@ -1,0 +1,212 @@
+"""The producer of tasks that send rows by themselves, under at_least_once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mustela.connectors.kafka.client import (
+    ClientErrors,
+    producer_client,
+    servers_of,
+    unavailable,
+)
+from mustela.connectors.kafka.columns import Columns, RowCallback, feed
+from mustela.connectors.kafka.errors import (
+    ErrorKind,
+    RefusedRow,
+    RowsRefused,
+    error_of,
+    fault,
+    kind_of,
+)
+from mustela.model import Headers
+
+__all__ = ["PlainSink"]
+
+Failure = tuple[object, Columns, KafkaError, Message]
+
+
+class PlainSink:
+    """An idempotent producer: each row arrives at least once, in order, if `flush` returns.
+
+    Args:
+        properties: Client properties.
+        send_timeout: Seconds a row may wait for the broker.
+        batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        send_timeout: float = 60.0,
+        batch_bytes: int = 1_000_000,
+    ) -> None:
+        self._properties = dict(properties)
+        self._servers = servers_of(properties)
+        self._send_timeout = send_timeout
+        self._batch_bytes = batch_bytes
+        self._errors = ClientErrors()
+        self._producer: Producer | None = None
+        self._failures: list[Failure] = []
+        self._refused: list[RefusedRow] = []
+
+    def produce_columns(  # noqa: PLR0913 - the columns of a row
+        self,
+        topics: str | Sequence[str],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+        partitions: Sequence[int | None] | int | None = None,
+        *,
+        header: tuple[str, bytes] | None = None,
+        tag: object = None,
+        skip: Collection[int] = (),
+    ) -> None:
+        """Produce rows; the arguments are those of `TransactionalSink.produce_columns`."""
+        columns = Columns(
+            topics=topics,
+            keys=keys,
+            values=values,
+            timestamps=timestamps,
+            headers=headers,
+            partitions=partitions,
+            header=header,
+        ).without(skip)
+        if not len(columns):
+            return
+        failed = partial(self._note, tag, columns)
+
+        def refuse(row: int, raised: KafkaException) -> None:
+            error = error_of(raised)
+            where = (tag, columns.original(row), columns.topic(row))
+            self._refused.append(RefusedRow(*where, error.name(), error.str()))
+
+        def callback(_row: int) -> Any:
+            return failed
+
+        watched: RowCallback = callback
+        try:
+            feed(self._client(), columns, watched, refuse)
+        except KafkaException as raised:
+            self.close()
+            raise fault(raised, f"produce to {columns.topic(0)}", servers=self._servers) from raised
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until the broker has every row.
+
+        Args:
+            timeout: Seconds; by default the send timeout.
+
+        Raises:
+            RowsRefused: If the broker refuses rows.
+            BrokerUnavailable: If no broker answers.
+            EnvironmentFault: If the rows could not be sent for another reason.
+        """
+        if self._producer is None:
+            return
+        limit = self._send_timeout if timeout is None else timeout
+        start = perf_counter()
+        left = self._producer.flush(limit)
+        failures, self._failures = self._failures, []
+        refused, self._refused = self._refused, []
+        if not (left or failures or refused):
+            self._errors.heard()
+            return
+        self.close()
+        doing = "send rows"
+        for _, _, error, _ in failures:
+            if kind_of(error) not in (ErrorKind.ROW, ErrorKind.RETRYABLE):
+                raise fault(error, doing, servers=self._servers)
+        refused += self._alone(_located(failures))
+        if refused:
+            raise RowsRefused.of(refused)
+        waited = perf_counter() - start
+        raise self._errors.why(doing, self._servers, waited) or unavailable(
+            doing, self._servers, waited, failures[0][2] if failures else self._errors.last
+        )
+
+    def _alone(self, suspects: Sequence[tuple[object, Columns, int]]) -> list[RefusedRow]:
+        """Send the rows of refused batches one by one: the broker refuses batches as a whole.
+
+        The rows that it takes arrive twice, and out of order, which the caller's next attempt
+        mends: it sends all of them again.
+        """
+        refused: list[RefusedRow] = []
+        if not suspects:
+            return refused
+        producer = producer_client(
+            self._properties, {"batch.num.messages": 1, "acks": "all"}, self._errors
+        )
+
+        def note(
+            suspect: tuple[object, Columns, int], error: KafkaError | None, _: Message
+        ) -> None:
+            if error is not None:
+                tag, columns, row = suspect
+                where = (tag, columns.original(row), columns.topic(row))
+                refused.append(RefusedRow(*where, error.name(), error.str()))
+
+        for suspect in suspects:
+            _, columns, row = suspect
+            one = columns.only(row)
+            feed(producer, one, lambda _row, s=suspect: partial(note, s), lambda _row, _error: None)
+        producer.flush(self._send_timeout)
+        return refused
+
+    def close(self) -> None:
+        """Drop the producer with what it still holds; the next row makes a new one."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(KafkaException):
+                producer.purge()
+                producer.poll(0)
+        self._failures, self._refused = [], []
+
+    def _client(self) -> Producer:
+        if self._producer is None:
+            defaults = {
+                "linger.ms": 5,
+                "batch.num.messages": 100_000,
+                "retry.backoff.ms": 50,
+                **self._properties,
+            }
+            settings = {
+                "enable.idempotence": True,
+                "acks": "all",
+                "partitioner": "murmur2_random",
+                "delivery.timeout.ms": int(self._send_timeout * 1000),
+                "queue.buffering.max.messages": 200_000,
+                "queue.buffering.max.kbytes": 64 << 10,
+                "batch.size": self._batch_bytes,
+                # With it, a callback on each row costs nothing as long as the row arrives.
+                "delivery.report.only.error": True,
+            }
+            self._producer = producer_client(defaults, settings, self._errors)
+        return self._producer
+
+    def _note(self, tag: object, columns: Columns, error: KafkaError, message: Message) -> None:
+        self._failures.append((tag, columns, error, message))
+
+
+def _located(failures: Sequence[Failure]) -> list[tuple[object, Columns, int]]:
+    """Find refused rows in their columns by what they hold: equal rows are refused alike."""
+    found: list[tuple[object, Columns, int]] = []
+    rows_of: dict[int, dict[tuple[Any, Any], list[int]]] = {}
+    for tag, columns, error, message in failures:
+        if kind_of(error) is not ErrorKind.ROW:
+            continue
+        rows = rows_of.get(id(columns))
+        if rows is None:
+            rows = rows_of[id(columns)] = {}
+            for row, pair in enumerate(zip(columns.keys, columns.values, strict=True)):
+                rows.setdefault(pair, []).append(row)
+        found.append((tag, columns, rows[message.key(), message.value()].pop(0)))
+    return found

@@ -1,0 +1,582 @@
+"""The transactional producer of an application: its commit is the only commit point there is."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any, NoReturn
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from mustela.connectors.kafka.client import (
+    ClientErrors,
+    consumer_client,
+    producer_client,
+    servers_of,
+    unavailable,
+)
+from mustela.connectors.kafka.columns import Columns, RowCallback, feed
+from mustela.connectors.kafka.errors import (
+    ErrorKind,
+    RefusedRow,
+    RowsRefused,
+    TransactionAborted,
+    TransactionExpired,
+    TransactionFailed,
+    TransactionFenced,
+    TransactionTimeoutRefused,
+    TransactionUnknown,
+    error_of,
+    fault,
+    kind_of,
+)
+from mustela.connectors.kafka.plain import PlainSink
+from mustela.connectors.kafka.refusals import Suspect, refused_of
+from mustela.errors import InvariantError
+from mustela.model import Headers
+
+__all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
+
+ABORT_TIMEOUT_S = 5.0
+SMALL_BATCH_BYTES = 16 << 10
+INIT_FIRST_STEP_S = 0.1
+INIT_LAST_STEP_S = 1.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOptions:
+    """How long and how much.
+
+    Attributes:
+        commit_timeout: Seconds a transaction may be open; behind it the broker aborts it.
+        open_timeout: Seconds to wait for a broker, and for an older transaction to end.
+        batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to.
+        queue_rows: Rows that wait in the client; produce calls wait beyond it.
+        queue_kbytes: The same in kilobytes.
+    """
+
+    commit_timeout: float = 60.0
+    open_timeout: float = 60.0
+    batch_bytes: int = 1_000_000
+    queue_rows: int = 500_000
+    queue_kbytes: int = 128 << 10
+
+
+class TransactionalSink:
+    """The driver's producer. One transaction holds all that an epoch gives.
+
+    After an error the producer is gone, and what happened to the transaction is for `reopen` and
+    the epoch record to say: no call is ever repeated on the old producer.
+
+    Args:
+        properties: Client properties.
+        transactional_id: Fences every older producer of the same id.
+        group: The consumer group whose offsets `send_offsets` commits; by default the same name.
+        options: Limits.
+        crash_point: Called with the name of each place where a test may kill the process.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        transactional_id: str,
+        *,
+        group: str | None = None,
+        options: TransactionOptions | None = None,
+        crash_point: Callable[[str], None] | None = None,
+    ) -> None:
+        self._properties = dict(properties)
+        self._id = transactional_id
+        self._group = group or transactional_id
+        self._options = options or TransactionOptions()
+        self._crash_point = crash_point
+        self._servers = servers_of(properties)
+        self._errors = ClientErrors()
+        self._producer: Producer | None = None
+        self._group_metadata: object | None = None
+        self._began: float | None = None
+        self._ends: dict[tuple[str, int], int] = {}
+        self._refused: list[RefusedRow] = []
+        self._suspects: list[Suspect] = []
+        self._diagnose = False
+        self._batch_bytes = self._options.batch_bytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a producer; there is none before `open` and after an error."""
+        return self._producer is not None
+
+    def open(self) -> None:
+        """Make a producer, fence every older one and end what it left open.
+
+        Raises:
+            BrokerUnavailable: If no broker answered within the open timeout.
+            TransactionTimeoutRefused: If the broker does not allow the commit timeout.
+            EnvironmentFault: If it refuses for another reason.
+        """
+        self.close()
+        self._producer = self._connect({})
+        self._errors.heard()
+
+    def reopen(self) -> None:
+        """The same as `open`: a new producer, in place of one that is gone."""
+        self.open()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        producer = self._open_producer()
+        self._ends, self._refused, self._suspects = {}, [], []
+        self._began = perf_counter()
+        try:
+            producer.begin_transaction()
+        except KafkaException as raised:
+            self._fail(raised, "begin a transaction")
+        self._reach("transaction-begun")
+
+    def produce_columns(  # noqa: PLR0913 - the columns of a row
+        self,
+        topics: str | Sequence[str],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+        partitions: Sequence[int | None] | int | None = None,
+        *,
+        header: tuple[str, bytes] | None = None,
+        tag: object = None,
+        skip: Collection[int] = (),
+    ) -> None:
+        """Produce rows. What becomes of them, `flush` and `commit` say.
+
+        Args:
+            topics: One topic for all, or one for each row.
+            keys: Keys.
+            values: Values.
+            timestamps: Milliseconds; None for the time of sending. 0 and less are sent as 1,
+                because the client takes 0 for "now".
+            headers: Headers of each row.
+            partitions: A partition for all, one for each row, or None for Kafka's partitioner.
+            header: A header that each row gets besides its own.
+            tag: Comes back in `RefusedRow.tag`.
+            skip: Indices of rows to leave out.
+        """
+        columns = Columns(
+            topics=topics,
+            keys=keys,
+            values=values,
+            timestamps=timestamps,
+            headers=headers,
+            partitions=partitions,
+            header=header,
+        ).without(skip)
+        if not len(columns):
+            return
+        callback = self._watch(columns, tag) if self._diagnose else None
+        self._feed(columns, tag, callback, partial(self._reach, "half-produced"))
+
+    def produce_tracked(
+        self,
+        topic: str,
+        partition: int,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+    ) -> None:
+        """Produce rows whose end offset `flush` returns: changelogs and the epoch record.
+
+        Only the last row asks for a delivery report: a report for each row costs a third more.
+        """
+        if not values:
+            return
+        columns = Columns(
+            topics=topic, keys=keys, values=values, timestamps=timestamps, partitions=partition
+        )
+        if self._diagnose:
+            self._feed(columns, None, self._watch(columns, None))
+        else:
+            last = len(values) - 1
+            if last:
+                self._feed(_rows(columns, slice(0, last)), None, None)
+            self._feed(_rows(columns, slice(last, None)), None, lambda _row: self._note_end)
+
+    def flush(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
+        """Wait until the broker has every row.
+
+        Args:
+            timeout: Seconds; by default the commit timeout.
+
+        Returns:
+            The offset behind the last tracked row of each topic and partition.
+
+        Raises:
+            RowsRefused: If the broker does not take some row.
+            TransactionFailed: If the rows could not be sent.
+        """
+        producer = self._open_producer()
+        doing = "send the rows of a transaction"
+        try:
+            left = producer.flush(self._options.commit_timeout if timeout is None else timeout)
+        except KafkaException as raised:
+            self._fail(raised, doing)
+        if self._refused or self._suspects:
+            self._fail(None, doing)
+        if left:
+            timed_out = KafkaError(KafkaError._TIMED_OUT, f"{left} rows are not sent")  # pyright: ignore[reportPrivateUsage]
+            self._fail(KafkaException(timed_out), doing)
+        self._reach("flushed")
+        return dict(self._ends)
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the group's offsets with the transaction.
+
+        Args:
+            offsets: The next offset to read, by topic and partition.
+        """
+        if not offsets:
+            return
+        places = [TopicPartition(topic, part, offset) for (topic, part), offset in offsets.items()]
+        producer = self._open_producer()
+        try:
+            producer.send_offsets_to_transaction(
+                places, self._metadata(), self._options.commit_timeout
+            )
+        except KafkaException as raised:
+            self._fail(raised, "add offsets to a transaction")
+        self._reach("offsets-added")
+
+    def commit(self) -> None:
+        """Commit.
+
+        Raises:
+            TransactionUnknown: If the commit may have happened or not.
+            TransactionFenced: If another producer of the same id has taken over.
+            TransactionExpired: If the transaction was open for too long.
+            RowsRefused: If the broker does not take some row.
+            TransactionAborted: If it is not committed for another reason.
+        """
+        producer = self._open_producer()
+        if self._refused:
+            self._fail(None, "commit a transaction")
+        try:
+            if self._crash_point is None:
+                producer.commit_transaction(self._options.commit_timeout)
+            else:
+                self._commit_aside(producer)
+        except KafkaException as raised:
+            self._fail(raised, "commit a transaction", commit_sent=True)
+        self._began = None
+        self._diagnose = False
+        self._reach("committed")
+
+    def abort(self) -> None:
+        """Abort; the producer stays if that goes well.
+
+        Raises:
+            TransactionFailed: If the abort failed; the next `open` ends the transaction.
+        """
+        producer = self._open_producer()
+        try:
+            producer.abort_transaction(self._options.commit_timeout)
+        except KafkaException as raised:
+            self._fail(raised, "abort a transaction")
+        self._began = None
+
+    def close(self) -> None:
+        """Let the producer go. A transaction that is open is aborted, if that is quick."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        if self._began is not None:
+            self._began = None
+            _abort_quietly(producer)
+        _discard(producer)
+
+    def _client(self, overrides: Mapping[str, Any]) -> Producer:
+        options = self._options
+        timeout_ms = int(options.commit_timeout * 1000)
+        settings = {
+            "transactional.id": self._id,
+            "enable.idempotence": True,
+            "acks": "all",
+            "partitioner": "murmur2_random",
+            "transaction.timeout.ms": timeout_ms,
+            "delivery.timeout.ms": timeout_ms,
+            "queue.buffering.max.messages": options.queue_rows,
+            "queue.buffering.max.kbytes": options.queue_kbytes,
+            "batch.size": self._batch_bytes,
+            **overrides,
+        }
+        defaults = {
+            "linger.ms": 5,
+            "batch.num.messages": 100_000,
+            # Calls of the transaction wait this long between steps; the default of 100 ms would
+            # be most of an epoch.
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 200,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1_000,
+            "request.timeout.ms": min(30_000, timeout_ms),
+            **self._properties,
+        }
+        return producer_client(defaults, settings, self._errors)
+
+    def _connect(self, overrides: Mapping[str, Any]) -> Producer:
+        """Make a producer that has fenced all others.
+
+        While an older transaction ends, which takes milliseconds, the client waits for 500 ms
+        between its attempts. A new client asks at once: so the first attempts are short.
+        """
+        doing = f"open the transactional producer '{self._id}'"
+        start = perf_counter()
+        deadline = start + self._options.open_timeout
+        step = INIT_FIRST_STEP_S
+        producer = self._client(overrides)
+        while True:
+            try:
+                producer.init_transactions(min(step, max(0.1, deadline - perf_counter())))
+            except KafkaException as raised:
+                waited = perf_counter() - start
+                self._check_again(producer, error_of(raised), doing, waited)
+                if step < INIT_LAST_STEP_S:
+                    step *= 2
+                    _discard(producer)
+                    producer = self._client(overrides)
+            else:
+                return producer
+
+    def _check_again(
+        self, producer: Producer, error: KafkaError, doing: str, waited: float
+    ) -> None:
+        """Return if it is worth to try again and there is time; else raise what is wrong."""
+        _serve(producer)
+        again = error.retriable() or kind_of(error) is ErrorKind.RETRYABLE
+        if again and self._errors.refused is None and waited < self._options.open_timeout:
+            return
+        _discard(producer)
+        self._errors.raise_refused(doing, self._servers)
+        if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            raise self._timeout_refused()
+        if again and self._errors.down_since is not None:
+            raise unavailable(doing, self._servers, waited, self._errors.last)
+        raise fault(error, doing, servers=self._servers)
+
+    def _timeout_refused(self) -> TransactionTimeoutRefused:
+        return TransactionTimeoutRefused(
+            f"the broker does not allow a commit_timeout of {self._options.commit_timeout:g} s",
+            why="its transaction.max.timeout.ms is less",
+            fix="lower commit_timeout, or raise transaction.max.timeout.ms on the broker",
+        )
+
+    def _open_producer(self) -> Producer:
+        if self._producer is None:
+            what = "the transactional producer is not open"
+            raise InvariantError(what, fix="call open() first, and again after every error")
+        return self._producer
+
+    def _feed(
+        self,
+        columns: Columns,
+        tag: object,
+        callback: RowCallback | None,
+        at_half: Callable[[], None] | None = None,
+    ) -> None:
+        def refuse(row: int, raised: KafkaException) -> None:
+            error = error_of(raised)
+            where = (tag, columns.original(row), columns.topic(row))
+            self._refused.append(RefusedRow(*where, error.name(), error.str()))
+
+        try:
+            feed(self._open_producer(), columns, callback, refuse, at_half)
+        except KafkaException as raised:
+            self._fail(raised, f"produce to {columns.topic(0)}")
+
+    def _note_end(self, error: KafkaError | None, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is None and topic is not None and partition is not None and offset is not None:
+            self._ends[topic, partition] = offset + 1
+
+    def _watch(self, columns: Columns, tag: object) -> RowCallback:
+        """Make a callback for each row, which remembers the row if the broker refuses it."""
+
+        def callback(row: int) -> Callable[..., None]:
+            return partial(self._note_row, tag, row, columns)
+
+        return callback
+
+    def _note_row(
+        self, tag: object, row: int, columns: Columns, error: KafkaError | None, message: Message
+    ) -> None:
+        if error is None:
+            self._note_end(error, message)
+        elif kind_of(error) in (ErrorKind.ROW, ErrorKind.AUTHORIZATION):
+            own = () if columns.headers is None else columns.headers[row]
+            extra = () if columns.header is None else (columns.header,)
+            self._suspects.append(
+                Suspect(
+                    tag,
+                    columns.original(row),
+                    error,
+                    message,
+                    columns.timestamp(row),
+                    [*own, *extra],
+                )
+            )
+
+    def _metadata(self) -> object:
+        """Return the group as a producer names it: it has no members, and needs none."""
+        if self._group_metadata is None:
+            consumer = consumer_client(self._properties, {"group.id": self._group})
+            self._group_metadata = consumer.consumer_group_metadata()
+            consumer.close()
+        return self._group_metadata
+
+    def _commit_aside(self, producer: Producer) -> None:
+        """Commit in a thread, so that a test can stop this one while the commit is under way."""
+        raised: list[KafkaException] = []
+
+        def commit() -> None:
+            try:
+                producer.commit_transaction(self._options.commit_timeout)
+            except KafkaException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=commit, name="commit", daemon=True)
+        thread.start()
+        self._reach("commit-sent")
+        thread.join()
+        if raised:
+            raise raised[0]
+
+    def _reach(self, name: str) -> None:
+        if self._crash_point is not None:
+            self._crash_point(name)
+
+    def _fail(
+        self, raised: KafkaException | None, doing: str, *, commit_sent: bool = False
+    ) -> NoReturn:
+        """Let the producer go and raise what is known."""
+        producer = self._open_producer()
+        error = None if raised is None else error_of(raised)
+        if error is not None and error.code() == KafkaError._STATE:  # pyright: ignore[reportPrivateUsage]
+            error = self._cause(producer) or error
+        opened, self._began = self._began, None
+        elapsed = 0.0 if opened is None else perf_counter() - opened
+        self._producer = None
+        if error is None or error.txn_requires_abort() or not (error.fatal() or commit_sent):
+            # A new producer would have to wait for the coordinator to do this.
+            _abort_quietly(producer)
+        _discard(producer)
+        if self._refused or self._suspects or (error and _is_about_rows(error)):
+            refusal = self._refusal(error)
+            if refusal is not None:
+                raise refusal from raised
+        assert error is not None, "a failure without an error is about rows"
+        raise self._failure(error, doing, elapsed, commit_sent=commit_sent) from raised
+
+    def _cause(self, producer: Producer) -> KafkaError | None:
+        """Ask a transaction that takes no more rows why; what it is asked with is aborted."""
+        try:
+            nothing = TopicPartition(self._id, 0, 0)
+            producer.send_offsets_to_transaction([nothing], self._metadata(), ABORT_TIMEOUT_S)
+        except KafkaException as raised:
+            return error_of(raised)
+        return None
+
+    def _refusal(self, error: KafkaError | None) -> RowsRefused | None:
+        """Find the rows that the broker refuses, by as much as is known by now.
+
+        The broker refuses whole batches. So a first failure only says that the next attempt is
+        to be watched; the watched one gives the rows of the batches; they are then tried alone.
+        """
+        if self._refused:
+            return RowsRefused.of(self._refused)
+        if not self._suspects:
+            self._diagnose = True
+            assert error is not None, "rows are refused for a reason"
+            return RowsRefused.later(error.name(), error.str())
+        connect = partial(self._connect, {"batch.num.messages": 1})
+        found = refused_of(self._suspects, connect, self._options.commit_timeout)
+        first = self._suspects[0].error
+        self._suspects = []
+        if found:
+            return RowsRefused.of(found)
+        # Each row alone is fine, so it was the batch: it is over the topic's max.message.bytes.
+        self._batch_bytes = SMALL_BATCH_BYTES if self._batch_bytes > SMALL_BATCH_BYTES else 1
+        return RowsRefused.later(first.name(), first.str())
+
+    def _failure(
+        self, error: KafkaError, doing: str, elapsed: float, *, commit_sent: bool
+    ) -> TransactionFailed:
+        kind = kind_of(error)
+        evidence = {
+            "kafka": f"{error.name()}: {error.str()}",
+            "open for": f"{elapsed:.1f} s of {self._options.commit_timeout:g} s",
+        }
+        fields = {"kafka": error.name(), "seconds": elapsed, "commit_sent": commit_sent}
+        what = f"could not {doing} of '{self._id}'"
+        if kind is ErrorKind.FENCED and elapsed >= self._options.commit_timeout:
+            return TransactionExpired(
+                what,
+                evidence=evidence,
+                why="the broker aborts a transaction that is open for longer than commit_timeout",
+                fix="run smaller epochs, or raise commit_timeout",
+                fields=fields,
+            )
+        if kind is ErrorKind.FENCED:
+            return TransactionFenced(
+                what,
+                evidence=evidence,
+                why="another producer with the same transactional id has started",
+                fix="run one instance of an application_id at a time",
+                fields=fields,
+            )
+        known = error.txn_requires_abort() or kind is ErrorKind.ABORTED
+        if commit_sent and not known:
+            return TransactionUnknown(
+                what,
+                evidence=evidence,
+                why="the commit was asked for, and its answer did not come",
+                fix="open the producer again and read the epoch record",
+                fields=fields,
+            )
+        return TransactionAborted(what, evidence=evidence, fields=fields)
+
+
+def _rows(columns: Columns, span: slice) -> Columns:
+    return Columns(
+        topics=columns.topics,
+        keys=columns.keys[span],
+        values=columns.values[span],
+        timestamps=None if columns.timestamps is None else columns.timestamps[span],
+        partitions=columns.partitions,
+    )
+
+
+def _is_about_rows(error: KafkaError) -> bool:
+    return error.txn_requires_abort() and kind_of(error) is ErrorKind.ROW
+
+
+def _abort_quietly(producer: Producer) -> None:
+    try:
+        producer.abort_transaction(ABORT_TIMEOUT_S)
+    except KafkaException:
+        return  # the next producer of the same id ends it
+
+
+def _discard(producer: Producer) -> None:
+    """Drop what the producer still holds; the last reference to it then closes it."""
+    try:
+        producer.purge()
+    except KafkaException:
+        return
+    _serve(producer)
+
+
+def _serve(producer: Producer) -> None:
+    """Let the client's callbacks run. After a fatal error it raises that here again."""
+    with contextlib.suppress(KafkaException):
+        producer.poll(0)
