@@ -179,6 +179,17 @@ class Serde(ABC, Generic[T]):
                 errors.append(error)
         return results, errors
 
+    def freeze(self) -> None:
+        """Allow no change from here on; for the end of a constructor."""
+        object.__setattr__(self, "_frozen", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, unless the serde is frozen."""
+        if getattr(self, "_frozen", False):
+            msg = f"serde {self.name} is frozen: make another one"
+            raise AttributeError(msg)
+        object.__setattr__(self, name, value)
+
     def __eq__(self, other: object) -> bool:
         """Compare by class and name."""
         return type(other) is type(self) and self.name == getattr(other, "name", None)

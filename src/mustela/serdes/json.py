@@ -40,6 +40,7 @@ class JsonSerde(Serde[Any]):
         order = "deterministic" if sort_keys else None
         self._encode = msgspec.json.Encoder(order=order).encode
         self._decode = msgspec.json.Decoder(expected or Any).decode
+        self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments: encoders stay where they were made."""
@@ -68,8 +69,7 @@ class JsonSerde(Serde[Any]):
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
         """Serialize a list of values."""
-        expected = self.expected
-        if expected is not None:
+        if self.expected and not {self.expected, type(None)}.issuperset(map(type, values)):
             return super().serialize_many(values)
         encode = self._encode
         try:

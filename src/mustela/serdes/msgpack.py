@@ -34,6 +34,7 @@ class MsgpackSerde(Serde[Any]):
         order = "deterministic" if sort_keys else None
         self._encode = msgspec.msgpack.Encoder(order=order).encode
         self._decode = msgspec.msgpack.Decoder().decode
+        self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments: encoders stay where they were made."""

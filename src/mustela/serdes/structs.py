@@ -94,6 +94,7 @@ class StructSerde(_TypedSerde):
             what = f"{_shown(cls)} cannot be a serde: {error}"
             fix = "use fields of types that JSON can hold, or a Serde of your own"
             raise SerdeTypeError(what, fix=fix) from None
+        self.freeze()
 
     def serialize(self, value: Any) -> bytes | None:
         """Return the JSON text of the value."""
@@ -119,6 +120,21 @@ class StructSerde(_TypedSerde):
             return self._decode(data)
         except _DECODE_FAILURES as error:
             raise bad_bytes(self, data, str(error)) from None
+
+    def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
+        """Serialize a list of values."""
+        if not {self.runtime_type, type(None)}.issuperset(map(type, values)):
+            return super().serialize_many(values)
+        encode, decode = self._encode, self._decode
+        try:
+            data = [None if value is None else encode(value) for value in values]
+            if self.verify:
+                for item in data:
+                    if item is not None:
+                        decode(item)
+        except (*_ENCODE_FAILURES, msgspec.DecodeError) as error:
+            self._raise_at(self.serialize, values, error)
+        return data
 
     def deserialize_many(self, data: Sequence[bytes | None]) -> list[Any]:
         """Deserialize a list of values."""
@@ -146,6 +162,7 @@ class PydanticSerde(_TypedSerde):
         from pydantic import TypeAdapter
 
         self._adapter: TypeAdapter[Any] = TypeAdapter(cls)
+        self.freeze()
 
     def serialize(self, value: Any) -> bytes | None:
         """Return the JSON text of the model."""

@@ -79,6 +79,7 @@ class ValueSerde(Serde[Any]):
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(ext_hook=self._raise_up).decode
         self._scalars = _SCALARS
+        self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments: encoders stay where they were made."""
@@ -112,7 +113,7 @@ class ValueSerde(Serde[Any]):
             self._fail(value, error)
         # Integers of more than 64 bits are rare, so they are looked for only now.
         slow = ValueSerde(self.classes, sort_keys=self.sort_keys)
-        slow._scalars = _WITHOUT_INT
+        object.__setattr__(slow, "_scalars", _WITHOUT_INT)
         try:
             return slow._encode(slow._lower(value))
         except RecursionError:

@@ -106,6 +106,14 @@ def test_a_serde_survives_pickle(spec):
     assert resolve_serde(serde) is serde
 
 
+@pytest.mark.parametrize("spec", ["json", "msgpack", Order, Model], ids=str)
+def test_a_serde_is_frozen(spec):
+    """Its name is part of a fingerprint: nothing about it changes."""
+    for name in ("name", "sort_keys", "other"):
+        with pytest.raises(AttributeError, match="frozen"):
+            setattr(resolve_serde(spec), name, "x")
+
+
 WRONG: list[tuple[Any, Any]] = [
     (dict, [1]),
     (list, {"a": 1}),
