@@ -75,7 +75,7 @@ class Columns:
             headers=pick(self.headers),
             partitions=pick(self.partitions),
             header=self.header,
-            rows=kept,
+            rows=[self.original(row) for row in kept],
         )
 
     def original(self, row: int) -> int:

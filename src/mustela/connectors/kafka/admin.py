@@ -1,0 +1,528 @@
+"""Questions about topics, offsets and groups, and orders to make and delete them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from time import sleep
+from typing import Any, TypeVar, cast
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import ConfigResource as _ConfigResource  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.admin import NewTopic as _NewTopic  # pyright: ignore[reportPrivateImportUsage]
+
+from mustela.connectors.kafka.client import (
+    ClientErrors,
+    admin_client,
+    consumer_client,
+    servers_of,
+    unavailable,
+)
+from mustela.connectors.kafka.errors import ErrorKind, SourceGone, error_of, fault, kind_of
+from mustela.errors import InvariantError, Origin, UsageError
+from mustela.model import TopicPartition as Place
+
+__all__ = [
+    "GroupInUseError",
+    "InternalTopicError",
+    "KafkaAdmin",
+    "MissingTopicError",
+    "TopicDescription",
+    "TopicSpec",
+]
+
+T = TypeVar("T")
+
+UNKNOWN_ATTEMPTS = 6
+UNKNOWN_PAUSE_S = 0.02
+LATEST = -1
+EARLIEST = -2
+_CHECKED_BY_DEFAULT = ("cleanup.policy", "message.timestamp.type")
+
+
+class MissingTopicError(UsageError):
+    """A topic that the application reads or writes does not exist."""
+
+    code = "TOPIC_MISSING"
+
+
+class InternalTopicError(UsageError):
+    """An internal topic exists, but not as the application needs it."""
+
+    code = "TOPIC_INTERNAL_DIFFERS"
+
+
+class GroupInUseError(UsageError):
+    """The group's offsets cannot be changed, because it has members."""
+
+    code = "GROUP_IN_USE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """A topic as it should be.
+
+    Attributes:
+        name: Its name.
+        partitions: Number of partitions.
+        replication_factor: Copies; -1 for the broker's default.
+        config: Topic settings that differ from the broker's.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic as it is.
+
+    Attributes:
+        name: Its name.
+        topic_id: Differs after the topic was deleted and created again.
+        partitions: Number of partitions.
+        replication_factor: Copies of the first partition.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+
+
+class KafkaAdmin:
+    """Asks and orders; its two clients stay connected. Used by one thread at a time.
+
+    Args:
+        properties: Client properties.
+        timeout: Seconds for each request.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], *, timeout: float = 30.0) -> None:
+        self._properties = dict(properties)
+        self._servers = servers_of(properties)
+        self._timeout = timeout
+        self._errors = ClientErrors()
+        self._admin_client: AdminClient | None = None
+        self._consumer_client: Consumer | None = None
+        self._partitions: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        consumer, self._consumer_client = self._consumer_client, None
+        self._admin_client = None
+        if consumer is not None:
+            consumer.close()
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster.
+
+        Raises:
+            BrokerUnavailable: If no broker answers.
+        """
+        described = self._wait(
+            "ask for the cluster id",
+            lambda: self._admin.describe_cluster(request_timeout=self._timeout),
+        )
+        return str(described.cluster_id)
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics but Kafka's own."""
+        found = self._call("list topics", lambda: self._admin.list_topics(timeout=self._timeout))
+        return sorted(name for name in found.topics if not name.startswith("__"))
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
+        """Describe those of ``topics`` that exist."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        futures = self._call(
+            "describe topics",
+            lambda: self._admin.describe_topics(
+                TopicCollection(names), request_timeout=self._timeout
+            ),
+        )
+        found: dict[str, TopicDescription] = {}
+        for name, future in futures.items():
+            try:
+                topic = future.result(self._timeout)
+            except (KafkaException, TimeoutError) as raised:
+                if _is_missing(raised):
+                    self._partitions.pop(name, None)
+                    continue
+                raise self._fault(raised, f"describe topic '{name}'") from raised
+            found[name] = TopicDescription(
+                name=name,
+                topic_id=str(topic.topic_id),
+                partitions=len(topic.partitions),
+                replication_factor=len(topic.partitions[0].replicas),
+            )
+            self._partitions[name] = found[name].partitions
+        return found
+
+    def partitions(self, topic: str, *, refresh: bool = False) -> int:
+        """Return a topic's number of partitions, from memory unless ``refresh`` is set.
+
+        Raises:
+            MissingTopicError: If there is no such topic.
+        """
+        if refresh or topic not in self._partitions:
+            self.describe([topic])
+        count = self._partitions.get(topic)
+        if count is None:
+            raise self.missing_topic(topic)
+        return count
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of topics, the broker's defaults among them."""
+        resources = [_ConfigResource("topic", name) for name in sorted(set(topics))]
+        if not resources:
+            return {}
+        futures = self._call(
+            "ask for topic settings",
+            lambda: self._admin.describe_configs(resources, request_timeout=self._timeout),
+        )
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            name = str(resource.name)
+            try:
+                entries = future.result(self._timeout)
+            except (KafkaException, TimeoutError) as raised:
+                raise self._fault(raised, f"ask for the settings of '{name}'") from raised
+            found[name] = {key: str(entry.value) for key, entry in entries.items()}
+        return found
+
+    def missing_topic(
+        self, topic: str, *, use: str = "", at: Origin | None = None
+    ) -> MissingTopicError:
+        """Make the error that a topic does not exist, with the name that may have been meant.
+
+        Args:
+            topic: The name that was given.
+            use: ``source`` or ``sink``, where known.
+            at: The user's line.
+        """
+        close = difflib.get_close_matches(topic, self.topics(), n=3, cutoff=0.6)
+        evidence = {"servers": self._servers}
+        if close:
+            evidence["did you mean"] = ", ".join(close)
+        create = f"create it, for example: mustela topics create {topic} --partitions 6"
+        fix = f"{create}; or set topics.create = true" if use == "sink" else create
+        return MissingTopicError(
+            f"{use} topic '{topic}' does not exist".lstrip(),
+            evidence=evidence,
+            at=at,
+            fix=f"correct the name, or {fix}" if close else fix,
+            fields={"topic": topic, "use": use, "close": close},
+        )
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        """Create topics and wait until they can be used; those that exist already stay.
+
+        Raises:
+            EnvironmentFault: If the broker refuses.
+        """
+        if not specs:
+            return
+        wanted = [
+            _NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=spec.replication_factor,
+                config=dict(spec.config),
+            )
+            for spec in specs
+        ]
+        futures = self._call(
+            "create topics",
+            lambda: self._admin.create_topics(
+                wanted, operation_timeout=self._timeout, request_timeout=self._timeout
+            ),
+        )
+        for name, future in futures.items():
+            try:
+                future.result(self._timeout)
+            except (KafkaException, TimeoutError) as raised:
+                if _code(raised) == KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue
+                raise self._fault(raised, f"create topic '{name}'") from raised
+
+    def check_internal(self, specs: Sequence[TopicSpec]) -> None:
+        """Check that internal topics, which exist, are what the application needs.
+
+        Partitions must be the same, and the cleanup policy and the kind of timestamp, where a spec
+        names them. Other settings are the operator's to change.
+
+        Raises:
+            InternalTopicError: If one differs.
+        """
+        names = [spec.name for spec in specs]
+        described, configs = self.describe(names), self.configs(names)
+        for spec in specs:
+            topic = described.get(spec.name)
+            if topic is None:
+                raise self.missing_topic(spec.name, use="internal")
+            _check_partitions(spec, topic)
+            _check_config(spec, configs[spec.name])
+
+    def delete(self, topics: Iterable[str]) -> None:
+        """Delete topics; those that do not exist are no error."""
+        names = sorted(set(topics))
+        if not names:
+            return
+        futures = self._call(
+            "delete topics",
+            lambda: self._admin.delete_topics(
+                names, operation_timeout=self._timeout, request_timeout=self._timeout
+            ),
+        )
+        for name, future in futures.items():
+            self._partitions.pop(name, None)
+            try:
+                future.result(self._timeout)
+            except (KafkaException, TimeoutError) as raised:
+                if not _is_missing(raised):
+                    raise self._fault(raised, f"delete topic '{name}'") from raised
+
+    def end_offsets(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
+        """Return the last stable offset of each partition: up to there a reader sees everything.
+
+        One request goes to each broker, for all its partitions at once.
+
+        Raises:
+            BrokerUnavailable: If no broker answers.
+            MissingTopicError: If a topic does not exist.
+        """
+        return self._offsets(dict.fromkeys(places, LATEST))
+
+    def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
+        """Return the first offset that each partition still holds."""
+        return self._offsets(dict.fromkeys(places, EARLIEST))
+
+    def offsets_for_times(self, times: Mapping[tuple[str, int], int]) -> dict[Place, int | None]:
+        """Return the first offset whose timestamp is at or after the given one.
+
+        Args:
+            times: Milliseconds by topic and partition.
+
+        Returns:
+            An offset, or None where all records are older.
+        """
+        found = self._offsets(times)
+        return {place: None if offset < 0 else offset for place, offset in found.items()}
+
+    def group_offsets(self, group: str) -> dict[Place, int]:
+        """Return the offsets that a consumer group has committed; none is no error."""
+        request = [ConsumerGroupTopicPartitions(group)]
+        futures = self._call(
+            f"ask for the offsets of group '{group}'",
+            lambda: self._admin.list_consumer_group_offsets(
+                request, request_timeout=self._timeout, require_stable=True
+            ),
+        )
+        try:
+            found = futures[group].result(self._timeout)
+        except (KafkaException, TimeoutError) as raised:
+            if _code(raised) == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise self._fault(raised, f"ask for the offsets of group '{group}'") from raised
+        places = cast("list[TopicPartition]", found.topic_partitions)
+        return {Place(p.topic, p.partition): p.offset for p in places if p.offset >= 0}
+
+    def set_group_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set the offsets of a group without members.
+
+        Raises:
+            GroupInUseError: If the group has members.
+        """
+        if not offsets:
+            return
+        doing = f"set the offsets of group '{group}'"
+        places = [TopicPartition(topic, part, offset) for (topic, part), offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        futures = self._call(
+            doing,
+            lambda: self._admin.alter_consumer_group_offsets(
+                request, request_timeout=self._timeout
+            ),
+        )
+        self._group_result(futures[group], group, doing)
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group and its offsets; a group that does not exist is no error.
+
+        Raises:
+            GroupInUseError: If the group has members.
+        """
+        doing = f"delete group '{group}'"
+        futures = self._call(
+            doing,
+            lambda: self._admin.delete_consumer_groups([group], request_timeout=self._timeout),
+        )
+        self._group_result(futures[group], group, doing)
+
+    @property
+    def _admin(self) -> Any:
+        """The admin client; its stub says nothing of what its futures hold."""
+        if self._admin_client is None:
+            self._admin_client = admin_client(self._properties, self._errors)
+        return self._admin_client
+
+    @property
+    def _consumer(self) -> Consumer:
+        if self._consumer_client is None:
+            self._consumer_client = consumer_client(self._properties, None, self._errors)
+        return self._consumer_client
+
+    def _offsets(self, times: Mapping[tuple[str, int], int]) -> dict[Place, int]:
+        """Ask for offsets by time; -1 and -2 stand for the end and the beginning.
+
+        The consumer's call takes a fifth of the time of the admin client's ``list_offsets``, and
+        keeps to one request for each broker, which ``get_watermark_offsets`` does not.
+        """
+        if not times:
+            return {}
+        asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
+        for attempt in range(UNKNOWN_ATTEMPTS):
+            try:
+                found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
+            except KafkaException as raised:
+                if kind_of(raised) is not ErrorKind.TOPIC_GONE:
+                    raise self._fault(raised, "ask for offsets") from raised
+                self._check_there(times)
+                if attempt == UNKNOWN_ATTEMPTS - 1:
+                    raise self._fault(raised, "ask for offsets") from raised
+                # It was made a moment ago: the other client does not know it yet.
+                sleep(UNKNOWN_PAUSE_S * 2**attempt)
+            else:
+                self._errors.heard()
+                return self._answers(found)
+        what = "the last attempt returns or raises"
+        raise InvariantError(what)
+
+    def _answers(self, found: Iterable[TopicPartition]) -> dict[Place, int]:
+        answers: dict[Place, int] = {}
+        for answer in found:
+            if answer.error is not None:
+                if kind_of(answer.error) is ErrorKind.TOPIC_GONE:
+                    self._check_there([(answer.topic, answer.partition)])
+                doing = f"ask for an offset of {answer.topic}-{answer.partition}"
+                raise self._fault(answer.error, doing)
+            answers[Place(answer.topic, answer.partition)] = answer.offset
+        return answers
+
+    def _check_there(self, places: Iterable[tuple[str, int]]) -> None:
+        """Raise the error for the first topic or partition that does not exist."""
+        known = self.describe({topic for topic, _ in places})
+        for topic, partition in places:
+            if topic not in known:
+                raise self.missing_topic(topic)
+            if partition >= known[topic].partitions:
+                what = f"topic '{topic}' has no partition {partition}"
+                raise SourceGone(what, evidence={"partitions": known[topic].partitions})
+
+    def _group_result(self, future: Future[Any], group: str, doing: str) -> None:
+        try:
+            result = future.result(self._timeout)
+        except (KafkaException, TimeoutError) as raised:
+            code = _code(raised)
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
+                raise _group_in_use(group, doing) from raised
+            raise self._fault(raised, doing) from raised
+        for place in cast("list[TopicPartition]", getattr(result, "topic_partitions", None) or []):
+            if place.error is None:
+                continue
+            if place.error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
+                raise _group_in_use(group, doing)
+            raise self._fault(place.error, doing)
+
+    def _wait(self, doing: str, ask: Callable[[], Future[T]]) -> T:
+        future = self._call(doing, ask)
+        try:
+            return future.result(self._timeout)
+        except (KafkaException, TimeoutError) as raised:
+            raise self._fault(raised, doing) from raised
+
+    def _call(self, doing: str, ask: Callable[[], T]) -> T:
+        try:
+            answer = ask()
+        except KafkaException as raised:
+            raise self._fault(raised, doing) from raised
+        self._errors.heard()
+        return answer
+
+    def _fault(self, raised: KafkaException | KafkaError | TimeoutError, doing: str) -> Exception:
+        """Say why a request failed: when no broker answers, the client only says "timed out"."""
+        if self._errors.refused is not None:
+            return fault(self._errors.refused, doing, servers=self._servers)
+        late = isinstance(raised, TimeoutError) or (
+            error_of(raised).code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # pyright: ignore[reportPrivateUsage]
+        )
+        if late:
+            return unavailable(doing, self._servers, self._timeout, self._errors.last)
+        assert not isinstance(raised, TimeoutError), "handled above"
+        return fault(raised, doing, servers=self._servers)
+
+
+def _code(raised: KafkaException | TimeoutError) -> int | None:
+    return None if isinstance(raised, TimeoutError) else error_of(raised).code()
+
+
+def _is_missing(raised: KafkaException | TimeoutError) -> bool:
+    return not isinstance(raised, TimeoutError) and kind_of(raised) is ErrorKind.TOPIC_GONE
+
+
+def _group_in_use(group: str, doing: str) -> GroupInUseError:
+    return GroupInUseError(
+        f"could not {doing}: it has members",
+        why="a consumer is subscribed with this group id; Mustela never subscribes",
+        fix=f"stop the consumers of group '{group}', or give the application another id",
+        fields={"group": group},
+    )
+
+
+def _check_partitions(spec: TopicSpec, topic: TopicDescription) -> None:
+    if topic.partitions == spec.partitions:
+        return
+    what = f"internal topic '{spec.name}' has {topic.partitions} partitions, not {spec.partitions}"
+    raise InternalTopicError(
+        what,
+        why="a changelog has one partition for each key group, for the whole life of the "
+        "application; the epochs topic has one",
+        fix=f"set key_groups to {topic.partitions} again if it was changed, "
+        "or clear the application with: mustela reset",
+        fields={"topic": spec.name, "has": topic.partitions, "wanted": spec.partitions},
+    )
+
+
+def _check_config(spec: TopicSpec, config: Mapping[str, str]) -> None:
+    for name in _CHECKED_BY_DEFAULT:
+        wanted, has = spec.config.get(name), config.get(name)
+        if wanted is None or has is None or _items(wanted) == _items(has):
+            continue
+        what = f"internal topic '{spec.name}' has {name}={has}, not {wanted}"
+        raise InternalTopicError(
+            what,
+            why="with another setting the broker could delete what a restore needs",
+            fix=f"kafka-configs --alter --entity-type topics --entity-name {spec.name} "
+            f"--add-config {name}=[{wanted}]",
+            fields={"topic": spec.name, "setting": name, "has": has, "wanted": wanted},
+        )
+
+
+def _items(value: str) -> frozenset[str]:
+    return frozenset(item.strip() for item in value.split(","))

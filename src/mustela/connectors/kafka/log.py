@@ -1,0 +1,128 @@
+"""Reading logs to a known end: changelogs, and the last record of the epochs topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.errors import OffsetOutOfRange
+from mustela.connectors.kafka.ranges import RangeReader, RawChunk
+
+__all__ = ["LastRecord", "read_between", "read_chunks", "read_last_record"]
+
+FIRST_STEP = 64
+
+
+class LastRecord(NamedTuple):
+    """A record of the epochs topic.
+
+    Attributes:
+        offset: Its offset.
+        key: Its key.
+        value: Its value.
+        timestamp: Milliseconds.
+    """
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+def read_last_record(
+    properties: Mapping[str, Any],
+    topic: str,
+    partition: int = 0,
+    *,
+    timeout: float = 30.0,
+    admin: KafkaAdmin | None = None,
+) -> LastRecord | None:
+    """Return the last committed record of a partition, or None if it has none.
+
+    Control records and aborted data at the end are passed over, however many there are: from the
+    end the reader steps back by more and more.
+
+    Args:
+        properties: Client properties.
+        topic: The topic.
+        partition: Its partition.
+        timeout: Seconds without progress.
+        admin: Answers where the log begins and ends; by default a new one.
+    """
+    asked = admin or KafkaAdmin(properties, timeout=timeout)
+    reader = RangeReader(properties, read_timeout=timeout)
+    place = (topic, partition)
+    try:
+        (end,) = asked.end_offsets([place]).values()
+        (earliest,) = asked.earliest_offsets([place]).values()
+        step = FIRST_STEP
+        stop = end
+        while stop > earliest:
+            start = max(earliest, stop - step)
+            last = None
+            for chunk in reader.read(topic, partition, start, stop):
+                last = chunk
+            if last is not None:
+                return LastRecord(
+                    last.offsets[-1], last.keys[-1], last.values[-1], last.timestamps[-1]
+                )
+            stop, step = start, step * 8
+        return None
+    finally:
+        reader.close()
+        if admin is None:
+            asked.close()
+
+
+def read_chunks(
+    properties: Mapping[str, Any],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    timeout: float = 30.0,
+) -> Iterator[RawChunk]:
+    """Read what a compacted topic still holds between two offsets.
+
+    Args:
+        properties: Client properties.
+        topic: The topic.
+        partition: Its partition.
+        start: First offset; where the log begins later, compaction took what was before.
+        end: Offset behind the last record that is wanted.
+        timeout: Seconds without progress.
+    """
+    reader = RangeReader.shared(properties, read_timeout=timeout)
+    position = start
+    while position < end:
+        try:
+            for chunk in reader.read(topic, partition, position, end):
+                position = chunk.offsets[-1] + 1
+                yield chunk
+        except OffsetOutOfRange as error:
+            earliest = error.fields["earliest"]
+            if earliest is None or earliest <= position:
+                raise  # the log ends too early
+            position = earliest
+        else:
+            return
+
+
+def read_between(
+    properties: Mapping[str, Any],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    timeout: float = 30.0,
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Read keys and values of a changelog exactly up to ``end``; see `read_chunks`."""
+    for chunk in read_chunks(properties, topic, partition, start, end, timeout=timeout):
+        rows = zip(chunk.keys, chunk.values, strict=True)
+        if None in chunk.keys:
+            yield from ((key, value) for key, value in rows if key is not None)
+        else:
+            yield from cast("Iterator[tuple[bytes, bytes | None]]", rows)
