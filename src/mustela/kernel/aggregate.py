@@ -14,8 +14,8 @@ from mustela.kernel.failures import SerializationError
 from mustela.kernel.keyed import KeyedOperator, last_rows
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
-from mustela.serdes.msgpack import MsgpackSerde
 from mustela.serdes.primitives import IntSerde
+from mustela.serdes.values import ValueSerde
 from mustela.topology.aggregate import AggregateNode
 
 __all__ = ["AggregateOperator", "CountOperator", "FoldOperator", "make_fold"]
@@ -61,7 +61,7 @@ class AggregateOperator(KeyedOperator[AggregateNode]):
         """Choose the serdes."""
         spec = self.node.store
         self.use_key_serde(self.node.key or spec.key_serde)
-        fallback: Serde[Any] = IntSerde() if self.node.kind == "count" else MsgpackSerde()
+        fallback: Serde[Any] = IntSerde() if self.node.kind == "count" else ValueSerde()
         self._codec = StoreCodec(spec, spec.value_serde or fallback)
 
 
@@ -154,7 +154,7 @@ class CountOperator(LaneOperator):
             key_bytes=keys,
             values=[n if old is None else old + n for old, n in zip(olds, more, strict=True)],
             timestamps=list(map(max, times, old_times)),
-            olds=olds,
+            olds=olds if self.step.wants_old else None,
         )
         self._store.put_many(keys, self.encode_or_raise(batch, touched))
         index = sorted(range(len(keys)), key=touched.rows.__getitem__)
@@ -203,7 +203,7 @@ class FoldOperator(LaneOperator):
             encoded = self.encode_or_raise(batch, touched)
             self._store.put_many(touched.key_bytes, encoded)
         before = [raw[key] for key in touched.key_bytes]
-        if self.context.wants_olds:  # decoded anew: the fold may have changed the first ones
+        if self.step.wants_old:  # decoded anew: the fold may have changed the first ones
             touched.olds = self._codec.decode_many(before)[0]
         if None in touched.values and None in before:
             pairs = zip(touched.values, before, strict=True)
@@ -246,7 +246,7 @@ class FoldOperator(LaneOperator):
         """Fold and encode after each record, so that a failure leaves what was before it."""
         codec, fold = self._codec, self._fold
         shares = codec.serde.immutable
-        olds: list[Any] | None = [] if self.context.wants_olds else None
+        olds: list[Any] | None = [] if self.step.wants_old else None
         updates = Updates(Touched(olds=olds))
         touched = updates.touched
         now = dict(raw)

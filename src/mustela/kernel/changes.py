@@ -27,6 +27,7 @@ class ChangeOrigins(Origins):
     """
 
     __slots__ = ("_key_bytes", "_key_groups", "_rows", "_source")
+    _order: list[Order] | None
 
     def __init__(
         self,

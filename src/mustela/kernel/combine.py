@@ -63,6 +63,7 @@ class Combiner(AggregateOperator):
         """
         identities, last = self._by_object(batch)
         if last is None:
+            batch = self.without_null_keys(batch)
             batch, identities = self._by_bytes(batch)
             last = _last_origins(batch, identities)
         if not identities:
@@ -103,7 +104,7 @@ class Combiner(AggregateOperator):
         lowest, highest = min(column), max(column)
         ascending = lowest == highest or (
             all(map(le, column, islice(column, 1, None)))
-            and (rows is None or all(map(le, rows, islice(rows, 1, None))))
+            and (rows is None or rows == sorted(rows))  # sorting sorted numbers is quick
         )
         if ascending:
             latest = zip(last, map(column.__getitem__, last.values()), strict=True)
@@ -166,10 +167,7 @@ class CountCombiner(Combiner):
 
     def process_one(self, batch: Batch) -> Batch | None:
         """Count the records of a batch."""
-        batch = self.without_nulls(batch)
-        if not len(batch):
-            return None
-        _, identities = self.note(batch)
+        _, identities = self.note(self.without_null_values(batch))
         self._counts.update(identities)
         return self.finish() if len(self._counts) > self.options.combine_keys_max else None
 
@@ -193,10 +191,7 @@ class FoldCombiner(Combiner):
 
     def process_one(self, batch: Batch) -> Batch | None:
         """Fold the records of a batch into the partial results."""
-        batch = self.without_nulls(batch)
-        if not len(batch):
-            return None
-        batch, identities = self.note(batch)
+        batch, identities = self.note(self.without_null_values(batch))
         self._fold_rows(batch, identities)
         return self.finish() if len(self._partials) > self.options.combine_keys_max else None
 

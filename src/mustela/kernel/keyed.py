@@ -14,7 +14,7 @@ from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import EXCHANGED, N, Operator
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
-from mustela.serdes.msgpack import MsgpackSerde
+from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 
 __all__ = ["KeyedOperator", "last_rows"]
@@ -46,7 +46,7 @@ class KeyedOperator(Operator[N]):
 
     def use_key_serde(self, serde: Serde[Any] | None) -> None:
         """Set the serde that makes the key bytes."""
-        self._key: Serde[Any] = serde or MsgpackSerde(sort_keys=True)
+        self._key: Serde[Any] = serde or ValueSerde(sort_keys=True)
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return the serde that makes the key bytes."""
@@ -63,10 +63,17 @@ class KeyedOperator(Operator[N]):
             raise InvariantError(msg)
         return self.context.state.store(spec.name)
 
+    def without_null_keys(self, batch: Batch) -> Batch:
+        """Drop and count the rows without a key."""
+        return self._without(batch, "key", batch.keys)
+
+    def without_null_values(self, batch: Batch) -> Batch:
+        """Drop and count the rows without a value, if they are skipped."""
+        return self._without(batch, "value", batch.values) if self.skips_null_values else batch
+
     def without_nulls(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key and, if they are skipped, without a value."""
-        batch = self._without(batch, "key", batch.keys)
-        return self._without(batch, "value", batch.values) if self.skips_null_values else batch
+        return self.without_null_values(self.without_null_keys(batch))
 
     def _without(self, batch: Batch, what: str, column: list[Any]) -> Batch:
         if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null

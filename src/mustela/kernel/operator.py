@@ -42,7 +42,6 @@ class OperatorContext:
         key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
             made them, or None if they are not known to be of one serde.
         ordered: Whether anything behind this step looks at the order of its rows.
-        wants_olds: Whether anything behind this step looks at the old values of a table.
     """
 
     options: KernelOptions
@@ -50,7 +49,6 @@ class OperatorContext:
     state: LaneState | None = None
     key_serde: Serde[Any] | None = None
     ordered: bool = True
-    wants_olds: bool = False
 
 
 class Operator(Generic[N]):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +24,6 @@ from mustela.serdes.base import Serde
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.source import TableSourceNode
 from mustela.topology.stateless import MergeNode
-from mustela.topology.table import TableFilterNode, TableMapValuesNode
 
 __all__ = ["StageRunner"]
 
@@ -75,18 +76,21 @@ class _Wiring:
                 return True
         return False
 
-    def wants_olds(self, stage: Stage, place: _Place) -> bool:
-        """Say whether anything behind a place looks at a table's old values."""
-        if any(exchange.table for exchange in place.exchanges):
-            return True
-        for index, _ in place.readers:
-            node = stage.steps[index].node
-            if isinstance(node, TableFilterNode):
-                return True
-            behind = self.places[self.first_step + index]
-            if isinstance(node, TableMapValuesNode) and self.wants_olds(stage, behind):
-                return True
-        return False
+
+@contextmanager
+def _collection_paused() -> Generator[None]:
+    """Keep the garbage collector from running for the length of a batch.
+
+    A batch makes a list or tuple per record, and the collector would look at all of them again
+    and again: it took 60 % of the time of a split. What a batch leaves behind is collected after.
+    """
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 class StageRunner:
@@ -168,7 +172,6 @@ class StageRunner:
             state=state,
             key_serde=feeding[0] if same else None,
             ordered=wiring.wants_order(self.stage, place),
-            wants_olds=wiring.wants_olds(self.stage, place),
         )
         return make_operator(step, context)
 
@@ -209,15 +212,17 @@ class StageRunner:
         Raises:
             DataError: If a record is bad and its handler is ``fail``.
         """
-        for name, batch in inputs.items():
-            if len(batch):
-                self._output.counters[f"records:{name}"] += len(batch)
-                self._deliver(self._wiring.inputs[name], batch)
-        self._pass(finishing=False)
+        with _collection_paused():
+            for name, batch in inputs.items():
+                if len(batch):
+                    self._output.counters[f"records:{name}"] += len(batch)
+                    self._deliver(self._wiring.inputs[name], batch)
+            self._pass(finishing=False)
 
     def finish(self) -> None:
         """Send on what operators held back: the task has no more input."""
-        self._pass(finishing=True)
+        with _collection_paused():
+            self._pass(finishing=True)
 
     def take_output(self) -> StageOutput:
         """Return what has gathered, and begin to gather anew."""

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mustela.kernel.codec import StoreCodec
-from mustela.kernel.each import call_each, drop, keep_mask, without
+from mustela.kernel.each import call_each, drop, without
 from mustela.kernel.encode import failing
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import N, Operator
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
-from mustela.serdes.msgpack import MsgpackSerde
+from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.source import TableSourceNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
@@ -23,7 +23,6 @@ __all__ = [
     "TableMapValuesOperator",
     "TableSourceOperator",
     "TableToStreamOperator",
-    "drop_empty_changes",
 ]
 
 
@@ -38,68 +37,54 @@ def drop_empty_changes(batch: Batch) -> Batch:
     return batch if all(mask) else batch.select(mask)
 
 
-class StoredTable:
-    """The store behind a table whose rows are set, not folded.
-
-    Args:
-        spec: The store.
-        store: The store in this lane.
-        serde: Serde of the values where the store names none.
-    """
-
-    def __init__(self, spec: StoreSpec, store: LaneStore, serde: Serde[Any] | None) -> None:
-        self.codec = StoreCodec(spec, spec.value_serde or serde or MsgpackSerde())
-        self.store = store
-
-    def replace(
-        self, keys: list[bytes], values: list[Any], timestamps: list[int]
-    ) -> list[bytes | None]:
-        """Set each key's value, and return what was stored before; each key occurs once."""
-        encoded = self.codec.encode_many(values, timestamps)
-        before = self.store.getmulti(keys)
-        self.store.put_many(keys, encoded)
-        return before
-
-    def olds(self, before: list[bytes | None]) -> list[Any]:
-        """Decode what was stored before."""
-        return self.codec.decode_many(before)[0]
-
-
 class KeyedTableOperator(KeyedOperator[N]):
     """A table operator that may keep its rows in a store."""
 
     def open_store(self, spec: StoreSpec | None, serde: Serde[Any] | None = None) -> None:
         """Find the store, if there is one."""
-        self._table = None if spec is None else StoredTable(spec, self.lane_store(spec), serde)
+        self._store: LaneStore | None = None
+        if spec is not None:
+            self._store = self.lane_store(spec)
+            self._codec = StoreCodec(spec, spec.value_serde or serde or ValueSerde())
 
-    def stored(self, batch: Batch) -> Batch:
-        """Store a batch of changes, and return it with its old values.
+    def settled(self, batch: Batch) -> Batch:
+        """Store a batch of changes if there is a store, and drop those from nothing to nothing."""
+        if self._store is not None and len(batch):
+            return self._stored(batch, self._store)
+        return drop_empty_changes(batch)
+
+    def _stored(self, batch: Batch, store: LaneStore) -> Batch:
+        """Store changes; return them, with their old values if these are wanted.
 
         Where a key occurs more than once, each change's old value is the new one before it.
         """
-        assert self._table is not None
         batch, key_bytes = self.with_key_bytes(batch)
-        encoded, failed = self._encode(self._table.codec, batch)
+        encoded, failed = self._encode(batch)
         batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
         encoded = drop(encoded, failed)
         keys = list(dict.fromkeys(key_bytes))
-        now = dict(zip(keys, self._table.store.getmulti(keys), strict=True))
+        now = dict(zip(keys, store.getmulti(keys), strict=True))
         before: list[bytes | None] = []
         for key, row in zip(key_bytes, encoded, strict=True):
             before.append(now[key])
             now[key] = row
-        self._table.store.put_many(keys, list(now.values()))
-        return Batch(
+        store.put_many(keys, list(now.values()))
+        wants_old = self.step.wants_old
+        changes = Batch(
             batch.keys,
             batch.values,
             batch.origins,
             rows=batch.rows,
-            olds=self._table.olds(before),
+            olds=self._codec.decode_many(before)[0] if wants_old else None,
             key_bytes=key_bytes,
         )
+        if (wants_old or self.options.emit == "barrier") and None in encoded and None in before:
+            pairs = zip(encoded, before, strict=True)
+            return changes.select([new is not None or old is not None for new, old in pairs])
+        return changes
 
-    def _encode(self, codec: StoreCodec, batch: Batch) -> tuple[list[bytes | None], list[int]]:
-        times = batch.timestamps
+    def _encode(self, batch: Batch) -> tuple[list[bytes | None], list[int]]:
+        codec, times = self._codec, batch.timestamps
         try:
             return codec.encode_many(batch.values, times), []
         except Exception:  # noqa: BLE001 - found again, row by row
@@ -118,16 +103,12 @@ class TableSourceOperator(KeyedTableOperator[TableSourceNode]):
     def process_one(self, batch: Batch) -> Batch:
         """Turn records into changes."""
         batch = self.without_nulls(batch)
-        barrier = self.options.emit == "barrier"
-        if barrier and len(batch):
+        if self.options.emit == "barrier" and len(batch):
             batch, key_bytes = self.with_key_bytes(batch)
             last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
             if len(last) < len(batch):
                 batch = batch.take(sorted(last.values()))
-        if self._table is None or not len(batch):
-            return batch
-        batch = self.stored(batch)
-        return drop_empty_changes(batch) if barrier else batch
+        return self.settled(batch)
 
 
 class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
@@ -135,16 +116,13 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
 
     def open(self) -> None:
         """Find the store."""
-        self.open_table_store(self.node.store)
-
-    def open_table_store(self, spec: StoreSpec | None) -> None:
-        """Use the key bytes as they come, and the store if there is one."""
+        spec = self.node.store
         self.use_key_serde(spec.key_serde if spec is not None else None)
         self.open_store(spec)
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return what came in: the keys stay, unless the store has its own."""
-        return self.context.key_serde if self._table is None else self._key
+        return self.context.key_serde if self._store is None else self._key
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each value that does not hold by a deletion."""
@@ -152,7 +130,7 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
         on_failure = failing(batch, self.user_failures(predicate))
         values, failed = self._kept(batch.keys, batch.values, on_failure)
         olds = batch.olds
-        if olds is not None and self._table is None:
+        if olds is not None:
             olds, _ = self._kept(batch.keys, olds, _forget)
         batch = Batch(
             batch.keys,
@@ -162,8 +140,7 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
             olds=olds,
             key_bytes=batch.key_bytes,
         )
-        batch = without(batch, failed)
-        return drop_empty_changes(batch if self._table is None else self.stored(batch))
+        return self.settled(without(batch, failed))
 
     def _kept(
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
@@ -218,50 +195,30 @@ class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return what came in: the keys stay, unless the store has its own."""
-        return self.context.key_serde if self._table is None else self._key
+        return self.context.key_serde if self._store is None else self._key
 
     def process_one(self, batch: Batch) -> Batch:
         """Map each new value and, if somebody asks for it, each old one."""
         on_failure = failing(batch, self.user_failures(self.node.mapper))
         values, failed = self._mapped(batch.keys, batch.values, on_failure)
-        olds = batch.olds
-        if olds is not None and self._table is None:
-            batch, values, failed = self._without_empty(batch, values, failed, olds)
-            olds = None
-            if self.context.wants_olds and batch.olds is not None:
-                olds, _ = self._mapped(batch.keys, batch.olds, _forget)
+        olds = None
+        if batch.olds is not None and self.step.wants_old and self._store is None:
+            olds, _ = self._mapped(batch.keys, batch.olds, _forget)
         batch = Batch(
             batch.keys,
             values,
             batch.origins,
             rows=batch.rows,
-            olds=olds if self._table is None else None,
+            olds=olds,
             key_bytes=batch.key_bytes,
         )
-        batch = without(batch, failed)
-        return drop_empty_changes(batch if self._table is None else self.stored(batch))
+        return self.settled(without(batch, failed))
 
     def _mapped(
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
     ) -> tuple[list[Any], list[int]]:
         columns = (keys, values) if self.node.with_key else (values,)
         return call_present(self.node.mapper, columns, values, on_failure)
-
-    @staticmethod
-    def _without_empty(
-        batch: Batch, values: list[Any], failed: list[int], olds: list[Any]
-    ) -> tuple[Batch, list[Any], list[int]]:
-        """Drop rows that had no old value and get no new one, and those that failed."""
-        gone = {
-            row
-            for row, (new, old) in enumerate(zip(values, olds, strict=True))
-            if new is None and old is None
-        }
-        gone.update(failed)
-        if not gone:
-            return batch, values, []
-        rows = sorted(gone)
-        return batch.select(keep_mask(len(batch), rows)), drop(values, rows), []
 
 
 class TableToStreamOperator(Operator[TableToStreamNode]):
