@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from mustela.dsl.functions import check_function, check_initializer
+from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
@@ -58,9 +58,11 @@ class KGroupedStream(Generic[K, V]):
         >>> sales = builder.stream("sales", key=str, value=int).group_by_key()
         >>> sales.reduce(int.__add__, store="totals").to_stream().to("totals")
         >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.create_input_topic("sales").pipe_value_list([2, 3])
+        ...     sale = driver.create_input_topic("sales")
+        ...     sale.pipe_input("apple", 2)
+        ...     sale.pipe_input("apple", 3)
         ...     driver.create_output_topic("totals").read_values_to_list()
-        []
+        [2, 5]
     """
 
     def __init__(
@@ -226,15 +228,15 @@ class KGroupedStream(Generic[K, V]):
         return self._add(fold, table, at=at)
 
     def _add(self, fold: _Fold, table: _Table, *, at: Origin) -> KTable[K, Any]:
+        options = options_or(table.options, Materialized[Any, Any](), at=at)
         place = self._registry.place(
             fold.kind,
             parents=(self._parent,),
             path=self._path,
             at=at,
             name=table.name,
-            function=fold.adder,
+            apart=table.store or options.store or function_name(fold.adder),
         )
-        options = options_or(table.options, Materialized[Any, Any](), at=at)
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
         value = value or table.inherited

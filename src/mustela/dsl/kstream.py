@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from mustela.dsl.functions import check_function
+from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.names import check_name, path_name
 from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
@@ -454,7 +454,7 @@ class KStream(Generic[K, V]):
                 fields={"left": self._name, "right": other._name},
             )
         place = self._registry.place(
-            "merge", parents=(self._name, other._name), at=at, name=name, path=self._name
+            "merge", parents=(self._name, other._name), at=at, name=name, apart=other._name
         )
         key = self._key if self._key == other._key else None
         self._registry.add(MergeNode(**place, key=key))
@@ -615,7 +615,7 @@ class KStream(Generic[K, V]):
         role = _ROLES.get(verb, "mapper")
         check_function(function, arguments, role=role, verb=verb, at=at)
         return self._registry.place(
-            verb, parents=(self._name,), at=at, name=name, function=function
+            verb, parents=(self._name,), at=at, name=name, apart=function_name(function)
         )
 
     def _sink_place(
@@ -626,4 +626,6 @@ class KStream(Generic[K, V]):
             verb = path_name("to", topic)
             return self._registry.place(verb, parents=(self._name,), at=at, name=name)
         check_function(topic, _KEY_VALUE_CONTEXT, role="topic name extractor", verb="to", at=at)
-        return self._registry.place("to", parents=(self._name,), at=at, name=name, function=topic)
+        return self._registry.place(
+            "to", parents=(self._name,), at=at, name=name, apart=function_name(topic)
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mustela.dsl.functions import check_function
+from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -244,7 +244,7 @@ class KTable(Generic[K, V]):
         if mapper is not None:
             check_function(mapper, ("key", "value"), role="mapper", verb="to_stream", at=at)
         place = self._registry.place(
-            "to_stream", parents=(self._name,), at=at, name=name, function=mapper
+            "to_stream", parents=(self._name,), at=at, name=name, apart=function_name(mapper)
         )
         self._registry.add(TableToStreamNode(**place, mapper=mapper))
         key = self._key if mapper is None else None
@@ -260,10 +260,9 @@ class KTable(Generic[K, V]):
     ) -> KTable[K, V]:
         at = user_origin()
         check_function(predicate, ("key", "value"), role="predicate", verb=verb, at=at)
-        place = self._registry.place(
-            verb, parents=(self._name,), at=at, name=name, function=predicate
-        )
         options = options_or(materialized, Materialized[Any, Any](), at=at)
+        apart = store or options.store or function_name(predicate)
+        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         value = choose_serde("value", None, options.value, holder="Materialized", at=at)
         value = value or self._value
@@ -292,8 +291,9 @@ class KTable(Generic[K, V]):
         with_key = verb == "map_values_with_key"
         arguments = ("key", "value") if with_key else ("value",)
         check_function(mapper, arguments, role="mapper", verb=verb, at=at)
-        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, function=mapper)
         options = options_or(materialized, Materialized[Any, Any](), at=at)
+        apart = store or options.store or function_name(mapper)
+        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
         spec = self._spec(place, options, store, key, said)

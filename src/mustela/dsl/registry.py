@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from mustela.dsl.functions import function_name
 from mustela.dsl.names import check_name, path_name
 from mustela.errors import Origin
 from mustela.topology.errors import (
@@ -49,7 +47,7 @@ class Registry:
         at: Origin,
         name: str | None = None,
         path: str | None = None,
-        function: Callable[..., Any] | None = None,
+        apart: str | None = None,
     ) -> Place:
         """Choose the name of a step that is about to be added.
 
@@ -59,7 +57,8 @@ class Registry:
             at: The user's line.
             name: The name that the user gave, if any.
             path: What a default name begins with; the first parent's name if not given.
-            function: The step's function; its name tells siblings of the same verb apart.
+            apart: What tells the step from siblings of the same verb, such as the name of its
+                function; used only where the name would be taken otherwise.
 
         Raises:
             BadNameError: If the given name breaks the rule for names.
@@ -70,9 +69,8 @@ class Registry:
         else:
             start = path or parents[0]
             chosen = path_name(start, verb)
-            own_name = function_name(function)
-            if chosen in self._nodes and own_name is not None:
-                chosen = path_name(start, verb, own_name)
+            if chosen in self._nodes and apart is not None:
+                chosen = path_name(start, verb, apart)
         if chosen in self._nodes:
             raise self._duplicate(chosen, verb, at, given=name is not None)
         return Place(name=chosen, parents=parents, origin=at, explicit_name=name is not None)

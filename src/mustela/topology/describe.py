@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from mustela.topology.node import Node
 from mustela.topology.sink import SinkNode
@@ -57,43 +58,61 @@ def sub_topologies(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
     return [tuple(part) for part in parts.values()]
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What is printed of a node."""
+
+    name: str
+    head: str
+    parents: tuple[str, ...]
+    is_sink: bool = False
+
+
 def _describe_part(part: Sequence[Node]) -> str:
-    children: dict[str, list[str]] = {node.name: [] for node in part}
-    for node in part:
-        for parent in node.parents:
-            children[parent].append(node.name)
+    rows = [row for node in part for row in _rows(node)]
+    children: dict[str, list[str]] = {row.name: [] for row in rows}
+    for row in rows:
+        for parent in row.parents:
+            children[parent].append(row.name)
     reach: dict[str, set[str]] = {}
-    for node in reversed(part):
-        reach[node.name] = {node.name}.union(*(reach[child] for child in children[node.name]))
+    for row in reversed(rows):
+        reach[row.name] = {row.name}.union(*(reach[child] for child in children[row.name]))
 
     def rank(name: str) -> tuple[int, str]:
         return -len(reach[name]), name
 
     lines: list[str] = []
-    for node in sorted(part, key=lambda node: rank(node.name)):
-        lines.append(f"    {_head(node)}")
-        if not isinstance(node, SinkNode):
-            lines.append(f"      --> {_names(sorted(children[node.name], key=rank))}")
-        if node.parents:
-            lines.append(f"      <-- {_names(sorted(node.parents, key=rank))}")
+    for row in sorted(rows, key=lambda row: rank(row.name)):
+        lines.append(f"    {row.head}")
+        if not row.is_sink:
+            lines.append(f"      --> {_names(sorted(children[row.name], key=rank))}")
+        if row.parents:
+            lines.append(f"      <-- {_names(sorted(row.parents, key=rank))}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _head(node: Node) -> str:
+def _rows(node: Node) -> list[_Row]:
     match node:
-        case SourceNode():
-            return f"Source: {node.name} (topics: [{', '.join(sorted(node.topics))}])"
-        case TableSourceNode():
-            stores = f", stores: [{node.store.name}]" if node.store else ""
-            return f"Source: {node.name} (topics: [{node.topic}]{stores})"
-        case SinkNode(topic=str(topic)):
-            return f"Sink: {node.name} (topic: {topic})"
-        case SinkNode(topic=extractor):
-            name = getattr(extractor, "__qualname__", type(extractor).__qualname__)
-            return f"Sink: {node.name} (extractor class: {name})"
+        case SourceNode(name=name):
+            return [_Row(name, f"Source: {name} (topics: [{', '.join(sorted(node.topics))}])", ())]
+        case TableSourceNode(name=name):
+            # Kafka Streams too shows the topic and the table that is made of it as two.
+            source = f"{name}.source"
+            head = f"Source: {source} (topics: [{node.topic}])"
+            return [_Row(source, head, ()), _processor(node, (source,))]
+        case SinkNode(name=name, topic=str(topic)):
+            return [_Row(name, f"Sink: {name} (topic: {topic})", node.parents, is_sink=True)]
+        case SinkNode(name=name, topic=extractor):
+            chosen = getattr(extractor, "__qualname__", type(extractor).__qualname__)
+            head = f"Sink: {name} (extractor class: {chosen})"
+            return [_Row(name, head, node.parents, is_sink=True)]
         case _:
-            stores = ", ".join(sorted(store.name for store in node.stores))
-            return f"Processor: {node.name} (stores: [{stores}])"
+            return [_processor(node, node.parents)]
+
+
+def _processor(node: Node, parents: tuple[str, ...]) -> _Row:
+    stores = ", ".join(sorted(store.name for store in node.stores))
+    return _Row(node.name, f"Processor: {node.name} (stores: [{stores}])", parents)
 
 
 def _names(names: Sequence[str]) -> str:

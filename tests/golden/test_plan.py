@@ -1,0 +1,92 @@
+"""The text of plans, and each rule of the planner before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.planner.explain import explain
+from mustela.planner.options import PlanOptions
+from mustela.planner.planner import RULES, plan
+from mustela.topology.graph import Topology
+
+Golden = Callable[[str, str], None]
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", key=str, value=str)
+    words = lines.flat_map_values(str.split, name="words").group_by(by_value, key=str, name="word")
+    words.count(store="counts", name="count").to_stream(name="changes").to("counts", name="out")
+    return builder.build()
+
+
+def known_keys() -> Topology:
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", key=str, value=str)
+    changes = clicks.group_by_key().count(name="count").to_stream(name="changes")
+    changes.group_by_key().reduce(int.__mul__, name="product").to_stream(name="out")
+    changes.select_key(by_value, name="by-count").group_by_key(key=int).reduce(max, name="most")
+    return builder.build()
+
+
+def filtered_tables() -> Topology:
+    builder = StreamsBuilder()
+    prices = builder.table("prices", key=str, value=int, store="prices")
+    prices.map_values(abs, name="abs").filter(by_value, name="dear").to_stream(name="dear-changes")
+    stock = builder.table("stock", key=str, value=int)
+    stock.filter(by_value, name="there").to_stream(name="there-changes")
+    return builder.build()
+
+
+def several_stages() -> Topology:
+    builder = StreamsBuilder()
+    orders = builder.stream(["orders.us", "orders.eu"], key=str, value=int, name="orders")
+    totals = orders.group_by_key().reduce(int.__add__, name="totals").to_stream(name="changes")
+    totals.merge(orders, name="both").to(lambda _key, _value, _context: "x", name="out")
+    sizes = totals.select_key(by_value, name="size").group_by_key(key=int)
+    sizes.aggregate(
+        int,
+        lambda _key, value, total: total + value,
+        merger=lambda _key, left, right: left + right,
+        store="sizes",
+        name="sizes",
+    )
+    return builder.build()
+
+
+def by_value(_key: object, value: object) -> object:
+    return value
+
+
+EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
+    "combine_before_shuffle": word_count,
+    "keep_known_keys": known_keys,
+    "send_old_values": filtered_tables,
+}
+
+
+@pytest.mark.parametrize(
+    "example", [word_count, known_keys, filtered_tables, several_stages], ids=lambda e: e.__name__
+)
+def test_a_plan_is_explained(golden: Golden, example: Callable[[], Topology]) -> None:
+    """With every rule on, as an application runs it."""
+    golden(f"plan/{example.__name__}.txt", explain(plan(example())))
+
+
+def test_a_plan_is_explained_where_each_update_is_emitted(golden: Golden) -> None:
+    """``emit = every`` sees each record."""
+    made = plan(several_stages(), options=PlanOptions(emit="every"))
+    golden("plan/several_stages_every.txt", explain(made))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_seen_before_and_after(golden: Golden, rule: str) -> None:
+    """What the rule changes, all other rules being on."""
+    topology = EXAMPLE_OF_RULE[rule]()
+    before = explain(plan(topology, options=PlanOptions(rules_off=frozenset({rule}))))
+    after = explain(plan(topology))
+    assert before != after
+    golden(f"plan/rule_{rule}.txt", f"--- before\n{before}\n\n--- after\n{after}\n")
