@@ -1,0 +1,18 @@
+"""Count the words of a topic of lines; copy the lines themselves to a topic of their own."""
+
+from mustela import App, StreamsBuilder
+
+app = App("wordcount")
+
+
+@app.topology
+def build(builder: StreamsBuilder) -> None:
+    """Write the topology."""
+    lines = builder.stream("lines", key=str, value=str)
+    lines.to("lines-copy", name="copy")
+    words = lines.flat_map_values(str.split, name="words").group_by(lambda _key, word: word)
+    words.count(store="counts").to_stream().to("counts", key=str, value=int)
+
+
+if __name__ == "__main__":
+    app.run()
