@@ -1,0 +1,196 @@
+"""What outlives a crash in the test driver: topics, changelogs, the epoch record and the disks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mustela.kernel.output import DeadLetters, SinkRows
+from mustela.model import Headers
+from mustela.plan.plan import Plan, Stage
+from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
+from mustela.state.memory import MemoryEnvironment
+
+__all__ = ["Cluster", "JobResult", "Place", "Row"]
+
+Place = tuple[int, int]
+"""A stage and a key group."""
+
+
+class Row(NamedTuple):
+    """A record as a broker holds it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+    partition: int = 0
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What the job of an epoch gave; nothing of it is true before the commit.
+
+    Attributes:
+        token: The run of the epoch.
+        rows: Rows for sinks, in order.
+        dead_letters: Records that a handler gave up.
+        changes: What each place wrote.
+        counters: Counts by name.
+    """
+
+    token: Token
+    rows: list[SinkRows] = field(default_factory=list[SinkRows])
+    dead_letters: list[DeadLetters] = field(default_factory=list[DeadLetters])
+    changes: dict[Place, Mapping[str, Rows]] = field(
+        default_factory=dict[Place, Mapping[str, Rows]]
+    )
+    counters: Counter[str] = field(default_factory=Counter[str])
+
+
+class Cluster:
+    """The durable side: a crash leaves it as it is.
+
+    Args:
+        plan: What runs.
+        application_id: The application.
+        key_groups: Number of key groups.
+        dead_letter_topic: Where dead letters go.
+    """
+
+    def __init__(
+        self, plan: Plan, *, application_id: str, key_groups: int, dead_letter_topic: str
+    ) -> None:
+        self.plan = plan
+        self.key_groups = key_groups
+        self.dead_letter_topic = dead_letter_topic
+        self.inputs: dict[str, list[Row]] = {topic: [] for topic in plan.topics}
+        self.offsets: dict[str, int] = dict.fromkeys(plan.topics, 0)
+        self.floors: dict[str, int] = dict.fromkeys(plan.topics, -1)
+        self.outputs: dict[str, list[Row]] = {}
+        self.changelogs: dict[tuple[str, int], list[tuple[bytes, bytes | None]]] = {}
+        self.marks: dict[Place, Committed] = {}
+        self.counters: Counter[str] = Counter()
+        self.incarnation = 1
+        self.epoch = 0
+        self.attempt = 0
+        self.environments = {
+            (stage.index, group): MemoryEnvironment(
+                EnvironmentSpec(
+                    application_id=application_id,
+                    stage=stage.identity or str(stage.index),
+                    group=group,
+                    groups=key_groups,
+                    stores=stage.stores,
+                )
+            )
+            for stage in plan.stages
+            if stage.stores
+            for group in range(key_groups)
+        }
+
+    def next_token(self) -> Token:
+        """Name the next run of the next epoch."""
+        self.attempt += 1
+        return Token(self.incarnation, self.epoch + 1, self.attempt - 1)
+
+    def restart(self, *, lose_state: bool) -> None:
+        """Begin a new incarnation over what was committed.
+
+        Args:
+            lose_state: The disks are lost too; state comes back from the changelogs.
+        """
+        self.incarnation += 1
+        for environment in self.environments.values():
+            environment.close(clean=False)
+            if lose_state:
+                environment.destroy()
+
+    def append_inputs(self, rows: Sequence[Row]) -> None:
+        """Write records to source topics."""
+        for row in rows:
+            self.inputs[row.topic].append(row)
+
+    def forget_inputs(self, rows: Sequence[Row]) -> None:
+        """Take back the newest records, which no committed epoch has read."""
+        for row in reversed(rows):
+            taken = self.inputs[row.topic].pop()
+            assert taken == row, row
+
+    def environment(self, place: Place) -> MemoryEnvironment:
+        """Return an environment that holds the committed state."""
+        environment = self.environments[place]
+        committed = self.committed(place)
+        condition = environment.condition(committed)
+        if condition.ready:
+            return environment
+        if not condition.catches_up:
+            environment.destroy()
+        positions = environment.positions()
+        for spec in environment.spec.stores:
+            if spec.logged:
+                log = self.changelogs.get((spec.name, place[1]), [])
+                environment.restore(spec.name, log[positions.get(spec.name, 0) :], len(log))
+        environment.finish_restore(committed)
+        return environment
+
+    def committed(self, place: Place) -> Committed:
+        """Return what the last epoch that wrote a place says of it."""
+        return self.marks.get(place, Committed())
+
+    def commit(self, result: JobResult, *, now_ms: int) -> list[Row]:
+        """Make all of an epoch true at once; return its rows."""
+        rows = [row for columns in result.rows for row in sink_rows(columns)]
+        for letters in result.dead_letters:
+            rows += dead_letter_rows(letters, self.dead_letter_topic)
+        for row in rows:
+            self.outputs.setdefault(row.topic, []).append(row)
+        for place, changes in result.changes.items():
+            self._log(place, self.plan.stages[place[0]], changes)
+            self.marks[place] = Committed(
+                token=result.token,
+                changelog_ends=self._ends(place, self.plan.stages[place[0]]),
+                time_ms=now_ms,
+            )
+        for topic, records in self.inputs.items():
+            unread = records[self.offsets[topic] :]
+            self.floors[topic] = max(
+                self.floors[topic], max((row.timestamp for row in unread), default=-1)
+            )
+            self.offsets[topic] = len(records)
+        self.counters.update(result.counters)
+        self.epoch = result.token.epoch
+        self.attempt = 0
+        return rows
+
+    def _log(self, place: Place, stage: Stage, changes: Mapping[str, Rows]) -> None:
+        for spec in stage.stores:
+            if spec.logged and spec.name in changes:
+                log = self.changelogs.setdefault((spec.name, place[1]), [])
+                log.extend(changes[spec.name])
+
+    def _ends(self, place: Place, stage: Stage) -> dict[str, int]:
+        return {
+            spec.name: len(self.changelogs.get((spec.name, place[1]), ()))
+            for spec in stage.stores
+            if spec.logged
+        }
+
+
+def sink_rows(columns: SinkRows) -> list[Row]:
+    """Turn the columns of a sink into rows."""
+    topics = [columns.topic] * len(columns) if isinstance(columns.topic, str) else columns.topic
+    headers: list[Headers] = [()] * len(columns) if columns.headers is None else columns.headers
+    chosen = [None] * len(columns) if columns.partitions is None else columns.partitions
+    partitions = [partition or 0 for partition in chosen]
+    parts = (topics, columns.keys, columns.values, columns.timestamps, headers, partitions)
+    return [Row(*row) for row in zip(*parts, strict=True)]
+
+
+def dead_letter_rows(letters: DeadLetters, topic: str) -> list[Row]:
+    """Turn the columns of dead letters into rows."""
+    parts = (letters.keys, letters.values, letters.timestamps, letters.headers)
+    return [Row(topic, *row) for row in zip(*parts, strict=True)]

@@ -1,0 +1,366 @@
+"""The test driver: a topology run record by record, without Spark and without a broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from mustela.clock import ManualClock, SystemClock
+from mustela.config.settings import Settings
+from mustela.kernel.options import KernelOptions
+from mustela.planner.options import PlanOptions
+from mustela.planner.planner import plan
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.serdes.resolve import resolve_serde
+from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.testing.cluster import Cluster, JobResult, Row
+from mustela.testing.faults import TestDriverError
+from mustela.testing.job import run_job, topics_of
+from mustela.testing.stores import DriverStoreView
+from mustela.testing.times import to_milliseconds, to_span
+from mustela.testing.topics import TestInputTopic, TestOutputTopic
+from mustela.topology.graph import Topology
+from mustela.topology.sink import SinkNode
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["EPOCHS_PER_CALL_MAX", "TopologyTestDriver"]
+
+EPOCHS_PER_CALL_MAX = 10_000
+"""How often rows may come back to the topology that wrote them, before it is taken for a loop
+without an end."""
+
+
+@runtime_checkable
+class _Builder(Protocol):
+    def build(self) -> Topology: ...
+
+
+@runtime_checkable
+class _Application(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+    def built_topology(self) -> Topology: ...
+
+
+def _topology_of(subject: object) -> tuple[Topology, Settings | None]:
+    if isinstance(subject, Topology):
+        return subject, None
+    if isinstance(subject, _Application):
+        return subject.built_topology(), subject.settings
+    if isinstance(subject, _Builder):
+        return subject.build(), None
+    msg = f"a {type(subject).__name__} cannot be tested"
+    raise TestDriverError(msg, fix="give an App, a StreamsBuilder or a Topology")
+
+
+def _settings(values: Settings | Mapping[str, Any] | None) -> Settings:
+    if isinstance(values, Settings):
+        return values
+    known = {"application_id": "test", "event_time": "stream-time", **(values or {})}
+    # What the machine's environment and the working directory say is no part of a test.
+    return Settings.load(known, environ={}, directory=Path(__file__).parent)
+
+
+class TopologyTestDriver:
+    """Runs a topology in this process, each piped record to its end.
+
+    It plans with the same planner and runs the same kernel as Spark does, over environments in
+    memory with the same protocol of pendings and commits. Each piped record is an epoch of its
+    own; `epoch` groups several.
+
+    Args:
+        subject: An App, a StreamsBuilder or a Topology.
+        settings: Settings, or a mapping of them. Without them an App's own are used; else event
+            time is ``stream-time``, and neither environment nor files are read.
+        initial_wall_clock: Where the driver's clock stands at first; now if not given.
+        key_groups: Number of key groups, a power of two.
+        lanes: Number of lanes; changes no result.
+        crash_after_every_record: Each epoch is run, dropped before its commit by a crash, run
+            again, committed, and followed by another crash. Results stay the same.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=str, value=str)
+        >>> counts = words.group_by(lambda _key, word: word, key=str).count(store="counts")
+        >>> counts.to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("words").pipe_value_list(["a", "b", "a"])
+        ...     driver.create_output_topic("counts").read_key_values_to_list()
+        ...     driver.get_key_value_store("counts")["a"]
+        [('a', 1), ('b', 1), ('a', 2)]
+        2
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        subject: object,
+        *,
+        settings: Settings | Mapping[str, Any] | None = None,
+        initial_wall_clock: int | datetime | None = None,
+        key_groups: int = 1,
+        lanes: int = 1,
+        crash_after_every_record: bool = False,
+    ) -> None:
+        self._topology, own = _topology_of(subject)
+        self._settings = _settings(own if settings is None else settings)
+        start = SystemClock().now_ms() if initial_wall_clock is None else initial_wall_clock
+        self._clock = ManualClock(to_milliseconds(start))
+        self._options = KernelOptions(
+            emit=self._settings.emit,
+            event_time=self._settings.event_time,
+            key_groups=key_groups,
+            deserialization_handler=self._settings.deserialization_handler,
+            processing_handler=self._settings.processing_handler,
+            production_handler=self._settings.production_handler,
+            topic_partitions=defaultdict(lambda: 1),
+        )
+        self._lanes = min(lanes, key_groups)
+        self._crashes = crash_after_every_record
+        self._cluster = Cluster(
+            plan(self._topology, options=PlanOptions(emit=self._settings.emit)),
+            application_id=self._settings.application_id,
+            key_groups=key_groups,
+            dead_letter_topic=self._settings.dead_letter_topic,
+        )
+        self._positions: dict[str, list[int]] = {}
+        self._group: list[Row] | None = None
+        self._closed = False
+
+    def create_input_topic(
+        self,
+        name: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        start: int | datetime | None = None,
+        auto_advance: int | timedelta | None = None,
+    ) -> TestInputTopic[Any, Any]:
+        """Return a topic to pipe records into.
+
+        Args:
+            name: A source topic of the topology.
+            key: Type or serde of the keys; the source's own if not given.
+            value: Type or serde of the values; the source's own if not given.
+            start: Time of the first record; without it the driver's clock is used.
+            auto_advance: How far the topic's time moves after each record.
+
+        Raises:
+            TestDriverError: If the topology does not read the topic.
+        """
+        self._check_open()
+        for node in self._topology:
+            if isinstance(node, SourceNode | TableSourceNode) and name in topics_of(node):
+                return TestInputTopic(
+                    name,
+                    key=_serde(key, node.key, is_key=True),
+                    value=_serde(value, node.value, is_key=False),
+                    pipe=self._pipe,
+                    clock=self._clock.now_ms,
+                    start=start,
+                    auto_advance=auto_advance,
+                )
+        known = ", ".join(self._cluster.plan.topics)
+        msg = f"the topology does not read topic {name!r}"
+        raise TestDriverError(msg, evidence={"it reads": known}, fields={"topic": name})
+
+    def create_output_topic(
+        self, name: str, *, key: Any = None, value: Any = None
+    ) -> TestOutputTopic[Any, Any]:
+        """Return a topic to read results from.
+
+        Args:
+            name: A topic that the topology may write, or the dead-letter topic.
+            key: Type or serde of the keys; the sink's own if not given, else bytes.
+            value: Type or serde of the values; the sink's own if not given, else bytes.
+        """
+        self._check_open()
+        sinks = [node for node in self._topology if isinstance(node, SinkNode)]
+        sink = next((node for node in sinks if node.topic == name), None)
+        return TestOutputTopic(
+            name,
+            key=_serde(key, sink and sink.key, is_key=True),
+            value=_serde(value, sink and sink.value, is_key=False),
+            rows=lambda: self._cluster.outputs.get(name, []),
+            position=self._positions.setdefault(name, [0]),
+        )
+
+    @contextmanager
+    def epoch(self) -> Generator[None]:
+        """Group what is piped inside into one epoch; nothing runs before the end.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str).group_by_key()
+            >>> words.count(store="counts").to_stream().to("counts", key=str, value=int)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     with driver.epoch():
+            ...         driver.create_input_topic("words").pipe_input("a", "x")
+            ...         driver.create_input_topic("words").pipe_input("a", "y")
+            ...     driver.create_output_topic("counts").read_key_values_to_list()
+            [('a', 2)]
+        """
+        self._check_open()
+        if self._group is not None:
+            msg = "an epoch is open already"
+            raise TestDriverError(msg, fix="end it before the next one begins")
+        self._group = []
+        try:
+            yield
+            rows = self._group
+        finally:
+            self._group = None
+        if rows:
+            self._run_all(rows, grouped=True)
+
+    def advance_wall_clock_time(self, span: int | timedelta) -> None:
+        """Move the driver's clock forward; the time of records does not move."""
+        self._check_open()
+        self._clock.advance(to_span(span))
+
+    def crash(self, *, lose_state: bool = False) -> None:
+        """Drop all that is not committed, and go on from what is.
+
+        Args:
+            lose_state: Local state is lost too, and restored from the changelogs.
+        """
+        self._check_open()
+        if self._group is not None:
+            self._group.clear()
+        self._cluster.restart(lose_state=lose_state)
+
+    def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
+        """Return a store of the topology; timestamps are left out.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+        """
+        view, spec = self._store(name)
+        return KeyValueStore(view, spec)
+
+    def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
+        """Return a store of the topology, its values with their timestamps.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it keeps no timestamps.
+        """
+        view, spec = self._store(name)
+        return TimestampedKeyValueStore(view, spec)
+
+    def get_state_store(
+        self, name: str
+    ) -> KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]:
+        """Return a store of the topology as the kind that it is."""
+        view, spec = self._store(name)
+        timed = spec.kind == "timestamped_key_value"
+        return TimestampedKeyValueStore(view, spec) if timed else KeyValueStore(view, spec)
+
+    def get_all_state_stores(
+        self,
+    ) -> dict[str, KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]:
+        """Return all stores by name."""
+        return {name: self.get_state_store(name) for name in sorted(self._cluster.plan.stores)}
+
+    @property
+    def produced_topic_names(self) -> set[str]:
+        """The topics that have been written to so far."""
+        return set(self._cluster.outputs)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """Counts of the committed epochs, named ``<what>:<step>``."""
+        return dict(self._cluster.counters)
+
+    @property
+    def topology(self) -> Topology:
+        """What is under test."""
+        return self._topology
+
+    def close(self) -> None:
+        """End the test; closing twice does no harm."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = "the test driver is closed"
+            raise TestDriverError(msg)
+
+    def _store(self, name: str) -> tuple[DriverStoreView, Any]:
+        self._check_open()
+        found = self._cluster.plan.stores.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._cluster.plan.stores)) or "none"
+            msg = f"the topology has no store {name!r}"
+            raise TestDriverError(msg, evidence={"stores": known}, fields={"store": name})
+        stage, spec = found
+        return DriverStoreView(self._cluster, stage, name, self._commit), spec
+
+    def _pipe(self, rows: Sequence[Row]) -> None:
+        self._check_open()
+        if self._group is not None:
+            self._group.extend(rows)
+            return
+        for row in rows:
+            self._run_all([row], grouped=False)
+
+    def _run_all(self, rows: list[Row], *, grouped: bool) -> None:
+        """Run an epoch, and those of the rows that come back as input."""
+        waiting = deque([rows])
+        for _ in range(EPOCHS_PER_CALL_MAX):
+            if not waiting:
+                return
+            written = self._run_epoch(waiting.popleft())
+            back = [row for row in written if row.topic in self._cluster.inputs]
+            if back:
+                waiting.extend([back] if grouped else [[row] for row in back])
+        msg = f"rows came back to the topology {EPOCHS_PER_CALL_MAX} times"
+        raise TestDriverError(msg, why="it writes to a topic that it reads, without an end")
+
+    def _run_epoch(self, rows: list[Row]) -> list[Row]:
+        cluster = self._cluster
+        cluster.append_inputs(rows)
+        try:
+            result = run_job(cluster, self._options, lanes=self._lanes)
+            if self._crashes:
+                cluster.restart(lose_state=False)
+                result = run_job(cluster, self._options, lanes=self._lanes)
+        except BaseException:
+            cluster.forget_inputs(rows)
+            raise
+        written = self._commit(result)
+        if self._crashes:
+            # Every other time the disk is lost too: pendings and changelogs both are tried.
+            cluster.restart(lose_state=cluster.epoch % 2 == 0)
+        return written
+
+    def _commit(self, result: JobResult) -> list[Row]:
+        return self._cluster.commit(result, now_ms=self._clock.now_ms())
+
+
+def _serde(said: Any, known: Serde[Any] | None, *, is_key: bool) -> Serde[Any]:
+    """Return the serde of a test topic: what the test says, what the topology says, or bytes."""
+    if said is not None:
+        return resolve_serde(said, key=is_key)
+    return known or BytesSerde()

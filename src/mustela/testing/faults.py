@@ -1,0 +1,26 @@
+"""What can be wrong with a call to the test driver."""
+
+from __future__ import annotations
+
+from mustela.errors import UsageError
+
+__all__ = ["EmptyTopicError", "PipedValueError", "TestDriverError"]
+
+
+class TestDriverError(UsageError):
+    """The test driver cannot do what it was asked for."""
+
+    code = "TEST_DRIVER"
+    __test__ = False
+
+
+class EmptyTopicError(TestDriverError):
+    """Nothing more can be read from an output topic."""
+
+    code = "TEST_DRIVER_EMPTY_TOPIC"
+
+
+class PipedValueError(TestDriverError):
+    """A key or value does not fit the topic that it was piped to."""
+
+    code = "TEST_DRIVER_PIPED_VALUE"

@@ -1,0 +1,147 @@
+"""The job of an epoch in one process: every stage, every lane, exchanges in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mustela.kernel.lane_state import LaneState
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.output import StageOutput
+from mustela.kernel.stage import StageRunner
+from mustela.plan.batch import Batch, Origins, SourceChunk
+from mustela.plan.keygroups import key_groups_of, lanes_by_group
+from mustela.plan.plan import Exchange, Stage
+from mustela.state.overlay import Overlay
+from mustela.testing.cluster import Cluster, JobResult
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["run_job"]
+
+_Inputs = dict[int, dict[str, list[Batch]]]
+"""By lane, then by exchange."""
+
+
+def run_job(cluster: Cluster, options: KernelOptions, *, lanes: int) -> JobResult:
+    """Run what no committed epoch has read through every stage, and write the pendings.
+
+    Raises:
+        DataError: If a record is bad and its handler is ``fail``; nothing is committed then.
+    """
+    return _Job(cluster, options, lanes).run()
+
+
+class _Job:
+    def __init__(self, cluster: Cluster, options: KernelOptions, lanes: int) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._lanes = lanes
+        self._topics = cluster.plan.topics
+        self._lane_of_group = lanes_by_group(lanes, cluster.key_groups)
+        self._result = JobResult(cluster.next_token())
+        self._inputs: dict[int, _Inputs] = {}
+
+    def run(self) -> JobResult:
+        """Run the stages in order."""
+        first, *others = self._cluster.plan.stages
+        self._gather(first, self._run_sources(first))
+        for stage in others:
+            for lane, received in sorted(self._inputs.get(stage.index, {}).items()):
+                self._run_lane(stage, lane, received)
+        return self._result
+
+    def _run_sources(self, stage: Stage) -> StageOutput:
+        runner = StageRunner(stage, topics=self._topics, options=self._options)
+        for index, topic in enumerate(self._topics):
+            unread = self._cluster.inputs[topic][self._cluster.offsets[topic] :]
+            if not unread:
+                continue
+            start = self._cluster.offsets[topic]
+            headers = [row.headers for row in unread]
+            chunk = SourceChunk(
+                topics=self._topics,
+                topic_index=index,
+                partition=0,
+                offsets=list(range(start, start + len(unread))),
+                timestamps=[row.timestamp for row in unread],
+                floor=self._cluster.floors[topic],
+                headers=headers if any(headers) else None,
+            )
+            keys, values = [row.key for row in unread], [row.value for row in unread]
+            for source in stage.sources:
+                if topic in topics_of(source):
+                    runner.run({source.name: runner.decode(source.name, chunk, keys, values)})
+        runner.finish()
+        return runner.take_output()
+
+    def _run_lane(self, stage: Stage, lane: int, received: Mapping[str, list[Batch]]) -> None:
+        exchanges = {e.name: e for s in self._cluster.plan.stages for e in s.exchanges}
+        inputs = {name: _joined(exchanges[name], batches) for name, batches in received.items()}
+        cluster, groups = self._cluster, range(self._cluster.key_groups)
+        places = [
+            (stage.index, group)
+            for group in groups
+            if stage.stores and self._lane_of_group[group] == lane
+        ]
+        overlays = {
+            place[1]: Overlay(cluster.environment(place).snapshot(cluster.committed(place)))
+            for place in places
+        }
+        state = LaneState(overlays, key_groups=cluster.key_groups)
+        try:
+            runner = StageRunner(stage, topics=self._topics, options=self._options, state=state)
+            runner.run(inputs)
+            runner.finish()
+            self._gather(stage, runner.take_output())
+            changes = state.changes()
+        finally:
+            state.close()
+        for group, rows in changes.items():
+            place = stage.index, group
+            committed = cluster.committed(place)
+            cluster.environments[place].write_pending(self._result.token, committed, rows)
+            self._result.changes[place] = rows
+
+    def _gather(self, stage: Stage, output: StageOutput) -> None:
+        self._result.rows += output.rows
+        self._result.dead_letters.append(output.dead_letters)
+        self._result.counters.update(output.counters)
+        exchanges = {exchange.name: exchange for exchange in stage.exchanges}
+        for name, batches in output.exchanges.items():
+            for batch in batches:
+                self._send(exchanges[name], batch)
+
+    def _send(self, exchange: Exchange, batch: Batch) -> None:
+        """Give each row to the lane of its key; a row without a key goes to key group 0."""
+        places: dict[int, list[int]] = {}
+        groups = key_groups_of([key or b"" for key in self._keys(batch)], self._cluster.key_groups)
+        for row, (key, group) in enumerate(zip(self._keys(batch), groups, strict=True)):
+            lane = self._lane_of_group[0 if key is None else group]
+            places.setdefault(lane, []).append(row)
+        for lane, rows in places.items():
+            target = self._inputs.setdefault(exchange.target, {}).setdefault(lane, {})
+            part = batch if len(rows) == len(batch) else batch.take(rows)
+            target.setdefault(exchange.name, []).append(part)
+
+    @staticmethod
+    def _keys(batch: Batch) -> list[bytes | None]:
+        assert batch.key_bytes is not None
+        return list(batch.key_bytes)
+
+
+def _joined(exchange: Exchange, batches: list[Batch]) -> Batch:
+    """Return an input as one batch, with what travels and nothing more."""
+    travelled: list[Batch] = []
+    for batch in batches:
+        order = batch.order if exchange.ordered else None
+        origins = Origins(batch.timestamps, batch.headers, order, batch.origins.topics)
+        assert batch.key_bytes is not None
+        keys = exchange.key.deserialize_many(batch.key_bytes)
+        travelled.append(
+            Batch(keys, batch.values, origins, olds=batch.olds, key_bytes=batch.key_bytes)
+        )
+    return Batch.merge(travelled) if exchange.ordered else Batch.concatenate(travelled)
+
+
+def topics_of(source: SourceNode | TableSourceNode) -> tuple[str, ...]:
+    """Return the topics that a source reads."""
+    return source.topics if isinstance(source, SourceNode) else (source.topic,)

@@ -1,0 +1,50 @@
+"""Times as tests write them: milliseconds, aware datetimes, timedeltas."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from mustela.testing.faults import TestDriverError
+
+__all__ = ["to_milliseconds", "to_span"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def to_milliseconds(moment: int | datetime) -> int:
+    """Return a moment as milliseconds since 1970-01-01 UTC.
+
+    Raises:
+        TestDriverError: If it is a datetime without a time zone, or before 1970.
+
+    Example:
+        >>> to_milliseconds(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+        1000
+    """
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            msg = f"{moment.isoformat()} has no time zone"
+            raise TestDriverError(msg, fix="datetime(…, tzinfo=UTC)")
+        moment = (moment - _EPOCH) // _MILLISECOND
+    if moment < 0:
+        msg = f"a record's timestamp cannot be negative: {moment}"
+        raise TestDriverError(msg, fix="use milliseconds since 1970-01-01 UTC")
+    return moment
+
+
+def to_span(span: int | timedelta) -> int:
+    """Return a span of time in milliseconds.
+
+    Raises:
+        TestDriverError: If it is negative.
+
+    Example:
+        >>> to_span(timedelta(seconds=2))
+        2000
+    """
+    milliseconds = span // _MILLISECOND if isinstance(span, timedelta) else span
+    if milliseconds < 0:
+        msg = f"time does not go back: {span}"
+        raise TestDriverError(msg)
+    return milliseconds

@@ -1,0 +1,278 @@
+"""The two ends of a topology under test: topics to pipe into and topics to read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeVar
+
+from mustela.model import Headers, KeyValue, Record
+from mustela.serdes.base import Serde
+from mustela.testing.cluster import Row
+from mustela.testing.faults import EmptyTopicError, PipedValueError, TestDriverError
+from mustela.testing.times import to_milliseconds, to_span
+
+__all__ = ["TestInputTopic", "TestOutputTopic"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | None:
+    """Encode what is piped to a topic.
+
+    Raises:
+        PipedValueError: If it does not fit the topic's serde.
+    """
+    try:
+        return serde.serialize(data)
+    except Exception as error:
+        told = getattr(error, "what", None) or f"{type(error).__name__}: {error}"
+        msg = f"{what} {data!r:.60} cannot be piped to topic {topic!r}: {told}"
+        raise PipedValueError(
+            msg,
+            why=f"the topic's {what}s are read with serde {serde.name}",
+            fix=f"pipe what {serde.name} holds, or create_input_topic({topic!r}, {what}=…)",
+            fields={"topic": topic},
+        ) from error
+
+
+class TestInputTopic(Generic[K, V]):
+    """A source topic of the topology under test; made by `create_input_topic`.
+
+    Args:
+        name: The topic.
+        key: Serde of the keys.
+        value: Serde of the values.
+        pipe: Where records go.
+        clock: Gives the time of a record that is piped without one.
+        start: Time of the first record; from then on the topic has a time of its own.
+        auto_advance: How far that time moves after each record.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    def __init__(  # noqa: PLR0913 - made by the driver alone
+        self,
+        name: str,
+        *,
+        key: Serde[Any],
+        value: Serde[Any],
+        pipe: Callable[[Sequence[Row]], None],
+        clock: Callable[[], int],
+        start: int | datetime | None,
+        auto_advance: int | timedelta | None,
+    ) -> None:
+        self.name = name
+        self._key = key
+        self._value = value
+        self._pipe = pipe
+        self._clock = clock
+        self._time = None if start is None else to_milliseconds(start)
+        self._advance = 0 if auto_advance is None else to_span(auto_advance)
+        if self._advance and self._time is None:
+            self._time = clock()
+
+    def pipe_input(
+        self,
+        key: K | None,
+        value: V | None,
+        *,
+        timestamp: int | datetime | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Pipe one record and process it to the end.
+
+        Args:
+            key: The key.
+            value: The value.
+            timestamp: Milliseconds or an aware datetime; the topic's time if not given.
+            headers: The record's headers.
+
+        Raises:
+            PipedValueError: If key or value does not fit the topic.
+            DataError: If the topology fails on the record.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("lines", key=str, value=str).to("copies")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("lines").pipe_input("k", "v", timestamp=5)
+            ...     driver.create_output_topic("copies").read_record().timestamp
+            5
+        """
+        self._pipe([self._row(key, value, timestamp, headers)])
+
+    def pipe_value_list(
+        self,
+        values: Iterable[V | None],
+        *,
+        start: int | datetime | None = None,
+        advance: int | timedelta = 0,
+    ) -> None:
+        """Pipe values without keys, each as one record; see `pipe_key_value_list`."""
+        self.pipe_key_value_list(((None, value) for value in values), start=start, advance=advance)
+
+    def pipe_key_value_list(
+        self,
+        pairs: Iterable[tuple[K | None, V | None]],
+        *,
+        start: int | datetime | None = None,
+        advance: int | timedelta = 0,
+    ) -> None:
+        """Pipe pairs of key and value, each as one record.
+
+        Args:
+            pairs: The pairs.
+            start: Time of the first one; the topic's time if not given.
+            advance: With ``start``: how much later each following one is.
+        """
+        time = None if start is None else to_milliseconds(start)
+        step = to_span(advance)
+        rows: list[Row] = []
+        for key, value in pairs:
+            rows.append(self._row(key, value, time, ()))
+            time = None if time is None else time + step
+        self._pipe(rows)
+
+    def pipe_record_list(self, records: Iterable[Record[Any, Any]]) -> None:
+        """Pipe records with their own timestamps and headers."""
+        self._pipe([self._row(r.key, r.value, r.timestamp, r.headers) for r in records])
+
+    def advance_time(self, span: int | timedelta) -> None:
+        """Move the topic's own time forward."""
+        time = self._clock() if self._time is None else self._time
+        self._time = time + to_span(span)
+
+    def _row(
+        self, key: object, value: object, timestamp: int | datetime | None, headers: Headers
+    ) -> Row:
+        key_bytes = encode(self._key, key, "key", self.name)
+        value_bytes = encode(self._value, value, "value", self.name)
+        if timestamp is not None:
+            time = to_milliseconds(timestamp)
+        elif self._time is None:
+            time = self._clock()
+        else:
+            time = self._time
+            self._time += self._advance
+        return Row(self.name, key_bytes, value_bytes, time, tuple(headers))
+
+    def __repr__(self) -> str:
+        return f"<TestInputTopic {self.name}>"
+
+
+class TestOutputTopic(Generic[K, V]):
+    """A topic that the topology under test writes; made by `create_output_topic`.
+
+    Args:
+        name: The topic.
+        key: Serde of the keys.
+        value: Serde of the values.
+        rows: Gives all rows of the topic so far.
+        position: How many of them were read, shared by all readers of the topic.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: Serde[Any],
+        value: Serde[Any],
+        rows: Callable[[], Sequence[Row]],
+        position: list[int],
+    ) -> None:
+        self.name = name
+        self._key = key
+        self._value = value
+        self._rows = rows
+        self._position = position
+
+    def read_record(self) -> Record[K, V]:
+        """Read the next record.
+
+        Raises:
+            EmptyTopicError: If there is none.
+            SerdeError: If its bytes are not of the topic's serdes.
+        """
+        rows = self._rows()
+        offset = self._position[0]
+        if offset >= len(rows):
+            msg = f"topic {self.name!r} is empty"
+            raise EmptyTopicError(msg, evidence={"read before": offset}, fields={"read": offset})
+        row = rows[offset]
+        record: Record[Any, Any] = Record(
+            key=self._key.deserialize(row.key),
+            value=self._value.deserialize(row.value),
+            timestamp=row.timestamp,
+            headers=row.headers,
+            topic=self.name,
+            partition=row.partition,
+            offset=offset,
+        )
+        self._position[0] += 1
+        return record
+
+    def read_value(self) -> V:
+        """Read the value of the next record."""
+        return self.read_record().value
+
+    def read_key_value(self) -> KeyValue:
+        """Read key and value of the next record."""
+        record = self.read_record()
+        return KeyValue(record.key, record.value)
+
+    def read_records_to_list(self) -> list[Record[K, V]]:
+        """Read all records that are left."""
+        records: list[Record[K, V]] = []
+        while not self.is_empty:
+            records.append(self.read_record())
+        return records
+
+    def read_values_to_list(self) -> list[V]:
+        """Read the values of all records that are left."""
+        return [record.value for record in self.read_records_to_list()]
+
+    def read_key_values_to_list(self) -> list[tuple[K, V]]:
+        """Read key and value of all records that are left.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("a", key=str, value=int).filter(lambda _k, n: n > 1).to("b")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("a").pipe_key_value_list([("x", 1), ("y", 2)])
+            ...     driver.create_output_topic("b").read_key_values_to_list()
+            [('y', 2)]
+        """
+        return [(record.key, record.value) for record in self.read_records_to_list()]
+
+    def read_key_values_to_map(self) -> dict[K, V]:
+        """Read all records that are left; of each key the last value counts.
+
+        Raises:
+            TestDriverError: If a record has no key.
+        """
+        found: dict[K, V] = {}
+        for record in self.read_records_to_list():
+            if record.key is None:
+                msg = f"topic {self.name!r} holds a record without a key"
+                raise TestDriverError(msg, fix="read_key_values_to_list()")
+            found[record.key] = record.value
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.queue_size == 0
+
+    @property
+    def queue_size(self) -> int:
+        """How many records are left to read."""
+        return len(self._rows()) - self._position[0]
+
+    def __repr__(self) -> str:
+        return f"<TestOutputTopic {self.name}, {self.queue_size} to read>"
