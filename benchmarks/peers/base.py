@@ -22,6 +22,8 @@ _POLL_S = 0.1
 _CLOSE_TIMEOUT_S = 60.0
 _TERM_TIMEOUT_S = 10.0
 _TAIL_LINES = 30
+_WRITERS = 2
+"""Stream threads, or processes, of a peer that writes to a repartition topic."""
 
 
 class PeerFailedError(Exception):
@@ -112,8 +114,8 @@ class Peer(abc.ABC):
         for name in self._repartition_topics(topics):
             places = topics.committed(todo.application_id, name)
             for partition, end in topics.end_offsets(name).items():
-                # The mark of the last transaction takes an offset that nobody has to read.
-                slack = 1 if todo.guarantee == "eos" else 0
+                # Each writer's last transaction may end in a mark that nobody has to read.
+                slack = _WRITERS if todo.guarantee == "eos" else 0
                 place = places.get(partition, 0)
                 sent += end
                 done += end if place >= end - slack else place

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.kafka_streams_peer import KafkaStreamsPeer
+from benchmarks.peers.quix_peer import QuixPeer
+from benchmarks.peers.spark_peer import SparkPeer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +27,15 @@ class Contestant:
 
 _CLASSES: dict[str, type[Peer]] = {
     "kafka_streams": KafkaStreamsPeer,
+    "quix": QuixPeer,
+    "pyspark": SparkPeer,
 }
 
 CONTESTANTS = (
     Contestant(peer="kafka_streams", guarantee="eos"),
     Contestant(peer="kafka_streams", guarantee="alo"),
+    Contestant(peer="quix", guarantee="eos"),
+    Contestant(peer="pyspark", guarantee="alo"),
 )
 
 
