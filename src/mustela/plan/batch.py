@@ -42,7 +42,7 @@ class Origins:
         self.timestamps = timestamps
         self.headers = headers
         self.topics = topics
-        self._order = order
+        self._order: list[Order] | None = order
 
     @property
     def order(self) -> list[Order] | None:
@@ -52,12 +52,14 @@ class Origins:
     def context(self, row: int) -> RecordContext:
         """Return where record ``row`` came from, as far as that is known."""
         order = self.order
-        place = order[row] if order is not None else None
-        known = place is not None and len(place) >= 4 and 0 <= place[1] < len(self.topics)
+        index, partition, offset = -1, -1, -1
+        if order is not None:
+            index, partition, offset = order[row][1:4]
+        known = 0 <= index < len(self.topics)
         return RecordContext(
-            topic=self.topics[place[1]] if known and place is not None else None,
-            partition=place[2] if known and place is not None else -1,
-            offset=place[3] if known and place is not None else -1,
+            topic=self.topics[index] if known else None,
+            partition=partition,
+            offset=offset,
             timestamp=self.timestamps[row],
             headers=self.headers[row] if self.headers is not None else (),
         )
@@ -121,7 +123,7 @@ class Batch:
 
     __slots__ = ("key_bytes", "keys", "olds", "origins", "rows", "values")
 
-    def __init__(  # noqa: PLR0913 - the columns of a batch
+    def __init__(
         self,
         keys: list[Any],
         values: list[Any],
@@ -175,15 +177,11 @@ class Batch:
 
     def with_values(self, values: list[Any]) -> Batch:
         """Return the same rows with other values; keys, timestamps and headers stay."""
-        return Batch(
-            self.keys, values, self.origins, rows=self.rows, key_bytes=self.key_bytes
-        )
+        return Batch(self.keys, values, self.origins, rows=self.rows, key_bytes=self.key_bytes)
 
     def with_keys(self, keys: list[Any], values: list[Any] | None = None) -> Batch:
         """Return the same rows with other keys, and other values if they are given."""
-        return Batch(
-            keys, self.values if values is None else values, self.origins, rows=self.rows
-        )
+        return Batch(keys, self.values if values is None else values, self.origins, rows=self.rows)
 
     def select(self, mask: Sequence[Any]) -> Batch:
         """Return the rows whose mask is true."""

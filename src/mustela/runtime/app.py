@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -300,7 +300,7 @@ class App:
             self._stopping.wait(pace.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self) -> Generator[None]:
         """Stop cleanly on SIGINT and SIGTERM while the block runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -336,8 +336,9 @@ def _refuse_unnamed(topology: Topology) -> None:
     unnamed = unnamed_stateful_steps(topology)
     if unnamed:
         first = unnamed[0]
+        msg = f"the stateful step {first.name} has no name of its own"
         raise UnnamedStepError(
-            f"the stateful step {first.name} has no name of its own",
+            msg,
             at=first.origin,
             why="state and changelog are found by this name; one that comes from the program's"
             " shape changes with it, and the state is lost",

@@ -98,6 +98,13 @@ class Barrier:
         self.move(Phase.IDLE)
         self._attempt += 1
 
+    def again(self) -> None:
+        """Note that the transaction is gone, but the epoch's rows are still in hand."""
+        if self.phase not in {Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_ADDED, Phase.COMMIT_SENT}:
+            msg = f"no transaction is open while the epoch is {self.phase.value}"
+            raise InvariantError(msg, evidence={"epoch": self.token})
+        self.phase = Phase.IN_HAND
+
     def nothing_to_say(self) -> None:
         """Note that the epoch had nothing to commit; its number is used by the next one."""
         self.move(Phase.IDLE)

@@ -91,9 +91,7 @@ class CommittedState:
         for part in record.partitions:
             place = TopicPartition(part.topic, part.partition)
             progress.next_offsets[place] = part.end
-            watermark.partitions[place] = PartitionTime(
-                part.max_timestamp, part.seen_ms, part.idle
-            )
+            watermark.partitions[place] = PartitionTime(part.max_timestamp, part.seen_ms, part.idle)
         return cls(
             plan=plan,
             key_groups=record.key_groups,

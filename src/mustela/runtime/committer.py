@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mustela.connectors.kafka.errors import (
     RefusedRow,
     RowsRefused,
     TransactionAborted,
+    TransactionExpired,
     TransactionFenced,
     TransactionUnknown,
 )
@@ -88,21 +89,21 @@ class Committer:
                 then, and the barrier says what is known.
             ProductionError: If the broker refuses a row and the handler says to fail.
         """
-        refused: set[tuple[object, int]] = set()
+        refused: list[RefusedRow] = []
         while True:
             try:
                 return self._attempt(output, barrier, offsets, record, refused)
             except RowsRefused as error:
+                barrier.again()
+                refused.extend(self._handle(error))
                 self._sink.reopen()
-                barrier.phase = Phase.IN_HAND
-                refused |= self._handle(error)
             except TransactionFenced:
                 barrier.move(Phase.FENCED)
                 raise
             except TransactionUnknown:
                 barrier.move(Phase.UNKNOWN)
                 raise
-            except TransactionAborted:
+            except (TransactionAborted, TransactionExpired):
                 barrier.give_up()
                 raise
 
@@ -112,7 +113,7 @@ class Committer:
         barrier: Barrier,
         offsets: Mapping[TopicPartition, int],
         record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
-        refused: set[tuple[object, int]],
+        refused: Sequence[RefusedRow],
     ) -> EpochRecord:
         sink = self._sink
         sink.begin()
@@ -124,6 +125,9 @@ class Committer:
         for number, columns in enumerate(output.dead_letters):
             letters = _on_topic(columns, self._dead_letter_topic)
             self._send(("dead-letter", number), letters, header, refused)
+        if refused and self._handler == "dead_letter":
+            letters = _letters_of(refused, output, self._dead_letter_topic)
+            self._send(("refused", 0), letters, header, ())
         stores: dict[tuple[str, int], tuple[str, int]] = {}
         for store, columns in output.changelogs:
             group = columns.partitions
@@ -133,7 +137,7 @@ class Committer:
             stores[topic, group] = (store, group)
         barrier.move(Phase.PRODUCED)
         if offsets:
-            sink.send_offsets(offsets)
+            sink.send_offsets({tuple(place): offset for place, offset in offsets.items()})
         barrier.move(Phase.OFFSETS_ADDED)
         ends = sink.flush()
         written = record({stores[place]: end for place, end in ends.items() if place in stores})
@@ -158,9 +162,9 @@ class Committer:
         tag: tuple[str, int],
         columns: RowColumns,
         header: tuple[str, bytes] | None,
-        refused: set[tuple[object, int]],
+        refused: Sequence[RefusedRow],
     ) -> None:
-        skip = frozenset(row for where, row in refused if where == tag)
+        skip = frozenset(row.row for row in refused if row.tag == tag)
         self._sink.produce_columns(
             columns.topics,
             columns.keys,
@@ -173,38 +177,59 @@ class Committer:
             skip=skip,
         )
 
-    def _handle(self, error: RowsRefused) -> set[tuple[object, int]]:
+    def _handle(self, error: RowsRefused) -> list[RefusedRow]:
         """Apply the production handler; return the rows to leave out."""
         rows = error.rows
-        if self._handler == "fail" or not rows:
+        sinks_only = all(_part_of(row) is not None for row in rows)
+        if self._handler == "fail" or not rows or not sinks_only:
             raise _production_error(rows, error) from error
-        for row in rows:
-            if not (isinstance(row.tag, tuple) and row.tag[0] in ("row", "dead-letter")):
-                raise _production_error(rows, error) from error
         self.dropped += len(rows)
-        return {(row.tag, row.row) for row in rows}
+        return rows
 
 
-class _OnTopic:
-    """Columns with another topic."""
+@dataclass(slots=True)
+class _Columns:
+    """Rows made here."""
 
-    def __init__(self, columns: RowColumns, topic: str) -> None:
-        self.topics: str | list[str] = topic
-        self.keys = columns.keys
-        self.values = columns.values
-        self.timestamps = columns.timestamps
-        self.headers: list[Headers] | None = columns.headers
-        self.partitions: list[int | None] | int | None = None
+    topics: str | list[str]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int] | None
+    headers: list[Headers] | None
+    partitions: list[int | None] | int | None = None
 
 
 def _on_topic(columns: RowColumns, topic: str) -> RowColumns:
-    return _OnTopic(columns, topic)
+    return _Columns(topic, columns.keys, columns.values, columns.timestamps, columns.headers)
 
 
-def _production_error(rows: Iterable[RefusedRow], cause: RowsRefused) -> ProductionError:
-    shown = list(islice(rows, 3))
+def _part_of(row: RefusedRow) -> int | None:
+    """Return which part of the sink rows a row belongs to, or None if it is no sink row."""
+    tag: Any = row.tag
+    return tag[1] if tag is not None and tag[0] == "row" else None
+
+
+def _letters_of(refused: Iterable[RefusedRow], output: EpochOutput, topic: str) -> RowColumns:
+    """Return refused rows as dead letters: their own bytes, and why they were refused."""
+    letters = _Columns(topic, [], [], [], [])
+    parts = list(output.rows)
+    for row in refused:
+        part = _part_of(row)
+        assert part is not None
+        columns = parts[part]
+        facts = {"class": row.reason, "message": row.text, "topic": row.topic}
+        errors = tuple((f"mustela.error.{name}", text.encode()) for name, text in facts.items())
+        letters.keys.append(columns.keys[row.row])
+        letters.values.append(columns.values[row.row])
+        assert letters.headers is not None
+        letters.headers.append((columns.headers[row.row] if columns.headers else ()) + errors)
+    letters.timestamps = None
+    return letters
+
+
+def _production_error(rows: Sequence[RefusedRow], cause: RowsRefused) -> ProductionError:
     evidence: dict[str, Any] = {
-        f"row {row.row}": f"topic {row.topic}, {row.reason}: {row.text}" for row in shown
+        f"row {row.row}": f"topic {row.topic}, {row.reason}: {row.text}" for row in rows[:3]
     }
     return ProductionError(
         cause.what,

@@ -250,9 +250,7 @@ class Coordinator:
         watermark.advance()
         return watermark
 
-    def _commit(
-        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int
-    ) -> None:
+    def _commit(self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int) -> None:
         token = self.barrier.token
         wrote: dict[int, list[int]] = {}
         for report in output.reports:

@@ -129,7 +129,9 @@ def decode_epoch_record(data: bytes) -> EpochRecord:
         msg = "the epochs topic holds something that is no epoch record"
         raise InvariantError(msg, fix="check who else writes to this topic")
     if data[3] != EPOCH_RECORD_FORMAT:
-        msg = f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
+        msg = (
+            f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
+        )
         raise EpochRecordFormatError(
             msg, fix="run the version of Mustela that wrote it, or clear with mustela reset"
         )

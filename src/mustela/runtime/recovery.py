@@ -141,21 +141,26 @@ class Recovery:
     def _check(self, record: EpochRecord, topic_ids: Mapping[str, str]) -> None:
         settings = self._settings
         if record.key_groups != settings.key_groups:
+            msg = (
+                f"key_groups is {settings.key_groups}, the state was made with {record.key_groups}"
+            )
             raise KeyGroupsChangedError(
-                f"key_groups is {settings.key_groups}, the state was made with {record.key_groups}",
+                msg,
                 why="the number of key groups decides where each key's state is",
                 fix=f"set key_groups to {record.key_groups}, or clear with mustela reset",
             )
         if record.state_format != STATE_FORMAT:
+            msg = f"the state is of format {record.state_format}, this version reads {STATE_FORMAT}"
             raise StateFormatError(
-                f"the state is of format {record.state_format}, this version reads {STATE_FORMAT}",
+                msg,
                 fix="run the version that wrote it, or clear with mustela reset",
             )
         for topic, known in record.topic_ids.items():
             now = topic_ids.get(topic)
             if now is not None and now != known:
+                msg = f"the source topic {topic} was deleted and made anew"
                 raise SourceTopicRecreatedError(
-                    f"the source topic {topic} was deleted and made anew",
+                    msg,
                     evidence={"id then": known, "id now": now},
                     why="the offsets of the last epoch mean other records now",
                     fix="clear with mustela reset to begin with the new topic",
@@ -173,8 +178,9 @@ class Recovery:
         ends = self._admin.end_offsets(places) if places else {}
         full = sorted({place.topic for place, end in ends.items() if end > 0})
         if full:
+            msg = f"{', '.join(full)} holds state, but no epoch record tells how far it goes"
             raise StateWithoutRecordError(
-                f"{', '.join(full)} holds state, but no epoch record tells how far it goes",
+                msg,
                 why="the epochs topic was deleted, or it lost its records",
                 fix="mustela reset clears state and internal topics of the application",
             )
@@ -185,13 +191,13 @@ class Recovery:
         moved = {
             place: (state.progress.next_offsets[place], offset)
             for place, offset in group.items()
-            if place in state.progress.next_offsets
-            and offset != state.progress.next_offsets[place]
+            if place in state.progress.next_offsets and offset != state.progress.next_offsets[place]
         }
         if moved:
             shown = list(moved.items())[:5]
+            msg = f"the offsets of consumer group {self._settings.application_id} were changed"
             raise OffsetsMovedError(
-                f"the offsets of consumer group {self._settings.application_id} were changed",
+                msg,
                 evidence={
                     f"{place.topic}-{place.partition}": f"epoch record {ours}, group {theirs}"
                     for place, (ours, theirs) in shown
@@ -222,8 +228,9 @@ class Recovery:
         latest = [p for p in new if p not in set(earliest) and resets[p.topic] == "latest"]
         refused = [p for p in new if p not in set(earliest) and resets[p.topic] == "none"]
         if refused:
+            msg = f"no recorded offset for {refused[0].topic}-{refused[0].partition}"
             raise NoStartOffsetError(
-                f"no recorded offset for {refused[0].topic}-{refused[0].partition}",
+                msg,
                 why="auto_offset_reset is none",
                 fix="set auto_offset_reset to earliest or latest",
             )

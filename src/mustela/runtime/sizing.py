@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 __all__ = ["EpochBudget", "EpochLimits"]
 
-_GROWTH = 1.5
-_FLOOR = 500
+_GROWTH = 2.0
+_SHRINK = 0.5
+_FLOOR = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,10 @@ class EpochLimits:
 class EpochBudget:
     """The number of records that the next epoch may read.
 
-    It grows while epochs that used all of it are faster than the target, shrinks while they are
-    slower, follows the size of the records, and halves when an epoch failed for its size or time.
+    An epoch costs something whatever it reads, and something for each record. The budget grows
+    while epochs that used all of it are faster than the target, and shrinks while they are slower,
+    but never to where the fixed part is most of the time. It follows the size of the records, and
+    halves when an epoch failed. The first epoch, which warms everything up, teaches nothing.
 
     Args:
         limits: What the settings allow.
@@ -37,15 +40,17 @@ class EpochBudget:
 
     Example:
         >>> budget = EpochBudget(EpochLimits(max_records=10_000), first=1_000)
+        >>> budget.learn(records=1_000, size=100_000, seconds=5.0)
         >>> budget.learn(records=1_000, size=100_000, seconds=0.1)
         >>> budget.records
-        1500
+        2000
     """
 
     def __init__(self, limits: EpochLimits, *, first: int = 20_000) -> None:
         self.limits = limits
         self._records = float(min(first, limits.max_records))
         self._record_size = 0.0
+        self._fixed_seconds: float | None = None
 
     @property
     def records(self) -> int:
@@ -60,14 +65,17 @@ class EpochBudget:
         if records <= 0:
             return
         self._record_size = size / records
-        full = records >= 0.8 * self.records
+        if self._fixed_seconds is None:
+            self._fixed_seconds = self.limits.target_seconds / 4
+            return
         target = self.limits.target_seconds
-        if seconds > 1.2 * target:
-            fitting = max(_FLOOR, records * target / seconds)
-            self._records = min(self._records, fitting)
-        elif full and seconds < 0.9 * target:
-            wanted = min(_GROWTH, 0.95 * target / max(seconds, 0.001))
-            self._records = min(self.limits.max_records, records * max(1.0, wanted))
+        self._fixed_seconds = min(self._fixed_seconds * 1.02, seconds, target / 2)
+        full = records >= 0.8 * self.records
+        if seconds > 1.2 * target or (full and seconds < 0.9 * target):
+            variable = max(seconds - self._fixed_seconds, 0.05 * seconds)
+            ratio = (target - self._fixed_seconds) / variable
+            wanted = records * min(_GROWTH, max(_SHRINK, ratio))
+            self._records = min(self.limits.max_records, max(_FLOOR, wanted))
 
     def halve(self) -> bool:
         """Allow half as much; return False if it cannot get smaller."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
@@ -92,16 +92,17 @@ def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[
             raise admin.missing_topic(topic, use="sink", at=sinks[topic].origin)
     admin.check_internal([spec for name, spec in wanted.items() if name in known])
     missing = [spec for name, spec in wanted.items() if name not in known]
-    for topic in [*sinks, *dead_letters]:
-        if topic not in known:
-            missing.append(
-                TopicSpec(
-                    name=topic,
-                    partitions=max(known[name].partitions for name in plan.topics),
-                    replication_factor=settings.replication_factor,
-                    config={},
-                )
-            )
+    widest = max(known[name].partitions for name in plan.topics)
+    missing.extend(
+        TopicSpec(
+            name=topic,
+            partitions=widest,
+            replication_factor=settings.replication_factor,
+            config={},
+        )
+        for topic in [*sinks, *dead_letters]
+        if topic not in known
+    )
     admin.create(missing)
     return {topic: known[topic].partitions for topic in plan.topics}
 

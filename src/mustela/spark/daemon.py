@@ -8,27 +8,26 @@ collection that Spark runs between two tasks has little to look at.
 from __future__ import annotations
 
 import gc
+import importlib
 
-
-def preload() -> None:
-    """Import what tasks use; no module here starts a thread or opens a file when imported."""
-    import json  # noqa: F401, PLC0415
-
-    import confluent_kafka  # noqa: F401, PLC0415
-    import lmdb  # noqa: F401, PLC0415
-    import msgspec  # noqa: F401, PLC0415
-    import pyspark.core.broadcast  # noqa: F401, PLC0415
-    import pyspark.shuffle  # noqa: F401, PLC0415
-    import pyspark.worker  # noqa: F401, PLC0415
-
-    import mustela.spark.worker  # noqa: F401, PLC0415
+_MODULES = (
+    "confluent_kafka",
+    "lmdb",
+    "msgspec",
+    "pyspark.core.broadcast",
+    "pyspark.shuffle",
+    "pyspark.worker",
+    "mustela.spark.worker",
+)
+"""What tasks use; none of these starts a thread or opens a file when it is imported."""
 
 
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
-    from pyspark import daemon  # noqa: PLC0415
+    from pyspark import daemon
 
-    preload()
+    for module in _MODULES:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
     daemon.manager()

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
+    Py4JError,
+    Py4JNetworkError,
+)
 from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 
@@ -18,13 +21,13 @@ from mustela.spark.frames import (
     DEAD_LETTERS,
     REPORT,
     ROWS,
-    Frame,
     load_object,
     unpack,
 )
 from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import open_context
+from mustela.spark.shipment import Shipment, ship
 from mustela.spark.worker import restore_task, settle_task
 
 __all__ = ["SparkEngine", "WorkerError"]
@@ -46,7 +49,8 @@ class SparkEngine:
         self._own = False
         self._debug = False
         self._jobs: Jobs | None = None
-        self._program: Broadcast[Program] | None = None
+        self._program: Program | None = None
+        self._shipment: Broadcast[Shipment] | None = None
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
@@ -71,18 +75,21 @@ class SparkEngine:
 
     def load(self, program: Program) -> None:
         """Broadcast the program to the workers."""
-        if self._program is not None:
-            self._program.unpersist()
-        self._program = self._context.broadcast(program)
+        shipment = ship(program)
+        if self._shipment is not None:
+            self._shipment.unpersist()
+        self._shipment = self._context.broadcast(shipment)
+        self._program = program
 
     def run(self, order: EpochOrder) -> EpochOutput:
         """Run the job of one epoch, whole."""
         assert self._jobs is not None
         assert self._program is not None
+        assert self._shipment is not None
         frames = FrameStore()
         reports: list[TaskReport] = []
         try:
-            for data in self._guarded(self._jobs.run_epoch(self._program, order)):
+            for data in self._guarded(self._jobs.run_epoch(self._shipment, self._program, order)):
                 frame = unpack(data)
                 if frame.kind == REPORT:
                     reports.append(load_object(frame.body))
@@ -99,8 +106,8 @@ class SparkEngine:
         for report in sorted(reports, key=lambda r: (r.stage, r.task)):
             if report.failure is not None:
                 raise _error_of(report.failure)
-        stages = self._program.value.plan.stages if self._program else ()
-        lanes = self._program.value.lanes if self._program else 0
+        stages = self._program.plan.stages if self._program else ()
+        lanes = self._program.lanes if self._program else 0
         wanted = len(order.ranges) + lanes * (len(stages) - 1)
         if len(reports) != wanted:
             msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
@@ -148,7 +155,7 @@ class SparkEngine:
     @property
     def _groups(self) -> int:
         assert self._program is not None
-        return self._program.value.key_groups
+        return self._program.key_groups
 
     def _run_places(
         self, task: Any, order: RestoreOrder, places: list[tuple[int, int]]
@@ -157,7 +164,7 @@ class SparkEngine:
         tasks = max(1, min(self.cores, len(places)))
         shares = [places[n::tasks] for n in range(tasks)]
         reports: list[TaskReport] = []
-        job = self._jobs.run_tasks(tasks, partial(task, self._program, order, shares))
+        job = self._jobs.run_tasks(tasks, partial(task, self._shipment, order, shares))
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:
@@ -201,5 +208,3 @@ class _SparkOutput(EpochOutput):
     def close(self) -> None:
         """Delete what was spilled."""
         self._frames.close()
-
-

@@ -133,7 +133,9 @@ def dump_object(value: Any) -> bytes:
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return cloudpickle.dumps(value, 5)
+        dump: Any = cloudpickle.dumps  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        data: bytes = dump(value, 5)
+        return data
 
 
 def load_object(data: bytes) -> Any:

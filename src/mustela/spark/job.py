@@ -18,6 +18,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
 
 from mustela.plan.epoch import EpochOrder, Program
+from mustela.spark.shipment import Shipment
 from mustela.spark.worker import lane_task, source_task
 
 __all__ = ["Jobs"]
@@ -60,12 +61,14 @@ class Jobs:
         values = jvm.PythonRDD.valueOfPair(java_pairs.partitionBy(partitioner))
         return RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
 
-    def run_epoch(self, program: Broadcast[Program], order: EpochOrder) -> Iterator[bytes]:
+    def run_epoch(
+        self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
+    ) -> Iterator[bytes]:
         """Run the job of an epoch and yield the frames for the driver, in task order."""
-        rdd = self._pipe(self._base(len(order.ranges)), partial(source_task, program, order))
-        for stage in program.value.plan.stages[1:]:
-            received = self._shuffle(rdd, program.value.lanes)
-            rdd = self._pipe(received, partial(lane_task, program, order, stage.index))
+        rdd = self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
+        for stage in program.plan.stages[1:]:
+            received = self._shuffle(rdd, program.lanes)
+            rdd = self._pipe(received, partial(lane_task, shipment, order, stage.index))
         return self._collect(rdd)
 
     def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:

@@ -55,9 +55,7 @@ def make_current(
     return environment, _catch_up(process, environment, committed)
 
 
-def _catch_up(
-    process: Process, environment: Environment, committed: Committed
-) -> dict[str, int]:
+def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
     """Read the changelogs from where the environment is to the committed ends."""
     reach("in-recovery")
     program = process.program

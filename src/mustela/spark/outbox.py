@@ -85,9 +85,7 @@ class Outbox:
         if len(output.dead_letters):
             yield self._dead_letters(output.dead_letters)
 
-    def _exchange(
-        self, name: str, target: int, batch: Batch, *, ordered: bool
-    ) -> Iterator[Parcel]:
+    def _exchange(self, name: str, target: int, batch: Batch, *, ordered: bool) -> Iterator[Parcel]:
         keys = batch.key_bytes
         assert keys is not None, f"exchange {name} got a batch without key bytes"
         groups = [0] * len(keys) if self._groups == 1 else key_groups_of(keys, self._groups)
@@ -152,12 +150,14 @@ def _with_emission_order(batch: Batch, groups: list[int]) -> Batch:
 
     Neither depends on the number of lanes: within a key group, rows keep their sequence.
     """
-    from mustela.plan.batch import Origins  # noqa: PLC0415 - only for topologies that re-key twice
+    from mustela.plan.batch import Origins
 
     order = batch.order
     if order is None:
         return batch
-    total = [(*place[:4], group, n) for n, (place, group) in enumerate(zip(order, groups))]
+    total = [
+        (*place[:4], group, n) for n, (place, group) in enumerate(zip(order, groups, strict=True))
+    ]
     return Batch(
         batch.keys,
         batch.values,

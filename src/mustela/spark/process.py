@@ -16,8 +16,9 @@ from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
-from mustela.state.interfaces import Environment
+from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path
+from mustela.state.interfaces import Environment
 from mustela.state.lmdb_files import LmdbOptions
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
@@ -95,15 +96,16 @@ _CURRENT: list[Process] = []
 """The one process state; a list so that it can be replaced. Keyed by pid and program."""
 
 
-def current(program: Program) -> Process:
-    """Return this process's things for ``program``, made now if need be."""
+def current(shipment: Shipment) -> Process:
+    """Return this process's things for a program, made now if need be."""
     if _CURRENT:
         process = _CURRENT[0]
-        if process.pid == os.getpid() and process.program.identity == program.identity:
+        if process.pid == os.getpid() and process.program.identity == shipment.identity:
             return process
         _CURRENT.clear()
         if process.pid == os.getpid():
             process.close()
+    program = shipment.unpack()
     exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
     process = Process(os.getpid(), program, exchanges)
     _CURRENT.append(process)

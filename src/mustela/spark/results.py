@@ -33,14 +33,15 @@ class FrameStore:
         kept: bytes | tuple[int, int] = data
         if self._memory + len(data) > self._limit:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="mustela-epoch-")
+                self._file = tempfile.TemporaryFile(prefix="mustela-epoch-")  # noqa: SIM115 - closed by close()
             kept = (self._file.tell(), len(data))
             self._file.write(data)
         else:
             self._memory += len(data)
         self._entries.append((frame.kind, frame.place, frame.name, kept))
 
-    def _sorted(self, kind: int) -> Iterator[tuple[str, Columns]]:
+    def columns(self, kind: int) -> Iterator[tuple[str, Columns]]:
+        """Yield the frames of a kind, with their names, in the order of their senders."""
         entries = sorted(
             (entry for entry in self._entries if entry[0] == kind), key=lambda entry: entry[1]
         )
@@ -73,7 +74,7 @@ class _View:
         self._kind = kind
 
     def __iter__(self) -> Iterator[Columns]:
-        for _, columns in self._store._sorted(self._kind):  # noqa: SLF001 - its own store  # pyright: ignore[reportPrivateUsage]
+        for _, columns in self._store.columns(self._kind):
             yield columns
 
 
@@ -83,4 +84,4 @@ class _NamedView:
         self._kind = kind
 
     def __iter__(self) -> Iterator[tuple[str, Columns]]:
-        yield from self._store._sorted(self._kind)  # noqa: SLF001 - its own store  # pyright: ignore[reportPrivateUsage]
+        yield from self._store.columns(self._kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,7 +91,7 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _environment(**values: str) -> Iterator[None]:
+def _environment(**values: str) -> Generator[None]:
     """Set environment variables while the JVM starts, and put back what was there."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)

@@ -27,7 +27,6 @@ from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import (
     EpochOrder,
-    Program,
     RangeReport,
     RestoreOrder,
     SourceRange,
@@ -50,6 +49,7 @@ from mustela.spark.lanes import LaneEnvironments, make_current
 from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
+from mustela.spark.shipment import Shipment
 
 __all__ = ["lane_task", "restore_task", "settle_task", "source_task"]
 
@@ -85,7 +85,7 @@ def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
 
 
 def source_task(
-    program: Broadcast[Program], order: EpochOrder, task: int, _rows: Iterable[object]
+    program: Broadcast[Shipment], order: EpochOrder, task: int, _rows: Iterable[object]
 ) -> Iterator[bytes]:
     """Read this task's ranges and run the source stage over them."""
     _refuse_retry()
@@ -172,7 +172,7 @@ def _size(raw: RawChunk) -> int:
 
 
 def lane_task(
-    program: Broadcast[Program],
+    program: Broadcast[Shipment],
     order: EpochOrder,
     stage: int,
     lane: int,
@@ -289,7 +289,7 @@ def _with_keys(batch: Batch, exchange: Exchange) -> Batch:
 
 
 def restore_task(
-    program: Broadcast[Program],
+    program: Broadcast[Shipment],
     order: RestoreOrder,
     places: Sequence[Sequence[tuple[int, int]]],
     task: int,
@@ -315,7 +315,7 @@ def restore_task(
 
 
 def settle_task(
-    program: Broadcast[Program],
+    program: Broadcast[Shipment],
     order: RestoreOrder,
     places: Sequence[Sequence[tuple[int, int]]],
     task: int,

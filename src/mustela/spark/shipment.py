@@ -1,0 +1,79 @@
+"""A program on its way to the workers: pickled once, unpickled once per process."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark import cloudpickle
+
+from mustela.errors import Origin, UsageError
+from mustela.plan.epoch import Program
+from mustela.spark.frames import load_object
+from mustela.topology.node import Node
+
+__all__ = ["Shipment", "UnpicklableFunctionError", "ship"]
+
+
+class UnpicklableFunctionError(UsageError):
+    """A function of the user's cannot be sent to Spark's workers."""
+
+    code = "FUNCTION_NOT_PICKLABLE"
+
+
+class Shipment(NamedTuple):
+    """A packed program.
+
+    Attributes:
+        identity: The program's, so that a worker that has it need not unpack it.
+        data: The pickled program, functions by value.
+    """
+
+    identity: str
+    data: bytes
+
+    def unpack(self) -> Program:
+        """Return the program."""
+        program: Program = load_object(self.data)
+        return program
+
+
+def ship(program: Program) -> Shipment:
+    """Pack a program.
+
+    Raises:
+        UnpicklableFunctionError: If a function of the user's holds something that cannot travel,
+            such as an open file, a lock or a client.
+    """
+    try:
+        return Shipment(program.identity, _dump(program))
+    except Exception as error:
+        for node in _nodes(program):
+            _check(node)
+        msg = f"the program cannot be sent to Spark's workers: {error}"
+        raise UnpicklableFunctionError(msg) from error
+
+
+def _dump(value: Any) -> bytes:
+    dump: Any = cloudpickle.dumps  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    data: bytes = dump(value, 5)
+    return data
+
+
+def _nodes(program: Program) -> list[Node]:
+    stages = program.plan.stages
+    return [*stages[0].sources, *(step.node for stage in stages for step in stage.steps)]
+
+
+def _check(node: Node) -> None:
+    try:
+        _dump(node)
+    except Exception as error:
+        origin: Origin | None = node.origin
+        msg = f"step {node.name} cannot be sent to Spark's workers: {error}"
+        raise UnpicklableFunctionError(
+            msg,
+            at=origin,
+            why="its function runs in worker processes, and holds something that cannot travel",
+            fix="make files, locks and clients inside the function, not outside",
+            fields={"step": node.name},
+        ) from error
