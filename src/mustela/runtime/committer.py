@@ -137,7 +137,7 @@ class Committer:
             stores[topic, group] = (store, group)
         barrier.move(Phase.PRODUCED)
         if offsets:
-            sink.send_offsets({tuple(place): offset for place, offset in offsets.items()})
+            sink.send_offsets({(tp.topic, tp.partition): end for tp, end in offsets.items()})
         barrier.move(Phase.OFFSETS_ADDED)
         ends = sink.flush()
         written = record({stores[place]: end for place, end in ends.items() if place in stores})
