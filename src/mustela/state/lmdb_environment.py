@@ -270,9 +270,24 @@ class LmdbEnvironment:
         """Close the files after a failure that may have left them unusable in this process."""
         try:
             yield
-        except (StateDamagedError, StateDiskFullError, StateIOError):
+        except (StateDamagedError, StateIOError):
             self._drop()
             raise
+        except StateDiskFullError:
+            self._give_back()
+            self._drop()
+            raise
+
+    def _give_back(self) -> None:
+        """Cut off what a failed write has left behind the last page: others need the room."""
+        handle = self._usable()
+        if handle is None:
+            return
+        length = (handle.env.info()["last_pgno"] + 1) * handle.env.stat()["psize"]
+        file = self.path / DATA_FILE
+        with reported(self.path):
+            if file.stat().st_size > length:
+                os.truncate(file, length)
 
     def _declare_open(self, handle: Handle) -> None:
         """Say on disk that the files are in use, before the first write after a clean close.

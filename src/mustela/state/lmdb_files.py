@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = ["DATA_FILE", "Handle", "LmdbOptions", "damaged", "open_handle", "repo
 DATA_FILE = "data.mdb"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _META_PAGES = 2
+_PROBE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +104,35 @@ def _errno_of(error: lmdb.Error) -> int:
     if code:
         return code
     text = str(error)
-    return next((number for number in _DISK_FULL if os.strerror(number) in text), 0)
+    numbers = (*_DISK_FULL, errno.EIO)
+    return next((number for number in numbers if os.strerror(number) in text), 0)
 
 
 def _by_number(path: Path, number: int, text: str) -> StateDiskFullError | StateIOError:
-    if number in _DISK_FULL:
+    if number in _DISK_FULL or (number == errno.EIO and _is_full(path)):
         return _disk_full(path, text)
     return StateIOError(
         f"cannot read or write state in {path}: {text}",
         fix="look at the disk, its mount and its rights",
         fields={"path": str(path), "errno": number},
     )
+
+
+def _is_full(path: Path) -> bool:
+    """Whether there is no room: LMDB calls the half-done write that meets a full disk EIO."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    probe = path / f"probe-{os.getpid()}"
+    try:
+        if limit != resource.RLIM_INFINITY:
+            return (path / DATA_FILE).stat().st_size + _PROBE_BYTES > limit
+        with probe.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+    except OSError as error:
+        return error.errno in _DISK_FULL
+    else:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _disk_full(path: Path, text: str) -> StateDiskFullError:

@@ -10,6 +10,9 @@ from mustela.state.ordered import key_slice, merge_layers
 __all__ = ["Overlay", "StoreOverlay"]
 
 
+_UNKNOWN = object()
+
+
 class StoreOverlay:
     """One store during an epoch; what operators read and write.
 
@@ -33,7 +36,8 @@ class StoreOverlay:
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Fetch the keys that are not held yet, with one call, and return `current`."""
         current = self.current
-        missing = [key for key in dict.fromkeys(keys) if key not in current]
+        # Sorted, because the store is read in that order anyway, and `changes` then finds it so.
+        missing = sorted(set(keys).difference(current))
         if missing:
             found = dict(zip(missing, self._snapshot.getmulti(self.name, missing), strict=True))
             current.update(found)
@@ -84,7 +88,7 @@ class StoreOverlay:
     def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values that ``keys`` had before the epoch, in the same order."""
         before = self._before
-        missing = [key for key in dict.fromkeys(keys) if key not in before]
+        missing = sorted(set(keys).difference(before))
         if missing:
             found = dict(zip(missing, self._snapshot.getmulti(self.name, missing), strict=True))
             before.update(found)
@@ -131,12 +135,12 @@ class StoreOverlay:
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """Return the written rows by key, without those known to be as before the epoch."""
-        current, before = self.current, self._before
-        return [
-            (key, current[key])
-            for key in sorted(self._written)
-            if key not in before or before[key] != current[key]
-        ]
+        current, before, written = self.current, self._before, self._written
+        rows = current.items()
+        if len(written) < len(current):
+            rows = [row for row in rows if row[0] in written]
+        unknown = _UNKNOWN
+        return [row for row in sorted(rows) if before.get(row[0], unknown) != row[1]]
 
 
 class Overlay:

@@ -40,8 +40,9 @@ def rows_of(environment, state: Committed, store: str = "counts") -> list[tuple[
         view.close()
 
 
-def fill(environment, count: int = 2_000, token: Token = Token(1, 1, 0)) -> Committed:
+def fill(environment, count: int = 2_000, token: Token | None = None) -> Committed:
     """Store rows, fold them into the base, and return what is committed."""
+    token = token or Token(1, 1, 0)
     rows = [(b"key-%06d" % index, b"value-%06d" % index) for index in range(count)]
     environment.write_pending(token, committed(None), {"counts": rows})
     state = committed(token, counts=count)

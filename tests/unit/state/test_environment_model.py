@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 )
 
 from mustela.state.faults import FencedStateError
-from mustela.state.interfaces import Committed, Condition, Token
+from mustela.state.interfaces import Committed, Condition, Environment, Token
+from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from tests.unit.state.helpers import STORES, make_spec, open_lmdb
@@ -35,6 +36,8 @@ writes = st.lists(st.tuples(stores, keys, values), max_size=12)
 
 class EnvironmentMachine(RuleBasedStateMachine):
     """The driver's side of the protocol, with a dict per store as the truth."""
+
+    environment: Environment
 
     def __init__(self):
         super().__init__()
@@ -174,6 +177,8 @@ class MemoryMachine(EnvironmentMachine):
 
 
 class LmdbMachine(EnvironmentMachine):
+    environment: LmdbEnvironment
+
     @initialize()
     def open(self):
         self.root = Path(tempfile.mkdtemp(prefix="mustela-test-"))
@@ -200,7 +205,7 @@ class LmdbMachine(EnvironmentMachine):
                 changes = self.run_job(rows, token)
                 os.write(writer, repr(changes).encode())
                 status = 0
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - the child must not run on
                 traceback.print_exc()
             finally:
                 os._exit(status)
@@ -222,7 +227,7 @@ _SETTINGS = settings(
     max_examples=40,
     stateful_step_count=20,
     deadline=None,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestMemory = MemoryMachine.TestCase
 TestMemory.settings = _SETTINGS
