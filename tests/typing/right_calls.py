@@ -1,0 +1,122 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+"""Calls that must type-check, and the types they give. Read by type checkers, never run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.grouped import KGroupedStream
+from mustela.dsl.kstream import KStream
+from mustela.dsl.ktable import KTable
+from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
+from mustela.model import RecordContext
+from mustela.serdes.primitives import IntSerde, StrSerde
+
+
+@dataclass
+class Order:
+    user: str
+    total: int
+
+
+builder = StreamsBuilder()
+
+# Sources: a type, a serde or nothing for each part.
+assert_type(builder.stream("a"), KStream[bytes, bytes])
+assert_type(builder.stream("a", key=str), KStream[str, bytes])
+assert_type(builder.stream("a", value=str), KStream[bytes, str])
+assert_type(builder.stream(["a", "b"], key=str, value=Order), KStream[str, Order])
+assert_type(builder.stream("a", key=StrSerde(), value=IntSerde()), KStream[str, int])
+assert_type(builder.stream("a", consumed=Consumed(key=str, value=int)), KStream[str, int])
+assert_type(
+    builder.stream("a", consumed=Consumed(auto_offset_reset="latest")), KStream[bytes, bytes]
+)
+assert_type(
+    builder.stream("a", key=str, value=int, consumed=Consumed(auto_offset_reset="none")),
+    KStream[str, int],
+)
+assert_type(builder.table("t", key=str, value=int, store="t"), KTable[str, int])
+assert_type(builder.table("t", consumed=Consumed(key=str, value=int)), KTable[str, int])
+
+# Lambdas and functions of all kinds infer.
+orders = builder.stream("orders", key=str, value=Order)
+words = builder.stream("words", key=str, value=str)
+assert_type(words.map_values(len), KStream[str, int])
+assert_type(words.map_values(str.upper), KStream[str, str])
+assert_type(words.map_values(lambda word: word.upper()), KStream[str, str])
+assert_type(orders.map_values(lambda order: order.total), KStream[str, int])
+assert_type(
+    orders.map_values_with_key(lambda key, order: (key, order)), KStream[str, tuple[str, Order]]
+)
+assert_type(orders.map(lambda key, order: (order.total, key)), KStream[int, str])
+assert_type(orders.flat_map(lambda key, order: [(order.total, key)]), KStream[int, str])
+assert_type(words.flat_map_values(str.split), KStream[str, str])
+assert_type(words.flat_map_values_with_key(lambda key, word: {key, word}), KStream[str, str])
+assert_type(orders.select_key(lambda _key, order: order.user), KStream[str, Order])
+assert_type(orders.filter(lambda _key, order: order.total), KStream[str, Order])
+assert_type(orders.filter_not(lambda key, _order: key), KStream[str, Order])
+assert_type(orders.peek(print), KStream[str, Order])
+orders.foreach(print)
+assert_type(words.merge(words.map_values(str.upper)), KStream[str, str])
+assert_type(words.merge(orders), KStream[str, str | Order])
+
+# Groupings and tables.
+assert_type(words.group_by_key(), KGroupedStream[str, str])
+assert_type(orders.group_by(lambda _key, order: order.total), KGroupedStream[int, Order])
+assert_type(words.group_by(lambda _key, word: len(word), key=int), KGroupedStream[int, str])
+assert_type(words.group_by_key(grouped=Grouped(name="g")), KGroupedStream[str, str])
+assert_type(words.group_by_key().count(store="s"), KTable[str, int])
+assert_type(words.group_by_key().reduce(max, associative=True), KTable[str, str])
+grouped = orders.group_by_key()
+
+
+def spend(_user: str, order: Order, total: int) -> int:
+    return total + order.total
+
+
+def add(_user: str, left: int, right: int) -> int:
+    return left + right
+
+
+def collect(_user: str, order: Order, seen: list[int]) -> list[int]:
+    return [*seen, order.total]
+
+
+assert_type(grouped.aggregate(int, spend), KTable[str, int])
+assert_type(grouped.aggregate(int, spend, value=int, store="s"), KTable[str, int])
+assert_type(grouped.aggregate(list[int], collect), KTable[str, list[int]])
+assert_type(grouped.aggregate(lambda: 0, spend), KTable[str, int])
+assert_type(grouped.aggregate(int, spend, merger=add), KTable[str, int])
+assert_type(
+    grouped.aggregate(int, spend, materialized=Materialized(store="s", value=int)), KTable[str, int]
+)
+
+prices = builder.table("prices", key=str, value=int)
+assert_type(prices.filter(lambda _key, price: price > 3), KTable[str, int])
+assert_type(prices.filter_not(lambda _key, price: price > 3, store="s"), KTable[str, int])
+assert_type(prices.map_values(str, value=str), KTable[str, str])
+assert_type(
+    prices.map_values_with_key(lambda key, price: (key, price)), KTable[str, tuple[str, int]]
+)
+assert_type(prices.to_stream(), KStream[str, int])
+assert_type(prices.to_stream(lambda _key, price: price), KStream[int, int])
+assert_type(prices.queryable_store_name, str | None)
+
+
+# Sinks.
+def route(key: str, value: str, context: RecordContext) -> str:
+    return context.topic or key + value
+
+
+words.to("out")
+words.to("out", key=str, value=str)
+words.to("out", key=StrSerde(), produced=Produced(value=str))
+words.to(route)
+words.to(lambda key, _value, _context: key)
+words.to("out", partitioner=lambda _topic, _key, _value, count: count - 1)
+
+documents = builder.stream("documents", key=str, value=dict[str, Any])
+assert_type(documents, KStream[str, dict[str, Any]])
+documents.to("out", value=dict)

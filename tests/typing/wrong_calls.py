@@ -1,0 +1,57 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+# mypy: ignore-errors
+"""Calls that must not type-check. Each comment is a test: it fails the day its call is accepted."""
+
+from __future__ import annotations
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
+from mustela.serdes.primitives import IntSerde
+
+builder = StreamsBuilder()
+words = builder.stream("words", key=str, value=str)
+lengths = words.map_values(len)
+counts = words.group_by_key().count()
+
+
+def two(key: str, value: str) -> str:
+    return key + value
+
+
+# A serde of another type than the stream's.
+lengths.to("out", value=str)  # pyright: ignore[reportArgumentType]
+lengths.to("out", key=IntSerde())  # pyright: ignore[reportArgumentType]
+lengths.to("out", produced=Produced(value=str))  # pyright: ignore[reportArgumentType]
+words.group_by_key(key=int)  # pyright: ignore[reportArgumentType]
+words.group_by_key(grouped=Grouped(key=int))  # pyright: ignore[reportArgumentType]
+words.group_by_key().reduce(max, value=int)  # pyright: ignore[reportArgumentType]
+words.group_by_key().count(materialized=Materialized(value=str))  # pyright: ignore[reportArgumentType]
+
+# A function of another arity or type.
+words.map_values(two)  # pyright: ignore[reportArgumentType]
+words.map_values_with_key(len)  # pyright: ignore[reportArgumentType]
+words.filter(lambda word: word)  # pyright: ignore
+lengths.map_values(str.upper)  # pyright: ignore[reportArgumentType]
+words.map(two)  # pyright: ignore[reportArgumentType]
+lengths.flat_map_values(abs)  # pyright: ignore
+words.group_by_key().reduce(len)  # pyright: ignore
+words.to(two)  # pyright: ignore[reportArgumentType]
+counts.filter(two)  # pyright: ignore[reportArgumentType]
+
+# An initializer that is a value, and folds that do not fit.
+words.group_by_key().aggregate([], lambda _key, word, seen: [*seen, word])  # pyright: ignore
+words.group_by_key().aggregate(int, two)  # pyright: ignore
+
+# Options of another step, options by position, unknown options.
+builder.stream("x", consumed=Produced(key=str))  # pyright: ignore
+builder.stream("x", consumed=Consumed(auto_offset_reset="earlyest"))  # pyright: ignore
+builder.stream("x", str, str)  # pyright: ignore
+builder.stream("x", keys=str)  # pyright: ignore
+words.map_values(len, "length")  # pyright: ignore[reportCallIssue]
+words.to("out", key=str, topic="out")  # pyright: ignore[reportCallIssue]
+
+# What a handle cannot do.
+words.count()  # pyright: ignore
+counts.map(two)  # pyright: ignore
+counts.to("out")  # pyright: ignore
+words.foreach(print).to("out")  # pyright: ignore
