@@ -8,7 +8,7 @@ from typing import Any
 
 from mustela.plan.batch import Batch
 
-__all__ = ["call_each", "materialize", "without"]
+__all__ = ["call_each", "drop", "keep_mask", "materialize", "truths", "without"]
 
 OnFailure = Callable[[int, Exception], None]
 
@@ -45,6 +45,19 @@ def call_each(
             results.append(None)
             on_failure(failed[-1], error)
     return results, failed
+
+
+def truths(answers: list[Any], failed: list[int], on_failure: OnFailure) -> list[Any]:
+    """Return what a predicate answered as plain truth values.
+
+    An answer that has none, such as an array, fails its row, which is added to ``failed``.
+    """
+    if set(map(type, answers)) <= {bool, type(None)}:
+        return answers
+    plain, wrong = call_each(bool, (answers,), on_failure)
+    if wrong:
+        failed[:] = sorted({*failed, *wrong})
+    return plain
 
 
 def without(batch: Batch, failed: Sequence[int]) -> Batch:

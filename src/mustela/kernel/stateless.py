@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from mustela.kernel.each import call_each, drop, materialize, without
+from mustela.kernel.each import call_each, drop, materialize, truths, without
 from mustela.kernel.encode import failing
 from mustela.kernel.operator import N, Operator
 from mustela.plan.batch import Batch
@@ -201,7 +201,9 @@ class FilterOperator(FunctionOperator[FilterNode]):
 
     def process_one(self, batch: Batch) -> Batch:
         """Keep what the predicate says."""
-        mask, failed = self.run_function(self.node.predicate, batch, keyed=True)
+        predicate = self.node.predicate
+        mask, failed = self.run_function(predicate, batch, keyed=True)
+        mask = truths(mask, failed, failing(batch, self.user_failures(predicate)))
         if self.node.negate:
             mask = [not kept for kept in mask]
             for row in failed:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mustela.kernel.codec import StoreCodec
-from mustela.kernel.each import call_each, drop, without
+from mustela.kernel.each import call_each, drop, truths, without
 from mustela.kernel.encode import failing
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
@@ -147,6 +147,7 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
     ) -> tuple[list[Any], list[int]]:
         """Return the values that hold, None for the others; None is never looked at."""
         holds, failed = call_present(self.node.predicate, (keys, values), values, on_failure)
+        holds = truths(holds, failed, on_failure)
         negate = self.node.negate
         kept = [
             value if bool(held) is not negate else None

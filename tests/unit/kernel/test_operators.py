@@ -1,0 +1,46 @@
+"""The table from step kind to operator."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import mustela.topology
+from mustela.errors import InvariantError
+from mustela.kernel.operators import OPERATORS, make_operator
+from mustela.plan.step import Step
+from mustela.topology.node import Node
+from tests.unit.kernel.stages import runner
+
+
+def node_types() -> set[type[Node]]:
+    modules = [
+        importlib.import_module(f"mustela.topology.{module.name}")
+        for module in pkgutil.iter_modules(mustela.topology.__path__)
+    ]
+    return {
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Node) and kind is not Node
+    }
+
+
+def test_every_kind_of_node_has_an_operator() -> None:
+    """A node that the DSL can write is a node that the kernel can run."""
+    assert {kind for kind, _ in OPERATORS} == node_types()
+
+
+def test_an_unknown_step_is_our_own_mistake() -> None:
+    """A step without an operator is named."""
+    step = Step(name="odd", inputs=(), node=Node(name="odd"))
+    with pytest.raises(InvariantError, match="no operator for step 'odd': Node, whole"):
+        make_operator(step, None)  # type: ignore[arg-type]
+
+
+def test_a_step_that_reads_nothing_known_is_our_own_mistake() -> None:
+    """Wiring a stage checks the names."""
+    stage = runner().stage
+    assert stage.exchanges[0].step == "in"
