@@ -1,0 +1,69 @@
+"""Splitting an epoch's offset ranges over tasks, so that one partition can use every core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mustela.plan.epoch import SourceRange
+
+__all__ = ["split_ranges"]
+
+RECORDS_MIN = 2_000
+RANGE_COST = 100
+
+
+def split_ranges(
+    ranges: Sequence[SourceRange],
+    tasks: int,
+    *,
+    records_min: int = RECORDS_MIN,
+    range_cost: int = RANGE_COST,
+) -> tuple[tuple[SourceRange, ...], ...]:
+    """Split ranges over at most ``tasks`` tasks, about the same work for each.
+
+    The pieces, task after task, are the ranges in their order: each offset once, none twice. A
+    piece keeps its range's ``floor``; of the pieces of a range only the last can be ``last``.
+
+    Args:
+        ranges: The epoch's ranges; empty ones are left out.
+        tasks: Most tasks to use.
+        records_min: Work below which one more task costs more than it saves. No range is cut
+            closer than half of this to one of its ends.
+        range_cost: What a range costs besides its records, in records.
+
+    Returns:
+        For each task its pieces; no task is without one.
+
+    Example:
+        >>> one = [SourceRange(topic_index=0, partition=0, start=0, end=10_000)]
+        >>> [[(r.start, r.end) for r in task] for task in split_ranges(one, 2)]
+        [[(0, 5000)], [(5000, 10000)]]
+    """
+    assert tasks > 0, tasks
+    left = [found for found in ranges if found.end > found.start]
+    work = sum(found.end - found.start + range_cost for found in left)
+    used = max(1, min(tasks, work // max(1, records_min)))
+    share = -(-work // used)
+    sliver = max(1, records_min // 2)
+    result: list[list[SourceRange]] = [[]]
+    room = share
+    for whole in left:
+        rest = whole
+        while True:
+            if len(result) == used:
+                room = work  # the last task takes what is left
+            cost = rest.end - rest.start + range_cost
+            part = room - range_cost
+            if cost > room + sliver and part >= sliver:
+                result[-1].append(rest._replace(end=rest.start + part, last=False))
+                rest = rest._replace(start=rest.start + part)
+                room = 0
+            elif cost <= 2 * room or not result[-1]:
+                # Whole, where less of it hangs over than would be left free.
+                result[-1].append(rest)
+                room -= cost
+                break
+            if len(result) < used:
+                result.append([])
+                room += share
+    return tuple(tuple(pieces) for pieces in result if pieces)
