@@ -126,7 +126,9 @@ class Peer(abc.ABC):
             self._between = [
                 name
                 for name in topics.names()
-                if self.assignment.application_id in name and "repartition" in name
+                if self.assignment.application_id in name
+                and "repartition" in name
+                and "changelog" not in name
             ]
         return self._between
 

@@ -10,11 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
-
-# A library below Quix Streams complains of another one.
-warnings.filterwarnings("ignore", module="authlib")
 
 from quixstreams import Application, State
 from quixstreams.dataframe import StreamingDataFrame
@@ -22,7 +18,7 @@ from quixstreams.models import SerializationContext, Serializer, Topic
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from app_protocol import AppArguments, emit, parse_arguments  # noqa: E402
+from app_protocol import AppArguments, emit, parse_arguments
 
 _SMALLEST_AMOUNT = 100
 _GUARANTEES = {"eos": "exactly-once", "alo": "at-least-once"}
@@ -187,7 +183,7 @@ def start_helpers(arguments: AppArguments) -> list[subprocess.Popen[str]]:
     """The other processes of the group; what they say is not for the harness."""
     return [
         subprocess.Popen(
-            [sys.executable, __file__, *sys.argv[1:], "--process", str(number)],
+            [sys.executable, "-W", "ignore", __file__, *sys.argv[1:], "--process", str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,

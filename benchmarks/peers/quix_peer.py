@@ -28,6 +28,7 @@ class QuixPeer(Peer):
     def command(self) -> list[str]:
         return [
             str(environment_python()),
+            *("-W", "ignore"),
             str(program_path("quix_app.py")),
             *self.arguments(),
             *("--processes", str(min(_PROCESSES, self.assignment.partitions))),
