@@ -1,0 +1,136 @@
+"""mustela run, describe and explain: commands about one application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from mustela.cli.console import ExitCode, Json, print_json
+from mustela.cli.loading import load_app
+from mustela.errors import UsageError
+
+if TYPE_CHECKING:
+    from mustela.topology.node import Node
+
+__all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run"]
+
+Target = Annotated[str, Parameter(name="MODULE:APP")]
+Assignments = Annotated[
+    list[str] | None,
+    Parameter(name="--set", negative=(), help="A setting for this run, as key=value; repeatable."),
+]
+
+
+class BadAssignmentError(UsageError):
+    """Something given with ``--set`` is not ``key=value``."""
+
+    code = "CLI_ASSIGNMENT"
+
+
+def run(target: Target, /, *, set: Assignments = None, json: Json = False) -> int:
+    """Run an application until it is stopped; Ctrl-C and SIGTERM finish the epoch first.
+
+    Args:
+        target: The module, and the name of the application in it.
+        set: Settings for this run.
+        json: Print what happens as JSON, one event a line.
+    """
+    from mustela.cli.events import EventPrinter
+
+    app = load_app(target)
+    app.configure(**parse_assignments(set or ()))
+    app.add_listener(EventPrinter(app.settings.application_id, json=json))
+    app.run()
+    return ExitCode.OK
+
+
+def describe(target: Target, /, *, json: Json = False) -> int:
+    """Print the topology, in the text form that Kafka Streams has for it.
+
+    Args:
+        target: The module, and the name of the application in it.
+        json: Print the nodes as JSON.
+    """
+    app = load_app(target)
+    topology = app.built_topology()
+    if json:
+        document = {
+            "application_id": app.settings.application_id,
+            "fingerprint": topology.fingerprint,
+            "nodes": [_node(node) for node in topology],
+        }
+        print_json(document)
+    else:
+        print(topology.describe(), end="")
+    return ExitCode.OK
+
+
+def explain(target: Target, /, *, json: Json = False) -> int:
+    """Print the plan: stages, what runs in them and what travels between them.
+
+    Args:
+        target: The module, and the name of the application in it.
+        json: Print the stages as JSON.
+    """
+    from mustela.planner.explain import explain as plan_text
+
+    app = load_app(target)
+    plan = app.built_plan()
+    if json:
+        stages = [
+            {
+                "stage": stage.index,
+                "inputs": list(stage.inputs),
+                "steps": [step.name for step in stage.steps],
+                "exchanges": [
+                    {"name": ex.name, "step": ex.step, "target": ex.target}
+                    for ex in stage.exchanges
+                ],
+                "stores": [store.name for store in stage.stores],
+            }
+            for stage in plan.stages
+        ]
+        print_json({"application_id": app.settings.application_id, "stages": stages})
+    else:
+        print(plan_text(plan))
+    return ExitCode.OK
+
+
+def parse_assignments(given: Sequence[str]) -> dict[str, Any]:
+    """Turn ``key=value`` texts into settings.
+
+    Raises:
+        BadAssignmentError: If one has no name or no ``=``.
+
+    Example:
+        >>> parse_assignments(["lanes=3", "kafka.client.rack=a=b"])
+        {'lanes': '3', 'kafka.client.rack': 'a=b'}
+    """
+    settings: dict[str, Any] = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            what = f"--set {text!r} is not key=value"
+            raise BadAssignmentError(what, fix="write, for example, --set lanes=4")
+        settings[key.strip()] = value
+    return settings
+
+
+def _node(node: Node) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "name": node.name,
+        "kind": type(node).__name__.removesuffix("Node"),
+        "parents": list(node.parents),
+        "stores": [store.name for store in node.stores],
+        "explicit_name": node.explicit_name,
+        "at": None if node.origin is None else str(node.origin),
+    }
+    for name in ("topics", "topic"):
+        value = getattr(node, name, None)
+        if isinstance(value, str):
+            facts[name] = value
+        elif isinstance(value, tuple):
+            facts[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    return facts

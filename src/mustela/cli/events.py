@@ -1,0 +1,69 @@
+"""What ``mustela run`` tells of an application while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mustela.cli.console import print_json, say
+from mustela.errors import MustelaError
+
+if TYPE_CHECKING:
+    from mustela.runtime.events import EpochDone, Event
+
+__all__ = ["EventPrinter"]
+
+
+class EventPrinter:
+    """Prints events: states and errors as text for people, everything as JSON for programs.
+
+    Args:
+        application_id: The application.
+        json: Print JSON on standard output, in place of text on standard error.
+    """
+
+    def __init__(self, application_id: str, *, json: bool) -> None:
+        self._application = application_id
+        self._json = json
+
+    def on_event(self, event: Event) -> None:
+        """Print an event."""
+        from mustela.runtime.events import Restoring, StateChanged
+
+        if isinstance(event, StateChanged):
+            self._tell("state", f"is {event.state.value}", state=event.state.value)
+        elif isinstance(event, Restoring):
+            records = sum(event.records.values())
+            self._tell(
+                "restoring",
+                f"restored {event.done} of {event.groups} key groups, {records} records",
+                done=event.done,
+                groups=event.groups,
+                records=dict(event.records),
+            )
+        elif self._json:
+            self._epoch(event)
+
+    def on_error(self, error: BaseException) -> None:
+        """Print an error after which the application tries again."""
+        what = error.what if isinstance(error, MustelaError) else repr(error)
+        code = error.code if isinstance(error, MustelaError) else type(error).__name__
+        self._tell("error", f"tries again after an error ({code}): {what}", error=what, code=code)
+
+    def _epoch(self, event: EpochDone) -> None:
+        self._tell(
+            "epoch",
+            "",
+            epoch=event.epoch,
+            records=event.records,
+            lag=event.lag,
+            seconds=round(event.seconds, 4),
+            job_seconds=round(event.job_seconds, 4),
+            watermark=event.watermark,
+            counters=dict(event.counters),
+        )
+
+    def _tell(self, kind: str, text: str, **facts: Any) -> None:
+        if self._json:
+            print_json({"event": kind, "application_id": self._application, **facts})
+        else:
+            say(f"{self._application}: {text}")

@@ -1,0 +1,127 @@
+"""The command line's entry: which command is meant, and what its end means."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+__all__ = ["main"]
+
+_EPILOGUE = (
+    "--debug, with any command, shows the stack behind an error.\n\n"
+    "Kafka's own tools run as commands too, by their names: mustela kafka-topics, "
+    "kafka-consumer-groups, kafka-console-consumer and others. They ask the broker of the "
+    "settings unless told otherwise.\n"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Args:
+        arguments: What stands behind ``mustela`` on the command line.
+    """
+    _survive_any_locale()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0].startswith("kafka-"):
+        return _run(lambda: _kafka_tool(given), debug=False)
+    given, debug = _without_debug(given)
+    return _run(lambda: _command(given), debug=debug)
+
+
+def _command(given: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    try:
+        result = command_line()(
+            given, exit_on_error=False, print_error=True, result_action="return_value"
+        )
+    except CycloptsError:
+        # It has been printed, with what may have been meant.
+        from mustela.cli.console import ExitCode
+
+        return ExitCode.USAGE
+    return result if isinstance(result, int) else 0
+
+
+def _kafka_tool(given: list[str]) -> int:
+    from mustela.cli.tools import kafka_tool
+
+    return kafka_tool(given[0], given[1:])
+
+
+def _run(command: Callable[[], int], *, debug: bool) -> int:
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone; nothing more may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all end as text and a code
+        from mustela.cli.console import exit_code_of, show_error
+
+        show_error(error, debug=debug)
+        return exit_code_of(error)
+    return int(code)
+
+
+def _without_debug(given: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out, wherever it stands before a ``--``."""
+    end = given.index("--") if "--" in given else len(given)
+    options = [argument for argument in given[:end] if argument != "--debug"]
+    return [*options, *given[end:]], len(options) < end
+
+
+def _survive_any_locale() -> None:
+    """Print what the terminal's encoding lacks as an escape, in place of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def command_line() -> App:
+    """Return the commands."""
+    from cyclopts import App
+
+    import mustela
+    from mustela.cli import (
+        applications,
+        broker,
+        doctor,
+        records,
+        reset,
+        settings,
+        topics,
+    )
+    from mustela.cli.demo import command as demo
+
+    app = App(
+        name="mustela",
+        help="The Kafka Streams DSL as a Python library, with Apache Spark as its engine.",
+        version=mustela.__version__,
+        help_epilogue=_EPILOGUE,
+        help_format="plaintext",
+        suppress_keyboard_interrupt=False,
+    )
+    app.command(demo.demo)
+    app.command(applications.run)
+    app.command(applications.describe)
+    app.command(applications.explain)
+    app.command(records.send)
+    app.command(records.tail)
+    app.command(reset.reset)
+    app.command(doctor.doctor)
+    for group in (topics.group(), broker.group(), settings.group()):
+        app.command(group)
+    return app
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""mustela send and tail: records into a topic and out of it."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+from cyclopts import Parameter
+
+from mustela.cli.clients import Follower, open_admin, open_sink
+from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, say
+from mustela.errors import UsageError
+
+if TYPE_CHECKING:
+    from mustela.cli.clients import PartitionChunk
+    from mustela.serdes.base import Serde
+
+__all__ = ["BadValueError", "parse_value", "send", "tail"]
+
+STDIN = "-"
+STDIN_BATCH = 10_000
+POLL_S = 0.2
+
+KeySerde = Annotated[str, Parameter(name="--key", help="Type of the keys: str, int, json, …")]
+ValueSerde = Annotated[str, Parameter(name="--value", help="Type of the values: str, int, json, …")]
+
+
+class BadValueError(UsageError):
+    """A text is not a value of the type that was named."""
+
+    code = "CLI_VALUE"
+
+
+def send(  # noqa: PLR0913 - its options are its interface
+    topic: Annotated[str, Parameter(name="TOPIC")],
+    first: Annotated[str, Parameter(name="KEY-OR-VALUE", allow_leading_hyphen=True)],
+    second: Annotated[str | None, Parameter(name="VALUE", allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    key: KeySerde = "str",
+    value: ValueSerde = "str",
+    separator: str = "\t",
+    bootstrap_servers: Bootstrap = None,
+) -> int:
+    """Send a record: TOPIC VALUE, TOPIC KEY VALUE, or TOPIC - to read lines from standard input.
+
+    Args:
+        topic: The topic.
+        first: The key if a value follows, else the value; - reads lines.
+        second: The value.
+        key: Type of the keys.
+        value: Type of the values.
+        separator: In lines, what stands between key and value; a line without it has no key.
+        bootstrap_servers: The brokers.
+    """
+    from mustela.serdes.resolve import resolve_serde
+
+    key_serde, value_serde = resolve_serde(key, key=True), resolve_serde(value)
+    rows: Iterable[tuple[str | None, str]]
+    if first == STDIN and second is None:
+        rows = _lines(sys.stdin, separator)
+    else:
+        rows = [(None, first) if second is None else (first, second)]
+    with open_admin(bootstrap_servers) as admin:
+        admin.partitions(topic)
+    sent = 0
+    with open_sink(bootstrap_servers) as sink:
+        for batch in _batches(rows):
+            keys = [None if k is None else _encode(key_serde, k) for k, _ in batch]
+            sink.produce_columns(topic, keys, [_encode(value_serde, v) for _, v in batch])
+            sent += len(batch)
+            sink.flush()
+    say(f"sent {sent} record{'' if sent == 1 else 's'} to {topic}")
+    return ExitCode.OK
+
+
+def tail(  # noqa: PLR0913 - its options are its interface
+    topic: Annotated[str, Parameter(name="TOPIC")],
+    /,
+    *,
+    from_beginning: Annotated[bool, Parameter(negative=())] = False,
+    max: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
+    key: KeySerde = "str",
+    value: ValueSerde = "str",
+    bootstrap_servers: Bootstrap = None,
+    json: Json = False,
+) -> int:
+    """Print the committed records of a topic as they come, until Ctrl-C.
+
+    Args:
+        topic: The topic.
+        from_beginning: Start with the first record that is there.
+        max: Stop after so many records.
+        key: Type of the keys.
+        value: Type of the values.
+        bootstrap_servers: The brokers.
+        json: Print each record as JSON, with all that it carries.
+    """
+    from mustela.serdes.resolve import resolve_serde
+
+    key_serde, value_serde = resolve_serde(key, key=True), resolve_serde(value)
+    printed = 0
+    follower = Follower(topic, bootstrap_servers, from_beginning=from_beginning)
+    waiting = threading.Event()
+    try:
+        follower.start()
+        while max is None or printed < max:
+            for chunk in follower.read():
+                for row in _rows(chunk, key_serde, value_serde):
+                    if max is not None and printed >= max:
+                        break
+                    _print_row(topic, row, json=json)
+                    printed += 1
+            if max is None or printed < max:
+                waiting.wait(POLL_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        follower.close()
+    return ExitCode.OK
+
+
+def parse_value(text: str, serde_name: str) -> Any:
+    """Turn what a user types into a value of a serde.
+
+    Raises:
+        ValueError: If the text is none.
+
+    Example:
+        >>> parse_value("7", "int"), parse_value("true", "bool"), parse_value("[1]", "json")
+        (7, True, [1])
+    """
+    if serde_name.startswith(("int", "short", "long")):
+        return int(text)
+    if serde_name.startswith(("float", "double")):
+        return float(text)
+    if serde_name.startswith("bool"):
+        return {"true": True, "false": False}[text.lower()]
+    if serde_name.startswith("bytes"):
+        return text.encode()
+    if serde_name.startswith("uuid"):
+        return UUID(text)
+    return text if serde_name.startswith("str") else json_text.loads(text)
+
+
+def _encode(serde: Serde[Any], text: str) -> bytes | None:
+    try:
+        value = parse_value(text, serde.name)
+    except (ValueError, KeyError) as problem:
+        what = f"{text!r} is not a value of type {serde.name}"
+        raise BadValueError(what, fix="correct it, or name another type") from problem
+    return serde.serialize(value)
+
+
+def _lines(stream: Iterable[str], separator: str) -> Iterator[tuple[str | None, str]]:
+    for line in stream:
+        text = line.rstrip("\n")
+        left, found, right = text.partition(separator)
+        yield (left, right) if found else (None, text)
+
+
+def _batches(rows: Iterable[tuple[str | None, str]]) -> Iterator[list[tuple[str | None, str]]]:
+    batch: list[tuple[str | None, str]] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == STDIN_BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _rows(
+    chunk: PartitionChunk, key_serde: Serde[Any], value_serde: Serde[Any]
+) -> Iterator[dict[str, Any]]:
+    rows = chunk.rows
+    for at, offset in enumerate(rows.offsets):
+        headers = rows.headers[at] if rows.headers is not None else ()
+        yield {
+            "partition": chunk.partition,
+            "offset": offset,
+            "timestamp": rows.timestamps[at],
+            "key": key_serde.deserialize(rows.keys[at]),
+            "value": value_serde.deserialize(rows.values[at]),
+            "headers": [[name, value] for name, value in headers],
+        }
+
+
+def _print_row(topic: str, row: dict[str, Any], *, json: bool) -> None:
+    if json:
+        print_json({"topic": topic, **row})
+        return
+    moment = datetime.fromtimestamp(row["timestamp"] / 1000, UTC).astimezone()
+    place = f"{row['partition']}:{row['offset']}"
+    print(
+        f"{moment:%H:%M:%S}  {place:<10}  {_shown(row['key'])}  {_shown(row['value'])}", flush=True
+    )
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)
