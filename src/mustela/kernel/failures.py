@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mustela.errors import DataError, Origin
+from mustela.errors import DataError, InvariantError, Origin
 from mustela.kernel.options import Handler
 from mustela.kernel.output import DeadLetters, StageOutput
 from mustela.model import Headers, RecordContext
@@ -118,7 +118,10 @@ class Failures:
 
         Raises:
             DataError: If the handler is ``fail``.
+            InvariantError: If that is what the cause is: no handler is asked about our mistakes.
         """
+        if isinstance(cause, InvariantError):
+            raise cause
         context = batch.context(row)
         key = batch.keys[row] if batch.keys else None
         error = self.error(context, key, cause)

@@ -45,16 +45,21 @@ def is_immutable_column(column: Sequence[Any]) -> bool:
 
 
 def _copy_list(value: list[Any]) -> list[Any]:
-    return [item if type(item) in _IMMUTABLE else copy_value(item) for item in value]
+    return [item if type(item) in _IMMUTABLE else _copy(item) for item in value]
 
 
 def _copy_dict(value: dict[Any, Any]) -> dict[Any, Any]:
-    return {
-        key: item if type(item) in _IMMUTABLE else copy_value(item) for key, item in value.items()
-    }
+    return {key: item if type(item) in _IMMUTABLE else _copy(item) for key, item in value.items()}
 
 
 _COPIERS: Final[dict[type[Any], Callable[[Any], Any]]] = {list: _copy_list, dict: _copy_dict}
+
+
+def _copy(value: Any) -> Any:
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in _IMMUTABLE:
+        return value
+    return _COPIERS.get(kind, copy.deepcopy)(value)
 
 
 def copy_value(value: Any) -> Any:
@@ -66,21 +71,15 @@ def copy_value(value: Any) -> Any:
         >>> order
         {'items': [1]}
     """
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _IMMUTABLE:
-        return value
-    copier = _COPIERS.get(kind)
-    if copier is None:
-        return copy.deepcopy(value)
     try:
-        return copier(value)
+        return _copy(value)
     except RecursionError:  # a value that holds itself
         return copy.deepcopy(value)
 
 
 def copy_column(column: list[Any]) -> list[Any]:
     """Return the column itself if its values cannot change, else a copy of each value."""
-    return column if is_immutable_column(column) else _copy_list(column)
+    return column if is_immutable_column(column) else copy_value(column)
 
 
 def for_branch(batch: Batch) -> Batch:

@@ -78,8 +78,13 @@ RECORDS = [("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5)]
         (reduce(lambda x, y: x + y), [("a", 1), ("b", 2), ("a", 4), ("b", 6), ("a", 9)]),
         (
             aggregate(lambda: "0", lambda k, v, t: f"{t}+{k}{v}", STR),
-            [("a", "0+a1"), ("b", "0+b2"), ("a", "0+a1+a3"), ("b", "0+b2+b4")]
-            + [("a", "0+a1+a3+a5")],
+            [
+                ("a", "0+a1"),
+                ("b", "0+b2"),
+                ("a", "0+a1+a3"),
+                ("b", "0+b2+b4"),
+                ("a", "0+a1+a3+a5"),
+            ],
         ),
         (
             aggregate(list, lambda k, v, t: collect(t, v), JsonSerde()),

@@ -220,9 +220,8 @@ def test_an_answer_without_a_truth_fails_its_record() -> None:
             raise ValueError(msg)
 
     for negate in (False, True):
-        node = FilterNode(
-            name="s", predicate=lambda _k, v: Array() if v == 2 else not negate, negate=negate
-        )
+        answers = {1: not negate, 2: Array(), 3: not negate}
+        node = FilterNode(name="s", predicate=lambda _k, v, a=answers: a[v], negate=negate)
         assert run(node, ROWS, processing_handler="continue") == [("a", 1), ("c", 3)]
 
 
