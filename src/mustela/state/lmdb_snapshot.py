@@ -79,7 +79,8 @@ class LmdbSnapshot:
         )
         if reverse:
             above.reverse()
-        return self._reported_rows(merge_layers(below, above, reverse=reverse))
+        rows = merge_layers(below, above, reverse=reverse) if above else below
+        return self._reported_rows(rows)
 
     def prefix(
         self, store: str, prefix: bytes, *, reverse: bool = False
@@ -105,14 +106,13 @@ class LmdbSnapshot:
             self._on_close(self)
 
     def _reported_rows(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        while True:
-            if self._txn is None:
-                raise closed(self._path)
-            with reported(self._path):
-                row = next(rows, None)
-            if row is None:
-                return
-            yield row
+        if self._txn is None:
+            raise closed(self._path)
+        with reported(self._path):
+            for row in rows:
+                yield row
+                if self._txn is None:
+                    raise closed(self._path)
 
     def _open_txn(self, store: str) -> lmdb.Transaction[bytes]:
         if self._txn is None:

@@ -106,8 +106,7 @@ def read_many(
     cursor = txn.cursor(handle.stores[store])
     get, digest = cursor.get, xxh32_digest
     found: dict[bytes, bytes] = {}
-    for key in ordered:
-        sealed = get(key)
+    for key, sealed in zip(ordered, map(get, ordered), strict=True):
         if sealed is not None:
             value = sealed[CHECK_BYTES:]
             if digest(key + value) != sealed[:CHECK_BYTES]:
@@ -155,9 +154,10 @@ def read_range(  # noqa: PLR0913 - the parts of a range query
 def _checked(
     rows: Iterator[tuple[bytes, bytes]], store: str, path: Path
 ) -> Iterator[tuple[bytes, bytes]]:
+    digest = xxh32_digest
     for key, sealed in rows:
-        value = unseal(key, sealed)
-        if value is None:
+        value = sealed[CHECK_BYTES:]
+        if digest(key + value) != sealed[:CHECK_BYTES]:
             raise damaged(path, "a value fails its check", store=store, key=key)
         yield key, value
 
@@ -169,20 +169,29 @@ def _plain_range(
     if high == b"":
         return
     if reverse:
-        if not _seek_last(cursor, high):
-            return
-        for row in cursor.iterprev():
-            if low is not None and row[0] < low:
-                return
-            yield row
+        yield from _plain_backwards(cursor, low, high)
         return
     if not (cursor.set_range(low[:KEY_BYTES_MAX]) if low else cursor.first()):
+        return
+    if low is None and high is None:
+        yield from cursor.iternext()
         return
     for row in cursor.iternext():
         if high is not None and row[0] > high:
             return
         if low is None or row[0] >= low:
             yield row
+
+
+def _plain_backwards(
+    cursor: lmdb.Cursor[bytes], low: bytes | None, high: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
+    if not _seek_last(cursor, high):
+        return
+    for row in cursor.iterprev():
+        if low is not None and row[0] < low:
+            return
+        yield row
 
 
 def _seek_last(cursor: lmdb.Cursor[bytes], high: bytes | None) -> bool:
