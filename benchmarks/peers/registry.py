@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.kafka_streams_peer import KafkaStreamsPeer
+from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.quix_peer import QuixPeer
 from benchmarks.peers.spark_peer import SparkPeer
 
@@ -26,12 +27,15 @@ class Contestant:
 
 
 _CLASSES: dict[str, type[Peer]] = {
+    "mustela": MustelaPeer,
     "kafka_streams": KafkaStreamsPeer,
     "quix": QuixPeer,
     "pyspark": SparkPeer,
 }
 
 CONTESTANTS = (
+    Contestant(peer="mustela", guarantee="eos"),
+    Contestant(peer="mustela", guarantee="alo"),
     Contestant(peer="kafka_streams", guarantee="eos"),
     Contestant(peer="kafka_streams", guarantee="alo"),
     Contestant(peer="quix", guarantee="eos"),

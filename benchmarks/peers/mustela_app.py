@@ -1,0 +1,69 @@
+"""Mustela as a peer: runs one program until standard input says stop.
+
+Run by `mustela_peer.py` as `python -m benchmarks.peers.mustela_app`; its settings come from the
+environment, as an operator would give them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from benchmarks.peers.app_protocol import AppArguments, emit, obey, parse_arguments
+from benchmarks.peers.mustela_programs import PROGRAMS
+from mustela import App
+from mustela.runtime.app import AppState
+from mustela.runtime.events import Event, Restoring, StateChanged
+
+_CLOSE_TIMEOUT = timedelta(seconds=60)
+
+
+class Reporter:
+    """Passes the application's states on to the harness."""
+
+    def on_event(self, event: Event) -> None:
+        """Say what the harness wants to know."""
+        if isinstance(event, Restoring):
+            # Not called when there is nothing to restore.
+            emit("restore_end", groups=event.done, records=sum(event.records.values()))
+        elif isinstance(event, StateChanged):
+            if event.state is AppState.RESTORING:
+                emit("session")
+                emit("restore_start")
+            elif event.state in (AppState.RUNNING, AppState.ERROR):
+                emit(event.state.value)
+
+    def on_error(self, error: BaseException) -> None:
+        """A failure that is tried again; it shows in the log."""
+        emit("retry", error=str(error).splitlines()[0])
+
+
+def new_app(arguments: AppArguments) -> App:
+    """The application, as a user writes it."""
+    app = App(arguments.app_id)
+    app.topology(PROGRAMS[arguments.program](arguments.input, arguments.output))
+    app.add_listener(Reporter())
+    return app
+
+
+def main() -> None:
+    """Run until standard input says stop."""
+    emit("main")
+    arguments = parse_arguments()
+    apps: list[App] = []
+
+    def begin() -> None:
+        apps.append(new_app(arguments))
+        apps[-1].start()
+
+    def end() -> None:
+        app = apps.pop()
+        app.close(_CLOSE_TIMEOUT)
+        if app.error is not None:
+            raise app.error
+        emit("closed")
+
+    obey(begin, end)
+
+
+if __name__ == "__main__":
+    main()
