@@ -27,17 +27,20 @@ from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.committer import Committer
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
-from mustela.runtime.events import EpochDone, Listener, Restoring
+from mustela.runtime.events import EpochDone, Listener, Restoring, Said
+from mustela.runtime.patience import Patience
 from mustela.runtime.progress import Cut, assign_ranges
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.watermark import WatermarkState
+from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
 
 __all__ = ["Coordinator", "FencedError"]
 
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
+_REFRESH_EVERY_S = 30.0
 
 
 class FencedError(EnvironmentFault):
@@ -97,6 +100,9 @@ class Coordinator:
         self._topics = {topic: index for index, topic in enumerate(plan.topics)}
         self._failures = 0
         self._suspect = False
+        self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
+        self._next_refresh = clock.monotonic() + _REFRESH_EVERY_S
+        self._state_dir = settings.state_dir
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
@@ -109,9 +115,22 @@ class Coordinator:
         self.state = self.state.claimed_by(self.state.incarnation + 1)
         self._committer.claim(self.state.to_record(self._clock.now_ms()))
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
+        self._place_state()
         self._engine.load(self._program())
         if not self.state.is_empty:
             self._restore()
+
+    def _place_state(self) -> None:
+        """Choose where local state lives, and delete what no stage claims any more."""
+        settings = self._settings
+        self._state_dir = choose_directory(
+            settings.state_dir,
+            settings.application_id,
+            backend="memory" if settings.state.backend == "memory" else "disk",
+            say=lambda text: self._listener.on_event(Said(text=text)),
+        )
+        claimed = {stage.identity for stage in self._plan.stages if stage.stores}
+        remove_unclaimed(self._state_dir, settings.application_id, claimed)
 
     def _program(self) -> Program:
         settings = self._settings
@@ -135,7 +154,7 @@ class Coordinator:
             },
             consumer=client_properties(settings, "consumer"),
             producer=client_properties(settings, "producer"),
-            state_dir=str(settings.state_dir),
+            state_dir=str(self._state_dir),
             state_backend=settings.state.backend,
             map_size=settings.state.map_size,
             sync_every=settings.state.sync_every,
@@ -172,7 +191,8 @@ class Coordinator:
             FencedError: If another instance took over.
             MustelaError: If the epoch cannot be run.
         """
-        self.ends = self._admin.end_offsets(list(self.state.progress.next_offsets))
+        if not self._look():
+            return False
         cuts = self.state.progress.cut(self.ends, self._budget.records)
         now_ms = self._clock.now_ms()
         if not cuts:
@@ -190,6 +210,21 @@ class Coordinator:
         finally:
             output.close()
         self._learn(output, started, job_seconds)
+        return True
+
+    def _look(self) -> bool:
+        """Ask for the end offsets, and now and then for new partitions; False if nobody answers."""
+        try:
+            now = self._clock.monotonic()
+            if now >= self._next_refresh:
+                self._recovery.add_new_partitions(self.state)
+                self._next_refresh = now + _REFRESH_EVERY_S
+            self.ends = dict(self._admin.end_offsets(list(self.state.progress.next_offsets)))
+        except EnvironmentFault as fault:
+            self._listener.on_error(fault)
+            self._patience.bear(fault)
+            return False
+        self._patience.rest()
         return True
 
     def _rest(self, now_ms: int) -> None:
@@ -344,5 +379,6 @@ class Coordinator:
             self._engine.settle(
                 RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
             )
+        release_directory(self._state_dir)
         self._sink.close()
         self._admin.close()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mustela.plan.epoch import TaskReport
 
-__all__ = ["AppState", "EpochDone", "Event", "Listener", "Restoring", "StateChanged"]
+__all__ = ["AppState", "EpochDone", "Event", "Listener", "Restoring", "Said", "StateChanged"]
 
 
 class AppState(Enum):
@@ -76,7 +76,18 @@ class EpochDone:
     reports: Sequence[TaskReport]
 
 
-Event = StateChanged | Restoring | EpochDone
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Something a person may want to know.
+
+    Attributes:
+        text: What.
+    """
+
+    text: str
+
+
+Event = StateChanged | Restoring | EpochDone | Said
 
 
 class Listener(Protocol):

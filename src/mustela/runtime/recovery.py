@@ -158,13 +158,7 @@ class Recovery:
         for topic, known in record.topic_ids.items():
             now = topic_ids.get(topic)
             if now is not None and now != known:
-                msg = f"the source topic {topic} was deleted and made anew"
-                raise SourceTopicRecreatedError(
-                    msg,
-                    evidence={"id then": known, "id now": now},
-                    why="the offsets of the last epoch mean other records now",
-                    fix="clear with mustela reset to begin with the new topic",
-                )
+                raise _recreated(topic, known, now)
 
     def _refuse_state_without_record(self) -> None:
         names = [
@@ -209,6 +203,17 @@ class Recovery:
                 fields={"moved": moved},
             )
 
+    def add_new_partitions(self, state: CommittedState) -> None:
+        """Read partitions that were added to a source topic since, from their start."""
+        described = self._admin.describe(list(self._plan.topics))
+        for topic in self._plan.topics:
+            if topic not in described:
+                raise self._admin.missing_topic(topic, use="source")
+            if described[topic].topic_id != state.topic_ids.get(topic):
+                raise _recreated(topic, state.topic_ids.get(topic, ""), described[topic].topic_id)
+        self._partitions = {topic: found.partitions for topic, found in described.items()}
+        self._start_offsets(state, known=set(self._plan.topics))
+
     def _start_offsets(self, state: CommittedState, known: set[str]) -> None:
         """Give every live partition without a recorded offset a start."""
         places = [
@@ -244,6 +249,16 @@ class Recovery:
                 for topic in getattr(source, "topics", (getattr(source, "topic", ""),)):
                     resets[topic] = source.auto_offset_reset  # type: ignore[assignment]
         return resets  # type: ignore[return-value]
+
+
+def _recreated(topic: str, then: str, now: str) -> SourceTopicRecreatedError:
+    msg = f"the source topic {topic} was deleted and made anew"
+    return SourceTopicRecreatedError(
+        msg,
+        evidence={"id then": then, "id now": now},
+        why="the offsets of the last epoch mean other records now",
+        fix="clear with mustela reset to begin with the new topic",
+    )
 
 
 def changelog_names(settings: Settings, plan: Plan) -> list[str]:
