@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -19,7 +19,10 @@ VERBS = (
     *("count", "count_by", "reduce", "reduce_by", "combined_reduce", "aggregate", "merged"),
     *("table_filter", "stored_filter", "table_filter_not", "table_map_values", "stored_map"),
     *("to_stream", "to_stream_by", "stream", "table", "stored_table"),
+    *("to_stream", "reduce", "count", "select_key", "merge"),
 )
+
+Handle = TypeVar("Handle")
 
 Choice = tuple[str, int, int, int]
 """A verb, which stream it follows, which one it merges with, which key serde a grouping takes."""
@@ -28,7 +31,7 @@ Choice = tuple[str, int, int, int]
 def choices() -> st.SearchStrategy[list[Choice]]:
     """Draw the calls of a random program."""
     small = st.integers(0, 50)
-    return st.lists(st.tuples(st.sampled_from(VERBS), small, small, small), max_size=25)
+    return st.lists(st.tuples(st.sampled_from(VERBS), small, small, small), min_size=5, max_size=30)
 
 
 def two(key: Any, value: Any) -> Any:
@@ -39,14 +42,19 @@ def three(first: Any, second: Any, third: Any) -> Any:
     return "topic"
 
 
+def recent(handles: list[Handle], number: int) -> Handle:
+    """Choose one of the last handles mostly: long chains are where plans go wrong."""
+    return handles[-1 - number % min(len(handles), 2 if number < 40 else len(handles))]
+
+
 def write(program: list[Choice]) -> Topology:
     """Write a random program; every step is named after its number, every store too."""
     builder = StreamsBuilder()
     streams: list[KStream[Any, Any]] = [builder.stream("source", key=str, value=str)]
     tables: list[KTable[Any, Any]] = [builder.table("table-source", key=str, value=str)]
     for number, (verb, left, right, serde) in enumerate(program):
-        stream, other = streams[left % len(streams)], streams[right % len(streams)]
-        table = tables[left % len(tables)]
+        stream, other = recent(streams, left), streams[right % len(streams)]
+        table = recent(tables, left)
         made = _call(builder, verb, number, stream, other, table, (None, str, int)[serde % 3])
         if isinstance(made, KStream):
             streams.append(made)
