@@ -73,6 +73,12 @@ def _refuse_retry() -> None:
         )
 
 
+def _exhaust(rows: Iterable[object]) -> None:
+    """Read the empty input of a task to its end, else Spark does not use the worker again."""
+    for _ in rows:
+        pass
+
+
 def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
     """Yield what Spark expects: lane and frame for a shuffle, else only the frame."""
     if not shuffled:
@@ -85,10 +91,11 @@ def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
 
 
 def source_task(
-    program: Broadcast[Shipment], order: EpochOrder, task: int, _rows: Iterable[object]
+    program: Broadcast[Shipment], order: EpochOrder, task: int, rows: Iterable[object]
 ) -> Iterator[bytes]:
     """Read this task's ranges and run the source stage over them."""
     _refuse_retry()
+    _exhaust(rows)
     process = current(program.value)
     shuffled = len(process.program.plan.stages) > 1
     return _deliver(_source_parcels(process, order, task), shuffled=shuffled)
@@ -293,9 +300,10 @@ def restore_task(
     order: RestoreOrder,
     places: Sequence[Sequence[tuple[int, int]]],
     task: int,
-    _rows: Iterable[object],
+    rows: Iterable[object],
 ) -> Iterator[bytes]:
     """Bring the key groups of this task to the committed state."""
+    _exhaust(rows)
     process = current(program.value)
     report = TaskReport(stage=-1, task=task)
     try:
@@ -319,9 +327,10 @@ def settle_task(
     order: RestoreOrder,
     places: Sequence[Sequence[tuple[int, int]]],
     task: int,
-    _rows: Iterable[object],
+    rows: Iterable[object],
 ) -> Iterator[bytes]:
     """Fold, sync and close the key groups of this task; before a clean stop."""
+    _exhaust(rows)
     process = current(program.value)
     report = TaskReport(stage=-1, task=task)
     try:
