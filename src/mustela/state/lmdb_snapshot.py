@@ -106,13 +106,16 @@ class LmdbSnapshot:
             self._on_close(self)
 
     def _reported_rows(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        if self._txn is None:
+        if self._closed():
             raise closed(self._path)
         with reported(self._path):
             for row in rows:
                 yield row
-                if self._txn is None:
+                if self._closed():
                     raise closed(self._path)
+
+    def _closed(self) -> bool:
+        return self._txn is None
 
     def _open_txn(self, store: str) -> lmdb.Transaction[bytes]:
         if self._txn is None:

@@ -17,7 +17,7 @@ from mustela.state.directories import (
     remove_unclaimed,
 )
 from mustela.state.faults import StateDirectoryError
-from tests.unit.state.helpers import fill, make_spec, open_lmdb
+from tests.unit.state.environments import fill, make_spec, open_lmdb
 
 
 @pytest.fixture

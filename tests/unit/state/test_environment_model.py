@@ -24,7 +24,7 @@ from mustela.state.interfaces import Committed, Condition, Environment, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.unit.state.helpers import STORES, make_spec, open_lmdb
+from tests.unit.state.environments import STORES, make_spec, open_lmdb
 
 STEMS = [b"", b"a", b"ab", b"abc", b"b", b"\xff", b"\xff\xff", b"a" * 399, b"a" * 400]
 TAILS = [b"", b"\x00", b"x", b"\xff", b"y" * 111, b"y" * 112, b"z" * 200, b"z" * 200 + b"\x01"]

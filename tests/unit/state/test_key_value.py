@@ -14,7 +14,7 @@ from mustela.state.kinds.key_value import (
 )
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.unit.state.helpers import make_spec
+from tests.unit.state.environments import make_spec
 
 
 def make_view(spec: StoreSpec):

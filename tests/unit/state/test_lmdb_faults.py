@@ -24,7 +24,7 @@ from mustela.state.interfaces import Committed, Condition, Token
 from mustela.state.locking import WriteLock
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
-from tests.unit.state.helpers import committed, fill, make_spec, open_lmdb, rows_of
+from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
 PAGE = 4096
 DATA = "data.mdb"
@@ -317,7 +317,7 @@ def test_a_process_killed_while_writing_leaves_the_committed_state(root):
     path, state = closed_environment(root, 500)
     program = (
         "import sys; from pathlib import Path\n"
-        "from tests.unit.state.helpers import *\n"
+        "from tests.unit.state.environments import *\n"
         "environment = open_lmdb(Path(sys.argv[1]))\n"
         "state = committed(Token(1, 1, 0), counts=500)\n"
         "rows = [(b'key-%06d' % index, bytes(200)) for index in range(500)]\n"

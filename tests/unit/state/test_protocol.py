@@ -9,7 +9,7 @@ from mustela.state.faults import FencedStateError, StateNotReadyError, StoreErro
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, StoreSpec, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.unit.state.helpers import committed, fill, make_spec, open_lmdb, rows_of
+from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
 ROW = (b"k", b"v")
 
