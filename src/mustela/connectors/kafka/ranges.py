@@ -196,12 +196,13 @@ class RangeReader:
                 self._check_progress(consumer, errors, where, (position, end), heard)
                 continue
             heard = perf_counter()
+            reached = position
             if any(map(_ERROR, messages)):
                 messages, reached = self._without_events(consumer, messages, where, position)
-                position = max(position, reached)
             if messages:
-                position = max(position, _append(chunk, messages, position) + 1)
+                position = _append(chunk, messages, position) + 1
                 size += sum(map(len, messages))
+            position = max(position, reached)
             if position >= end:
                 chunk.cut(bisect_left(chunk.offsets, end))
             if chunk.offsets and (

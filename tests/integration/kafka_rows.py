@@ -1,0 +1,59 @@
+"""Writing and reading rows in the tests of `mustela.connectors.kafka`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.transaction import TransactionalSink
+
+MakeTopic = Callable[..., str]
+MakeSink = Callable[..., TransactionalSink]
+
+
+def commit_rows(
+    sink: TransactionalSink, topic: str, values: list[bytes], partition: int = 0
+) -> None:
+    """Commit some rows in a transaction of their own."""
+    sink.begin()
+    sink.produce_columns(topic, [None] * len(values), list(values), partitions=partition)
+    sink.commit()
+
+
+def abort_rows(
+    sink: TransactionalSink, topic: str, values: list[bytes], partition: int = 0
+) -> None:
+    """Write some rows and abort them."""
+    sink.begin()
+    sink.produce_columns(topic, [None] * len(values), list(values), partitions=partition)
+    sink.flush()
+    sink.abort()
+
+
+def values_of(
+    reader: RangeReader, topic: str, start: int, end: int, *, partition: int = 0, batch: int = 100
+) -> list[bytes | None]:
+    """Read the values of a range."""
+    chunks = reader.read(topic, partition, start, end, max_batch=batch)
+    return [value for chunk in chunks for value in chunk.values]
+
+
+def plain_producer(properties: dict[str, Any], **more: Any) -> Producer:
+    """Make a producer outside Mustela."""
+    return Producer({"log_level": 0, **properties, **more})
+
+
+def await_end(admin: KafkaAdmin, topic: str, end: int, *, partition: int = 0) -> None:
+    """Wait until a partition ends at ``end``: markers are written after a commit has returned."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        (found,) = admin.end_offsets([(topic, partition)]).values()
+        if found >= end:
+            break
+        time.sleep(0.01)
+    assert found == end
