@@ -12,6 +12,7 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 
@@ -46,7 +47,7 @@ public final class Main {
     private static KafkaStreams start(Arguments arguments) {
         Properties properties = properties(arguments);
         StreamsBuilder builder = new StreamsBuilder(
-            new org.apache.kafka.streams.TopologyConfig(new StreamsConfig(properties)));
+            new TopologyConfig(new StreamsConfig(properties)));
         Programs.build(builder, arguments);
         Topology topology = builder.build(properties);
         KafkaStreams streams = new KafkaStreams(topology, properties);
@@ -84,6 +85,9 @@ public final class Main {
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         properties.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        // A static member gets its partitions back at once when it comes again; any other one
+        // waits until the group has given it up.
+        properties.put(StreamsConfig.mainConsumerPrefix("group.instance.id"), "bench");
         return properties;
     }
 

@@ -1,0 +1,97 @@
+"""The oracles find what is wrong with an output, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import oracles
+from benchmarks.oracles import OutputRecord
+from benchmarks.workloads import SEED, WORKLOADS
+
+Damage = Callable[[list[OutputRecord]], list[OutputRecord]]
+
+
+def counted(words: list[bytes]) -> list[OutputRecord]:
+    """Every update of a running count, as a table without a cache writes them."""
+    counts: dict[bytes, int] = {}
+    out: list[OutputRecord] = []
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+        out.append(("", word, struct.pack(">q", counts[word])))
+    return out
+
+
+def test_a_right_count_has_no_faults() -> None:
+    """Changes on the way to the final table are free."""
+    oracle = WORKLOADS["word_count"].oracle()
+    words: list[bytes] = []
+    for record in WORKLOADS["word_count"].make(200, SEED):
+        oracle.see(record)
+        words += record[1].split()
+    assert oracle.check(counted(words)) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda out: out[:-1],
+        lambda out: [*out, ("", b"stranger", struct.pack(">q", 1))],
+        lambda out: [*out, ("", out[-1][1], struct.pack(">q", 99))],
+        lambda out: [*out, ("", out[-1][1], None)],
+        lambda out: [*out, ("", out[-1][1], b"7")],
+    ],
+    ids=["missing", "unknown key", "wrong count", "deleted", "wrong bytes"],
+)
+def test_a_wrong_count_is_found(damage: Damage) -> None:
+    """One wrong word is enough."""
+    oracle = WORKLOADS["word_count"].oracle()
+    oracle.see((None, b"one two two"))
+    assert oracle.check(damage(counted([b"two", b"two", b"one"]))) != []
+
+
+def test_json_agrees_whatever_the_order_of_its_fields() -> None:
+    """Peers write fields in their own order, numbers with or without spaces."""
+    workload = WORKLOADS["w1b"]
+    oracle = workload.oracle()
+    out: list[OutputRecord] = []
+    for record in workload.make(300, SEED):
+        oracle.see(record)
+        for branch, key, value in oracles.converted(record):
+            fields = dict(reversed(json.loads(value).items()))
+            out.append((branch, key, json.dumps(fields, indent=1).encode()))
+    assert oracle.check(reversed(out)) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda out: out[1:],
+        lambda out: [*out, out[0]],
+        lambda out: [out[0], *out[:-1]],
+        lambda out: [("eur", *out[0][1:]), *out[1:]] if out[0][0] != "eur" else out[1:],
+        lambda out: [(out[0][0], b"other key", out[0][2]), *out[1:]],
+    ],
+    ids=["missing", "twice", "one for another", "other topic", "other key"],
+)
+def test_a_wrong_record_is_found_among_many(damage: Damage) -> None:
+    """Order is free, everything else is not."""
+    workload = WORKLOADS["w1c"]
+    oracle = workload.oracle()
+    out: list[OutputRecord] = []
+    for record in workload.make(50, SEED):
+        oracle.see(record)
+        out += oracles.advanced(record)
+    assert oracle.check(out) == []
+    assert oracle.check(damage(out)) != []
+
+
+def test_payments_convert_to_three_decimals_without_ties() -> None:
+    """No amount lies halfway, so every peer's way of rounding gives the same number."""
+    for cents in range(0, 100_000, 7):
+        thousandths = cents * 908
+        assert thousandths % 100 != 50
+        assert round(cents / 100 * 0.908, 3) == round(thousandths / 100) / 1000

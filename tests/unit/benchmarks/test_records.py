@@ -1,0 +1,50 @@
+"""The input of the benchmarks is the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import islice
+
+import pytest
+
+from benchmarks import records
+from benchmarks.workloads import SEED, WORKLOADS
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_a_seed_gives_the_same_records_again(name: str) -> None:
+    """A longer run begins with the records of a shorter one."""
+    make = WORKLOADS[name].make
+    short, long = list(make(50, SEED)), list(islice(make(500, SEED), 50))
+    assert short == long
+    assert short != list(make(50, SEED + 1))
+
+
+def test_payments_are_one_kilobyte_of_json() -> None:
+    """Exactly 1,024 bytes under keys of 16, about a tenth of them below 100."""
+    made = list(records.payments(2_000, SEED))
+    assert {len(value) for _, value in made} == {1_024}
+    assert {len(key or b"") for key, _ in made} == {16}
+    small = sum(json.loads(value)["amount"] < 100 for _, value in made)
+    assert 150 < small < 250
+
+
+@pytest.mark.parametrize("zipf", [True, False])
+def test_kilobyte_lines_have_128_words(zipf: bool) -> None:
+    """Each of seven letters with a space behind it."""
+    for _, line in records.kilobyte_lines(20, SEED, zipf=zipf):
+        words = line.split()
+        assert len(line) == 1_024
+        assert {len(word) for word in words} == {7}
+        assert len(words) == 128
+
+
+def test_the_records_did_not_change() -> None:
+    """Results are comparable over time only if the input is: a change here needs new results."""
+    digest = hashlib.sha256()
+    for name in sorted(WORKLOADS):
+        for key, value in WORKLOADS[name].make(200, SEED):
+            digest.update(key or b"")
+            digest.update(value)
+    assert digest.hexdigest()[:16] == "918d20cc2e2f8f20"
