@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["EpochBudget", "EpochLimits"]
 
-_GROWTH = 2.0
+_GROWTH = 4.0
 _SHRINK = 0.5
 _FLOOR = 2_000
 
@@ -43,10 +43,10 @@ class EpochBudget:
         >>> budget.learn(records=1_000, size=100_000, seconds=5.0)
         >>> budget.learn(records=1_000, size=100_000, seconds=0.1)
         >>> budget.records
-        2000
+        4000
     """
 
-    def __init__(self, limits: EpochLimits, *, first: int = 20_000) -> None:
+    def __init__(self, limits: EpochLimits, *, first: int = 1_000) -> None:
         self.limits = limits
         self._records = float(min(first, limits.max_records))
         self._record_size = 0.0

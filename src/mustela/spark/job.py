@@ -54,11 +54,13 @@ class Jobs:
         rdd._bypass_serializer = True
         return rdd
 
-    def _shuffle(self, pairs: Any, lanes: int) -> RDD[bytes]:
+    def _shuffle(self, pairs: Any, lanes: int, shuffles: list[int]) -> RDD[bytes]:
         jvm = self._context._jvm
         java_pairs = jvm.PairwiseRDD(pairs._jrdd.rdd()).asJavaPairRDD()
         partitioner = jvm.PythonPartitioner(lanes, id(_same))
-        values = jvm.PythonRDD.valueOfPair(java_pairs.partitionBy(partitioner))
+        shuffled = java_pairs.partitionBy(partitioner)
+        shuffles.append(shuffled.rdd().dependencies().head().shuffleId())
+        values = jvm.PythonRDD.valueOfPair(shuffled)
         return RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
 
     def run_epoch(
@@ -66,10 +68,21 @@ class Jobs:
     ) -> Iterator[bytes]:
         """Run the job of an epoch and yield the frames for the driver, in task order."""
         rdd = self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
-        for stage in program.plan.stages[1:]:
-            received = self._shuffle(rdd, program.lanes)
-            rdd = self._pipe(received, partial(lane_task, shipment, order, stage.index))
-        return self._collect(rdd)
+        shuffles: list[int] = []
+        try:
+            for stage in program.plan.stages[1:]:
+                received = self._shuffle(rdd, program.lanes, shuffles)
+                rdd = self._pipe(received, partial(lane_task, shipment, order, stage.index))
+            yield from self._collect(rdd)
+        finally:
+            self._forget(shuffles)
+
+    def _forget(self, shuffles: list[int]) -> None:
+        """Delete the files of shuffles; Spark alone would wait for its garbage collector."""
+        cleaner = self._context._jsc.sc().cleaner()
+        if cleaner.isDefined():
+            for shuffle in shuffles:
+                cleaner.get().doCleanupShuffle(shuffle, False)
 
     def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:
         """Run ``tasks`` tasks without a shuffle and yield their frames."""
