@@ -1,0 +1,65 @@
+"""The page shows every row that was measured, and says what has no number."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.report import number, render
+
+SPREAD = {"median": 200_000.0, "min": 100_000.0, "max": 300_000.0}
+
+
+def document(**mustela: object) -> dict[str, object]:
+    row = {"records_per_s": SPREAD, "latency_ms": {"p50": 1.0, "p95": 20.0, "p99": 300.0}}
+    return {
+        "machine": {
+            "cpus": 2,
+            "cpu_model": "m",
+            "memory_gb": 8,
+            "kernel": "6.1",
+            "load_before": 0.1,
+        },
+        "workload": {
+            "name": "word_count",
+            "title": "word count",
+            "records": 1_000,
+            "partitions": 6,
+            "seed": 1,
+            "commit_ms": 100,
+            "runs": 5,
+            "load_per_s": 1_000,
+        },
+        "peers": {"mustela": {"eos": {**row, **mustela}}, "kafka_streams": {"eos": row}},
+    }
+
+
+def test_a_median_stands_with_its_extremes() -> None:
+    """And latencies as three percentiles."""
+    page = render([document()])
+    assert "| Mustela, exactly once | 200,000 (100,000 to 300,000) |" in page
+    assert "| 1.00 / 20.0 / 300 |" in page
+
+
+def test_losses_are_said_in_the_same_words() -> None:
+    """A multiple below one stands there like any other."""
+    page = render([document(records_per_s={"median": 100_000, "min": 1, "max": 2})])
+    assert "records/s 0.50 times" in page
+
+
+def test_a_run_without_a_number_is_listed_with_its_reason() -> None:
+    """It is not left out."""
+    page = render([document(faults=["3 keys wrong"])])
+    assert "- Mustela, exactly once, no number: 3 keys wrong" in page
+
+
+def test_a_page_without_results_says_so() -> None:
+    """The page exists before the first measurement."""
+    assert "No results have been recorded yet." in render([])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234567.8, "1,234,568"), (12.34, "12.3"), (1.234, "1.23"), (0, "0.00")]
+)
+def test_numbers_have_the_digits_that_say_something(value: float, text: str) -> None:
+    """Three or so."""
+    assert number(value) == text
