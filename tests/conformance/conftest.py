@@ -1,0 +1,48 @@
+"""The fixture that runs a topology in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from mustela.topology.graph import Topology
+from tests.conformance.script import Produced, Sent
+from tests.conformance.ways import WAYS, WayFactory
+
+RunTopology = Callable[..., Produced]
+
+
+@pytest.fixture(params=WAYS)
+def run_topology(request: pytest.FixtureRequest) -> RunTopology:
+    """Run a topology over records: ``run_topology(topology, [at(0).send("in", "k", "v")])``.
+
+    Each record is an epoch of its own, unless ``epochs`` says how many records each epoch has.
+    Further keywords are options of the engine, such as ``settings={"emit": "every"}``.
+    """
+    way: WayFactory = request.param
+
+    def run(
+        topology: Topology,
+        records: Sequence[Sent],
+        *,
+        epochs: Sequence[int] | None = None,
+        **options: Any,
+    ) -> Produced:
+        return way(**options)(topology, cut(records, epochs))
+
+    return run
+
+
+def cut(records: Sequence[Sent], sizes: Sequence[int] | None) -> list[Sequence[Sent]]:
+    """Cut records into epochs; what is left behind the last size is one more epoch."""
+    if sizes is None:
+        return [[record] for record in records]
+    parts: list[Sequence[Sent]] = []
+    start = 0
+    for size in sizes:
+        parts.append(records[start : start + size])
+        start += size
+    parts.append(records[start:])
+    return [part for part in parts if part]
