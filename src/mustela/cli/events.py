@@ -27,7 +27,7 @@ class EventPrinter:
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
-        from mustela.runtime.events import Restoring, StateChanged
+        from mustela.runtime.events import Restoring, Said, StateChanged
 
         if isinstance(event, StateChanged):
             self._tell("state", f"is {event.state.value}", state=event.state.value)
@@ -40,6 +40,8 @@ class EventPrinter:
                 groups=event.groups,
                 records=dict(event.records),
             )
+        elif isinstance(event, Said):
+            self._tell("said", event.text, says=event.text)
         elif self._json:
             self._epoch(event)
 
