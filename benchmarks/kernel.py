@@ -1,0 +1,189 @@
+"""What the kernel alone does per second and core: ``python -m benchmarks.kernel [--json]``.
+
+No broker, no Spark, no shuffle: batches go into a stage and its output is dropped. The best of
+several runs counts, because on a shared machine everything else is somebody else's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mustela import StreamsBuilder
+from mustela.kernel.lane_state import LaneState
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.stage import StageRunner
+from mustela.plan.batch import Batch, Origins, SourceChunk
+from mustela.plan.plan import Plan, Stage
+from mustela.planner.planner import plan
+from mustela.state.interfaces import Committed, EnvironmentSpec
+from mustela.state.memory import MemoryEnvironment
+from mustela.state.overlay import Overlay
+
+CHUNK = 10_000
+GROUPS = 32
+
+
+class Records:
+    """Raw records of one partition, in chunks."""
+
+    def __init__(self, keys: list[bytes], values: list[bytes]) -> None:
+        self.keys = keys
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def chunks(self, topics: tuple[str, ...]) -> Iterator[tuple[SourceChunk, list[Any], list[Any]]]:
+        for start in range(0, len(self.values), CHUNK):
+            keys = self.keys[start : start + CHUNK]
+            offsets = list(range(start, start + len(keys)))
+            chunk = SourceChunk(
+                topics=topics, topic_index=0, partition=0, offsets=offsets, timestamps=offsets
+            )
+            yield chunk, keys, self.values[start : start + CHUNK]
+
+
+def text(lines: int, words: int) -> Records:
+    """Lines of words as frequent as in natural language."""
+    rng = random.Random(1)
+    vocabulary = [f"word{n}" for n in range(20_000)]
+    weights = [1 / (n + 1) for n in range(20_000)]
+    drawn = rng.choices(vocabulary, weights, k=lines * words)
+    rows = [" ".join(drawn[n * words : (n + 1) * words]).encode() for n in range(lines)]
+    return Records([b"page"] * lines, rows)
+
+
+def numbers(count: int, keys: int) -> Records:
+    """Longs under evenly drawn keys."""
+    rng = random.Random(2)
+    names = [f"key-{n}".encode() for n in range(keys)]
+    drawn = rng.choices(names, k=count)
+    return Records(drawn, [n.to_bytes(8, "big") for n in range(count)])
+
+
+def run_sources(physical: Plan, records: Records) -> dict[str, list[Batch]]:
+    """Run the source stage and return what it sends on."""
+    stage = physical.stages[0]
+    runner = StageRunner(stage, topics=physical.topics, options=KernelOptions(key_groups=GROUPS))
+    sent: dict[str, list[Batch]] = {}
+
+    def drain() -> None:
+        for name, batches in runner.take_output().exchanges.items():
+            sent.setdefault(name, []).extend(batches)
+
+    for chunk, keys, values in records.chunks(physical.topics):
+        for source in stage.sources:
+            runner.run({source.name: runner.decode(source.name, chunk, keys, values)})
+        drain()
+    runner.finish()
+    drain()
+    return sent
+
+
+def travelled(batches: list[Batch]) -> Batch:
+    """Return what a lane gets of the batches."""
+    joined = Batch.merge(batches)
+    origins = Origins(joined.timestamps, joined.headers, joined.order, joined.origins.topics)
+    return Batch(joined.keys, joined.values, origins, key_bytes=joined.key_bytes)
+
+
+def run_lane(stage: Stage, topics: tuple[str, ...], inputs: dict[str, Batch]) -> int:
+    """Run a lane with empty stores; return how many rows it stored."""
+    spec = [
+        EnvironmentSpec(
+            application_id="bench", stage="s", group=group, groups=GROUPS, stores=stage.stores
+        )
+        for group in range(GROUPS)
+    ]
+    overlays = {s.group: Overlay(MemoryEnvironment(s).snapshot(Committed())) for s in spec}
+    state = LaneState(overlays, key_groups=GROUPS)
+    options = KernelOptions(key_groups=GROUPS)
+    runner = StageRunner(stage, topics=topics, options=options, state=state)
+    runner.run(inputs)
+    runner.finish()
+    runner.take_output()
+    return sum(len(rows) for group in state.changes().values() for rows in group.values())
+
+
+def best(run: Callable[[], object], times: int) -> float:
+    """Return the least CPU time of several runs, in seconds."""
+    taken: list[float] = []
+    for _ in range(times):
+        started = time.process_time()
+        run()
+        taken.append(time.process_time() - started)
+    return min(taken)
+
+
+def plans() -> dict[str, Plan]:
+    """The topologies that are measured."""
+
+    def built(write: Callable[[Any], None], value: Any = int) -> Plan:
+        builder = StreamsBuilder()
+        write(builder.stream("in", key=str, value=value))
+        return plan(builder.build())
+
+    def words(lines: Any) -> None:
+        each = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)
+        each.count(store="t").to_stream().to("out")
+
+    return {
+        "map_values": built(lambda s: s.map_values(lambda v: v + 1).to("out", value=int)),
+        "filter": built(lambda s: s.filter(lambda _k, v: v % 2 == 0).to("out")),
+        "word_count": built(words, str),
+        "count": built(lambda s: s.group_by_key().count(store="t").to_stream().to("out")),
+        "reduce": built(
+            lambda s: s.group_by_key().reduce(lambda x, y: x + y, store="t").to_stream().to("out")
+        ),
+        "aggregate": built(
+            lambda s: (
+                s.group_by_key()
+                .aggregate(lambda: 0, lambda _k, v, t: t + v, value=int, store="t")
+                .to_stream()
+                .to("out", key=str, value=int)
+            )
+        ),
+    }
+
+
+def measure(count: int, times: int) -> dict[str, float]:
+    """Return records per second and core of each part, by its name."""
+    found: dict[str, float] = {}
+    lines, longs = text(count // 10, 10), numbers(count, 10_000)
+    for name, physical in plans().items():
+        records, units = (lines, count) if name == "word_count" else (longs, count)
+        part = "split, group, combine" if name == "word_count" else "source stage"
+        seconds = best(lambda p=physical, r=records: run_sources(p, r), times)
+        found[f"{name}: {part}"] = units / seconds
+        for stage in physical.stages[1:]:
+            sent = run_sources(physical, records)
+            inputs = {exchange: travelled(batches) for exchange, batches in sent.items()}
+            rows = sum(len(batch) for batch in inputs.values())
+            seconds = best(lambda s=stage, p=physical, i=inputs: run_lane(s, p.topics, i), times)
+            label = "merge of partials" if rows < count else "lane stage"
+            found[f"{name}: {label}, {rows} rows"] = rows / seconds
+    return found
+
+
+def main() -> None:
+    """Print one line per part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = measure(options.records, options.times)
+    if options.json:
+        print(json.dumps({name: round(rate) for name, rate in found.items()}))
+        return
+    for name, rate in found.items():
+        print(f"{name:48} {rate:12,.0f} /s {1e9 / rate:8.0f} ns")
+
+
+if __name__ == "__main__":
+    main()
