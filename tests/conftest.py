@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles and golden files."""
+"""What all tests share: Hypothesis profiles, golden files, a broker and a Spark context."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.broker_fixture", "tests.spark_fixture"]
 
 GOLDEN_DIR = Path(__file__).parent / "golden" / "files"
 
