@@ -52,8 +52,9 @@ number and is listed as such. Numbers are medians, with the smallest and the lar
 - **start**: from the start of the process to its own first line, to its engine being there, to its
   saying that it processes, to its first visible output of the catch-up run.
 - **restart**: inside the process, from closed to the first output; closing is shown beside it.
-- **restore**: start to first output without local state less the same with local state; megabytes
-  are those of the keys and values in the store.
+- **restore**: from the first to the last thing the program says of its restore; where it says
+  nothing, how much longer a start to the first output takes without local state than with it.
+  Megabytes are those of the keys and values in the store.
 
 ## The peers
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 
 from benchmarks.load import send
 from benchmarks.measure import disk_bytes
 from benchmarks.oracles import Oracle
-from benchmarks.peers.base import Assignment, Peer, PeerFailedError
+from benchmarks.peers.base import Assignment, Event, Peer, PeerFailedError
 from benchmarks.peers.registry import Contestant
 from benchmarks.receiver import Receiver
 from benchmarks.trial import Bench, CatchUp, catch_up
@@ -25,7 +26,7 @@ def restore(
     """Fill a store, then start twice: with the local state, and without it.
 
     Both starts are timed from the start of the process to the first output for a record that was
-    sent before. The restore took the difference; its bytes are those of keys and values.
+    sent before. The bytes of the restore are those of keys and values.
 
     Returns:
         The catch-up run that filled the store, and the numbers of the two starts.
@@ -34,17 +35,16 @@ def restore(
     kept, _ = _timed_start(bench, workload, contestant, todo, number=0)
     shutil.rmtree(todo.state_dir)
     gone, peer = _timed_start(bench, workload, contestant, todo, number=1)
-    seconds = max(gone - kept, 1e-3)
     numbers = {
         "restore.start_with_state_s": kept,
         "restore.start_without_state_s": gone,
-        "restore.seconds": seconds,
-        "restore.mb_per_s": todo.records * _RECORD_BYTES / _MEGA / seconds,
+        "restore.extra_start_s": gone - kept,
         "restore.state_mb": disk_bytes(todo.state_dir) / _MEGA,
     }
-    begun, ended = _restore_events(peer)
-    if begun is not None and ended is not None:
-        numbers["restore.own_s"] = ended - begun
+    seconds = restore_seconds(peer.events, gone - kept)
+    if seconds is not None:
+        numbers["restore.seconds"] = seconds
+        numbers["restore.mb_per_s"] = todo.records * _RECORD_BYTES / _MEGA / seconds
     return filled, numbers
 
 
@@ -67,7 +67,14 @@ def _timed_start(
     return first - peer.started_at, peer
 
 
-def _restore_events(peer: Peer) -> tuple[float | None, float | None]:
-    begun = [event.time for event in peer.events if event.name == "restore_start"]
-    ended = [event.time for event in peer.events if event.name == "restore_end"]
-    return (min(begun) if begun else None, max(ended) if ended else None)
+def restore_seconds(events: Sequence[Event], extra_start_s: float) -> float | None:
+    """How long the restore took: what the peer says of itself, else what it cost the start.
+
+    Returns:
+        Seconds; nothing where the peer says nothing and the start took no longer.
+    """
+    begun = [event.time for event in events if event.name == "restore_start"]
+    ended = [event.time for event in events if event.name == "restore_end"]
+    if begun and ended and max(ended) > min(begun):
+        return max(ended) - min(begun)
+    return extra_start_s if extra_start_s > 0 else None

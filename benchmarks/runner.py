@@ -184,7 +184,7 @@ def _restore_turn(
         results.row(contestant).add_catch_up(filled)
         results.row(contestant).add_numbers("restore", numbers)
         return (
-            f"restore {numbers['restore.mb_per_s']:.1f} MB/s, start with state "
+            f"restore {numbers.get('restore.mb_per_s', 0):.1f} MB/s, start with state "
             f"{numbers['restore.start_with_state_s']:.1f} s, without "
             f"{numbers['restore.start_without_state_s']:.1f} s"
         )

@@ -280,8 +280,10 @@ class Peer(abc.ABC):
         code = self._process.poll()
         if code is not None:
             raise PeerFailedError(f"{self.name} ended with {code}\n{self._log_tail()}")
-        if self.event("error") is not None:
-            raise PeerFailedError(f"{self.name} reported an error\n{self._log_tail()}")
+        error = self.event("error")
+        if error is not None:
+            said = str(error.fields.get("error", "an error")).replace("\n", "; ")
+            raise PeerFailedError(f"{self.name} reported {said}\n{self._log_tail()}")
 
     def _read_events(self) -> None:
         assert self._process is not None, "start comes first"

@@ -20,6 +20,9 @@ _CLOSE_TIMEOUT = timedelta(seconds=60)
 class Reporter:
     """Passes the application's states on to the harness."""
 
+    def __init__(self, app: App) -> None:
+        self._app = app
+
     def on_event(self, event: Event) -> None:
         """Say what the harness wants to know."""
         if isinstance(event, Restoring):
@@ -29,8 +32,10 @@ class Reporter:
             if event.state is AppState.RESTORING:
                 emit("session")
                 emit("restore_start")
-            elif event.state in (AppState.RUNNING, AppState.ERROR):
-                emit(event.state.value)
+            elif event.state is AppState.RUNNING:
+                emit("running")
+            elif event.state is AppState.ERROR:
+                emit("error", error=str(self._app.error))
 
     def on_error(self, error: BaseException) -> None:
         """A failure that is tried again; it shows in the log."""
@@ -41,7 +46,7 @@ def new_app(arguments: AppArguments) -> App:
     """The application, as a user writes it."""
     app = App(arguments.app_id)
     app.topology(PROGRAMS[arguments.program](arguments.input, arguments.output))
-    app.add_listener(Reporter())
+    app.add_listener(Reporter(app))
     return app
 
 
