@@ -145,12 +145,13 @@ class Failures:
             evidence["offset"] = context.offset
         evidence["key"] = show_key(key)
         evidence["timestamp"] = context.timestamp
-        if line is not None:
+        at = self.node.origin
+        if line is not None and (at is None or (line.file, line.line) != (at.file, at.line)):
             evidence["line"] = line
         return self.kind(
             f"step {self.node.name!r} failed on {place}: {type(cause).__name__}: {told}",
             evidence=evidence,
-            at=self.node.origin,
+            at=at,
             fix=getattr(cause, "fix", None),
             fields={
                 "step": self.node.name,

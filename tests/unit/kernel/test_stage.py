@@ -71,6 +71,16 @@ def test_branches_do_not_see_each_others_changes(order: list[str]) -> None:
     assert rows_of(output) == [("a", [1])]
 
 
+def test_rows_that_leave_twice_share_nothing_changeable() -> None:
+    """What one stage does to them is nothing to the other, also where nothing is pickled."""
+    outs = tuple(Exchange(name=name, step="in", key=STR, target=1) for name in ("one", "two"))
+    stage = branches(exchanges=outs)
+    stage.run({"in": batch([("a", [1])])})
+    sent = stage.take_output().exchanges
+    assert sent["one"][0].values == sent["two"][0].values == [[1]]
+    assert sent["one"][0].values[0] is not sent["two"][0].values[0]
+
+
 @pytest.mark.parametrize("emit", ["barrier", "every"])
 @pytest.mark.parametrize("kind", ["reduce", "aggregate"])
 def test_a_branch_behind_a_table_cannot_change_the_table(emit: str, kind: str) -> None:
