@@ -280,11 +280,11 @@ def _inputs(
         topics = process.program.plan.topics
         batches = [unpack_batch(frame.body, topics) for frame in received]
         if exchange.ordered:
-            batches = [mend_order(batch, order.ranges, markers) for batch in batches]
-            batch = Batch.merge(batches)
+            keyed = (_with_keys(batch, exchange) for batch in batches)
+            batches = [mend_order(batch, order.ranges, markers) for batch in keyed]
+            inputs[name] = Batch.merge(batches)
         else:
-            batch = Batch.concatenate(batches)
-        inputs[name] = _with_keys(batch, exchange)
+            inputs[name] = _with_keys(Batch.concatenate(batches), exchange)
     return inputs
 
 
