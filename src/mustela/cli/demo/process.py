@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from mustela.broker.child import Child, launch
+from mustela.broker.child import Child, launch, mark_of
 from mustela.errors import EnvironmentFault
 
 __all__ = ["AppEndedError", "AppProcess", "child_environment", "kill_tree"]
@@ -18,6 +19,7 @@ MARK = "MUSTELA_DEMO_RUN"
 LOG_TAIL_LINES = 30
 LOG_TAIL_BYTES = 32 << 10
 GONE_TIMEOUT_S = 20.0
+POLL_S = 0.02
 STOP_TIMEOUT_S = 90.0
 _OWN_SETTINGS = (
     "MUSTELA__APPLICATION_ID",
@@ -129,7 +131,7 @@ class AppProcess:
                     left.append(process)
             except (psutil.Error, OSError):
                 continue
-        psutil.wait_procs(left, timeout=GONE_TIMEOUT_S)
+        _wait_until_gone(left)
         return len(left)
 
     def check_alive(self) -> None:
@@ -182,8 +184,18 @@ def kill_tree(pid: int) -> int:
             continue
     # The root is a child of this program and is reaped by who started it.
     others = [process for process in family.values() if process.pid != pid]
-    psutil.wait_procs(others, timeout=GONE_TIMEOUT_S)
+    _wait_until_gone(others)
     return len(family)
+
+
+def _wait_until_gone(processes: Sequence[psutil.Process]) -> None:
+    """Wait until none runs. One that is dead and that nobody reaps, as in a container, is gone."""
+    marks = [mark for mark in (mark_of(process.pid) for process in processes) if mark is not None]
+    pause = threading.Event()
+    for _ in range(int(GONE_TIMEOUT_S / POLL_S)):
+        if not any(mark.alive for mark in marks):
+            return
+        pause.wait(POLL_S)
 
 
 def _children(root: psutil.Process) -> list[psutil.Process]:

@@ -102,6 +102,7 @@ class Screen:
         self._console = console or Console(stderr=quiet, highlight=False, soft_wrap=True)
         self._clock = SystemClock()
         self._shown_at = 0.0
+        self._shown = ""
         self._progress = Progress(
             BarColumn(),
             TaskProgressColumn(),
@@ -151,9 +152,10 @@ class Screen:
             )
             return
         now = self._clock.monotonic()
-        if last or now - self._shown_at >= PLAIN_EVERY_S:
-            self._shown_at = now
-            self.say(state.text())
+        text = state.text()
+        if last or (now - self._shown_at >= PLAIN_EVERY_S and text != self._shown):
+            self._shown_at, self._shown = now, text
+            self.say(text)
 
     def words(self, commonest: Sequence[tuple[str, int]]) -> None:
         """Show the commonest words, as they were read from the topic."""
