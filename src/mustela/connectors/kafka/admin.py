@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from time import sleep
+from time import perf_counter, sleep
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import (
@@ -258,6 +258,7 @@ class KafkaAdmin:
                 if _code(raised) == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue
                 raise self._fault(raised, f"create topic '{name}'") from raised
+        self._await({spec.name for spec in specs}, there=True)
 
     def check_internal(self, specs: Sequence[TopicSpec]) -> None:
         """Check that internal topics, which exist, are what the application needs.
@@ -278,7 +279,7 @@ class KafkaAdmin:
             _check_config(spec, configs[spec.name])
 
     def delete(self, topics: Iterable[str]) -> None:
-        """Delete topics; those that do not exist are no error."""
+        """Delete topics and wait until they are gone; those that do not exist are no error."""
         names = sorted(set(topics))
         if not names:
             return
@@ -295,6 +296,7 @@ class KafkaAdmin:
             except (KafkaException, TimeoutError) as raised:
                 if not _is_missing(raised):
                     raise self._fault(raised, f"delete topic '{name}'") from raised
+        self._await(set(names), there=False)
 
     def end_offsets(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
         """Return the last stable offset of each partition: up to there a reader sees everything.
@@ -411,6 +413,18 @@ class KafkaAdmin:
                 return self._answers(found)
         what = "the last attempt returns or raises"
         raise InvariantError(what)
+
+    def _await(self, names: set[str], *, there: bool) -> None:
+        """Wait until brokers answer as if an order that they have taken were carried out."""
+        deadline = perf_counter() + self._timeout
+        while True:
+            known = names & self.describe(names).keys()
+            if known == (names if there else set()):
+                return
+            if perf_counter() >= deadline:
+                doing = f"see topics {', '.join(sorted(names))} {'made' if there else 'deleted'}"
+                raise unavailable(doing, self._servers, self._timeout, self._errors.last)
+            sleep(UNKNOWN_PAUSE_S)
 
     def _answers(self, found: Iterable[TopicPartition]) -> dict[Place, int]:
         answers: dict[Place, int] = {}

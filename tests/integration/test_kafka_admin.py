@@ -1,0 +1,139 @@
+"""Topics, offsets and groups on a real broker."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from mustela.connectors.kafka.admin import (
+    GroupInUseError,
+    InternalTopicError,
+    KafkaAdmin,
+    MissingTopicError,
+    TopicSpec,
+)
+from mustela.connectors.kafka.errors import BrokerUnavailable, SourceGone
+from mustela.connectors.kafka.tools import send
+from mustela.errors import Origin
+from tests.integration.kafka_rows import MakeTopic
+
+pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
+pytestmark = pytest.mark.broker
+
+
+def test_a_topic_that_was_created_again_is_another_topic(
+    make_topic: MakeTopic, admin: KafkaAdmin, properties: dict[str, Any]
+) -> None:
+    """Same name, same offsets perhaps, but another id."""
+    topic = make_topic(partitions=3)
+    before = admin.describe([topic])[topic]
+    send(properties, topic, [(None, b"x")] * 5, partition=0)
+    admin.delete([topic])
+    assert admin.describe([topic]) == {}
+    admin.create([TopicSpec(name=topic, partitions=2)])
+    after = admin.describe([topic])[topic]
+    assert after.topic_id != before.topic_id
+    assert (before.partitions, after.partitions) == (3, 2)
+    assert admin.partitions(topic) == 2
+    assert set(admin.end_offsets([(topic, 0), (topic, 1)]).values()) == {0}
+
+
+def test_a_missing_topic_is_named_with_what_was_meant(
+    make_topic: MakeTopic, admin: KafkaAdmin
+) -> None:
+    """By every question about it; the error can carry the user's line."""
+    topic = make_topic()
+    wrong = topic[:-1] + "x"
+    assert wrong not in admin.describe([topic, wrong])
+    with pytest.raises(MissingTopicError) as missing:
+        admin.partitions(wrong)
+    assert topic in missing.value.fields["close"]
+    with pytest.raises(MissingTopicError):
+        admin.end_offsets([(topic, 0), (wrong, 0)])
+    with pytest.raises(SourceGone):
+        admin.end_offsets([(topic, 9)])
+    error = admin.missing_topic(wrong, use="sink", at=Origin("app.py", 4, "x.to('t')"))
+    assert "topics.create" in (error.fix or "")
+    assert "app.py:4" in str(error)
+
+
+def test_an_internal_topic_is_as_it_must_be_or_named(
+    make_topic: MakeTopic, admin: KafkaAdmin
+) -> None:
+    """Partitions, policy and kind of timestamp; the rest is the operator's."""
+    topic = make_topic(partitions=4, cleanup_policy="compact,delete", segment_bytes="52428800")
+    right = TopicSpec(name=topic, partitions=4, config={"cleanup.policy": "delete,compact"})
+    admin.check_internal([right])
+    admin.create([right])  # already there: no error, nothing changes
+    for wrong, says in (
+        (TopicSpec(name=topic, partitions=8), "partitions"),
+        (TopicSpec(name=topic, partitions=4, config={"cleanup.policy": "compact"}), "compact"),
+        (
+            TopicSpec(name=topic, partitions=4, config={"message.timestamp.type": "LogAppendTime"}),
+            "LogAppendTime",
+        ),
+    ):
+        with pytest.raises(InternalTopicError, match=says) as differs:
+            admin.check_internal([wrong])
+        assert differs.value.fix
+
+
+def test_offsets_by_time(
+    make_topic: MakeTopic, admin: KafkaAdmin, properties: dict[str, Any]
+) -> None:
+    """The first record at or after a time, or none; ends and beginnings of many partitions."""
+    topic = make_topic(partitions=30, retention_ms="-1")
+    send(
+        properties,
+        topic,
+        [(None, b"x")] * 3,
+        partition=0,
+        timestamps=[1_000_000, 2_000_000, 3_000_000],
+    )
+    times = {(topic, 0): 1_500_000, (topic, 1): 0}
+    assert admin.offsets_for_times(times) == {(topic, 0): 1, (topic, 1): None}
+    assert admin.offsets_for_times({(topic, 0): 9_000_000}) == {(topic, 0): None}
+    places = [(topic, partition) for partition in range(30)]
+    assert sum(admin.end_offsets(places).values()) == 3
+    assert sum(admin.earliest_offsets(places).values()) == 0
+
+
+def test_group_offsets_are_listed_and_set(
+    make_topic: MakeTopic, admin: KafkaAdmin, properties: dict[str, Any]
+) -> None:
+    """A group without members; one with members is left alone."""
+    topic = make_topic(partitions=2)
+    group = f"{topic}-group"
+    assert admin.group_offsets(group) == {}
+    admin.set_group_offsets(group, {(topic, 0): 7, (topic, 1): 0})
+    assert admin.group_offsets(group) == {(topic, 0): 7, (topic, 1): 0}
+    admin.delete_group(group)
+    admin.delete_group(group)
+    assert admin.group_offsets(group) == {}
+    member = Consumer({**properties, "group.id": group})
+    member.subscribe([topic])
+    deadline = time.monotonic() + 30
+    while not member.assignment() and time.monotonic() < deadline:
+        member.poll(0.1)
+    with pytest.raises(GroupInUseError):
+        admin.set_group_offsets(group, {(topic, 0): 1})
+    with pytest.raises(GroupInUseError):
+        admin.delete_group(group)
+    member.close()
+
+
+def test_no_broker_is_named() -> None:
+    """Each kind of question says so, within its timeout."""
+    nobody = KafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, timeout=1.0)
+    for ask in (
+        nobody.cluster_id,
+        nobody.topics,
+        lambda: nobody.describe(["t"]),
+        lambda: nobody.end_offsets([("t", 0)]),
+    ):
+        with pytest.raises(BrokerUnavailable):
+            ask()
+    nobody.close()
