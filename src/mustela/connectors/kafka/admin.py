@@ -401,12 +401,13 @@ class KafkaAdmin:
             try:
                 found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
             except KafkaException as raised:
-                if kind_of(raised) is not ErrorKind.TOPIC_GONE:
+                if kind_of(raised) is ErrorKind.TOPIC_GONE:
+                    self._check_there(times)
+                elif not _passes_soon(raised):
                     raise self._fault(raised, "ask for offsets") from raised
-                self._check_there(times)
                 if attempt == UNKNOWN_ATTEMPTS - 1:
                     raise self._fault(raised, "ask for offsets") from raised
-                # It was made a moment ago: the other client does not know it yet.
+                # It was made a moment ago: the other client, or its leader, does not know it yet.
                 sleep(UNKNOWN_PAUSE_S * 2**attempt)
             else:
                 self._errors.heard()
@@ -494,6 +495,12 @@ class KafkaAdmin:
 
 def _code(raised: KafkaException | TimeoutError) -> int | None:
     return None if isinstance(raised, TimeoutError) else error_of(raised).code()
+
+
+def _passes_soon(raised: KafkaException) -> bool:
+    """Tell a leader that is being chosen from a broker that does not answer in time."""
+    late = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)  # pyright: ignore[reportPrivateUsage]
+    return kind_of(raised) is ErrorKind.RETRYABLE and error_of(raised).code() not in late
 
 
 def _is_missing(raised: KafkaException | TimeoutError) -> bool:
