@@ -102,7 +102,7 @@ class Screen:
         self._console = console or Console(stderr=quiet, highlight=False, soft_wrap=True)
         self._clock = SystemClock()
         self._shown_at = 0.0
-        self._shown = ""
+        self._shown: str = ""
         self._progress = Progress(
             BarColumn(),
             TaskProgressColumn(),
