@@ -125,7 +125,7 @@ def decode_epoch_record(data: bytes) -> EpochRecord:
         EpochRecordFormatError: If another version wrote it.
         InvariantError: If it is no epoch record at all.
     """
-    if data[:3] != _MAGIC:
+    if data[:3] != _MAGIC or len(data) < 4:
         msg = "the epochs topic holds something that is no epoch record"
         raise InvariantError(msg, fix="check who else writes to this topic")
     if data[3] != EPOCH_RECORD_FORMAT:
@@ -135,4 +135,10 @@ def decode_epoch_record(data: bytes) -> EpochRecord:
         raise EpochRecordFormatError(
             msg, fix="run the version of Mustela that wrote it, or clear with mustela reset"
         )
-    return _DECODER.decode(zlib.decompress(data[4:]))
+    try:
+        return _DECODER.decode(zlib.decompress(data[4:]))
+    except (zlib.error, msgspec.MsgspecError) as error:
+        msg = f"the last epoch record is damaged: {error}"
+        raise InvariantError(
+            msg, fix="mustela reset clears state and internal topics of the application"
+        ) from error

@@ -9,6 +9,7 @@ __all__ = ["EpochBudget", "EpochLimits"]
 _GROWTH = 4.0
 _SHRINK = 0.5
 _FLOOR = 2_000
+_LEAST_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class EpochBudget:
         self._fixed_seconds = min(self._fixed_seconds * 1.02, seconds, target / 2)
         full = records >= 0.8 * self.records
         if seconds > 1.2 * target or (full and seconds < 0.9 * target):
-            variable = max(seconds - self._fixed_seconds, 0.05 * seconds)
+            variable = max(seconds - self._fixed_seconds, 0.05 * seconds, _LEAST_SECONDS)
             ratio = (target - self._fixed_seconds) / variable
             wanted = records * min(_GROWTH, max(_SHRINK, ratio))
             self._records = min(self.limits.max_records, max(_FLOOR, wanted))

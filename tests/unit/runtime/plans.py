@@ -1,0 +1,53 @@
+"""Plans and settings that tests of the runtime share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mustela.config.settings import Settings
+from mustela.dsl.builder import StreamsBuilder
+from mustela.model import TopicPartition
+from mustela.plan.plan import Plan
+from mustela.planner.planner import plan
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.progress import Progress
+from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+
+GROUPS = 4
+
+
+def word_count_plan() -> Plan:
+    """Count words: one store, one sink."""
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", key=str, value=str)
+    words = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)
+    words.count(store="counts").to_stream().to("counts", key=str, value=int)
+    return plan(builder.build())
+
+
+def settings_for(directory: Path, **code: Any) -> Settings:
+    """Settings of an application, away from this machine's own."""
+    given = {"application_id": "app", "key_groups": GROUPS, **code}
+    return Settings.load(given, environ={"HOME": str(directory)}, directory=directory)
+
+
+def some_state(plan: Plan, *, epoch: int = 3) -> CommittedState:
+    """The state after some epochs over two partitions of ``lines``."""
+    places = [TopicPartition("lines", 0), TopicPartition("lines", 1)]
+    state = CommittedState(
+        plan=plan,
+        key_groups=GROUPS,
+        lanes=2,
+        incarnation=2,
+        epoch=epoch,
+        attempt=1,
+        progress=Progress({places[0]: 10, places[1]: 20}),
+        watermark=WatermarkState(
+            WatermarkOptions(), 500, {places[0]: PartitionTime(700, 1_000, False)}
+        ),
+        topic_ids={"lines": "id-1"},
+        mirrored_ms=77,
+    )
+    state.changelog_ends["counts"] = [5, 0, 7, 0]
+    return state

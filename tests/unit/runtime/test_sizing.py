@@ -1,0 +1,84 @@
+"""Epochs grow and shrink until one takes about as long as it should."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustela.runtime.sizing import EpochBudget, EpochLimits
+
+
+def _run(
+    budget: EpochBudget, *, fixed: float, each: float, size: int = 100, epochs: int = 30
+) -> float:
+    """Run epochs over an endless backlog; return how long the last one took."""
+    seconds = 0.0
+    for _ in range(epochs):
+        records = budget.records
+        seconds = fixed + records * each
+        budget.learn(records=records, size=records * size, seconds=seconds)
+    return seconds
+
+
+@given(st.floats(0.02, 0.25), st.floats(1e-6, 1e-4))
+def test_with_a_backlog_an_epoch_comes_to_take_the_target(fixed: float, each: float) -> None:
+    """Whatever an epoch and a record cost, the budget settles near the target."""
+    budget = EpochBudget(EpochLimits(max_records=10**7, max_bytes=1 << 40, target_seconds=0.8))
+    seconds = _run(budget, fixed=fixed, each=each)
+    assert 0.4 <= seconds <= 1.2
+
+
+@pytest.mark.parametrize("each", [1e-5, 1e-4])
+def test_when_records_become_dearer_epochs_become_smaller(each: float) -> None:
+    """The budget follows the work."""
+    budget = EpochBudget(EpochLimits(max_records=10**7, max_bytes=1 << 40, target_seconds=0.8))
+    _run(budget, fixed=0.1, each=each / 8)
+    before = budget.records
+    assert 0.4 <= _run(budget, fixed=0.1, each=each) <= 1.2
+    assert budget.records < before / 4
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**5), st.floats(0.0, 100.0))))
+def test_the_limits_hold_whatever_happens(epochs: list[tuple[int, int, float]]) -> None:
+    """At least one record, at most what the settings say in records and about in bytes."""
+    limits = EpochLimits(max_records=5_000, max_bytes=1 << 20)
+    budget = EpochBudget(limits)
+    for records, size, seconds in epochs:
+        budget.learn(records=records, size=records * size, seconds=seconds)
+        assert 1 <= budget.records <= limits.max_records
+        if records:
+            assert budget.records == 1 or budget.records * size <= limits.max_bytes * 1.001
+
+
+def test_a_failed_epoch_halves_the_next_one_down_to_one_record() -> None:
+    """It says when it cannot get smaller."""
+    budget = EpochBudget(EpochLimits(max_records=64), first=64)
+    sizes = [budget.records]
+    while budget.halve():
+        sizes.append(budget.records)
+    assert sizes == [64, 32, 16, 8, 4, 2, 1]
+
+
+def test_halving_begins_from_what_the_bytes_allowed() -> None:
+    """Large records had kept the epoch small already."""
+    budget = EpochBudget(EpochLimits(max_records=10_000, max_bytes=1_000), first=10_000)
+    budget.learn(records=10, size=1_000, seconds=0.1)
+    assert budget.records == 10
+    assert budget.halve()
+    assert budget.records == 5
+
+
+def test_the_first_epoch_teaches_nothing_about_time() -> None:
+    """It imports, connects and opens: its seconds say nothing about the next."""
+    budget = EpochBudget(EpochLimits(), first=1_000)
+    budget.learn(records=1_000, size=1_000, seconds=30.0)
+    assert budget.records == 1_000
+
+
+def test_a_small_quick_epoch_says_nothing_about_large_ones() -> None:
+    """Little was waiting: that is no reason to grow."""
+    budget = EpochBudget(EpochLimits(), first=1_000)
+    for _ in range(20):
+        budget.learn(records=3, size=300, seconds=0.1)
+    assert budget.records == 1_000
