@@ -61,6 +61,7 @@ class Program:
         read_timeout: Seconds without progress after which a read fails.
         batch_records: Records that run through the source stage at once.
         stale_after_ms: Age at which a local copy may have missed deletions.
+        spool_dir: Where tasks may leave large results for the driver; empty if they share no disk.
     """
 
     identity: str
@@ -80,6 +81,7 @@ class Program:
     read_timeout: float = 30.0
     batch_records: int = 20_000
     stale_after_ms: int | None = None
+    spool_dir: str = ""
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
@@ -28,7 +30,9 @@ from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import open_context
 from mustela.spark.shipment import Shipment, ship
+from mustela.spark.spool import clear, forget
 from mustela.spark.worker import restore_task, settle_task
+from mustela.state.interfaces import Token
 
 __all__ = ["SparkEngine", "WorkerError"]
 
@@ -73,8 +77,16 @@ class SparkEngine:
         """How many tasks Spark runs at once."""
         return int(self._context.defaultParallelism)
 
+    @property
+    def _shares_disk(self) -> bool:
+        """Whether workers run on the driver's host."""
+        return str(self._context.master).startswith("local")
+
     def load(self, program: Program) -> None:
         """Broadcast the program to the workers."""
+        if self._shares_disk:
+            program = replace(program, spool_dir=_spool_dir(program))
+            clear(program.spool_dir)
         shipment = ship(program)
         if self._shipment is not None:
             self._shipment.unpersist()
@@ -98,8 +110,9 @@ class SparkEngine:
             self._check(reports, order)
         except BaseException:
             frames.close()
+            forget(self._program.spool_dir, order.token)
             raise
-        return _SparkOutput(reports, frames)
+        return _SparkOutput(reports, frames, self._program.spool_dir, order.token)
 
     def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
@@ -174,6 +187,8 @@ class SparkEngine:
 
     def stop(self) -> None:
         """Stop Spark if it was started here."""
+        if self._program is not None:
+            clear(self._program.spool_dir)
         if self._own and self._context is not None:
             self._context.stop()
         self._context = None
@@ -195,7 +210,9 @@ def _error_of(failure: Failure) -> BaseException:
 class _SparkOutput(EpochOutput):
     """An epoch's output over the frames that came back."""
 
-    def __init__(self, reports: list[TaskReport], frames: FrameStore) -> None:
+    def __init__(
+        self, reports: list[TaskReport], frames: FrameStore, spool_dir: str, token: Token
+    ) -> None:
         super().__init__(
             reports=reports,
             rows=frames.view(ROWS),
@@ -204,7 +221,14 @@ class _SparkOutput(EpochOutput):
             size=frames.size,
         )
         self._frames = frames
+        self._spool_dir = spool_dir
+        self._token = token
 
     def close(self) -> None:
-        """Delete what was spilled."""
+        """Delete what was spilled or left on disk."""
         self._frames.close()
+        forget(self._spool_dir, self._token)
+
+
+def _spool_dir(program: Program) -> str:
+    return str(Path(program.state_dir) / "~spool" / program.application_id)

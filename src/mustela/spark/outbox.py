@@ -26,6 +26,7 @@ from mustela.spark.frames import (
     pack_columns,
 )
 from mustela.spark.process import Process
+from mustela.spark.spool import Spool
 
 __all__ = ["Outbox", "Parcel", "failure_of"]
 
@@ -66,12 +67,18 @@ class Outbox:
         self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
         self._sends_rows = program.guarantee == "at_least_once"
         self._sequence = 0
+        self._spool = Spool(program.spool_dir, order.token, stage, task)
         self.report = TaskReport(stage=stage, task=task, pid=os.getpid())
 
     def _frame(self, kind: int, stage: int, name: str, body: bytes) -> bytes:
         frame = Frame(kind, stage, self._stage, self._task, self._sequence, name, body)
         self._sequence += 1
         return pack(frame)
+
+    def _for_driver(self, kind: int, name: str, columns: Columns) -> Parcel:
+        """Return the frame of rows that the driver sends to Kafka."""
+        body = self._spool.keep(pack_columns(columns))
+        return self._home(), self._frame(kind, DRIVER, name, body)
 
     def send(self, output: StageOutput) -> Iterator[Parcel]:
         """Yield the frames of what a stage gave."""
@@ -113,20 +120,20 @@ class Outbox:
             if self._sends_rows:
                 self._process.sink.produce_columns(*columns, header=self._order.header)
             else:
-                yield self._home(), self._frame(ROWS, DRIVER, part.step, pack_columns(columns))
+                yield self._for_driver(ROWS, part.step, columns)
 
     def _dead_letters(self, letters: DeadLetters) -> Parcel:
         columns = Columns(
             "", letters.keys, letters.values, letters.timestamps, letters.headers, None
         )
-        return self._home(), self._frame(DEAD_LETTERS, DRIVER, "", pack_columns(columns))
+        return self._for_driver(DEAD_LETTERS, "", columns)
 
     def changelog(self, store: str, group: int, rows: list[tuple[bytes, Any]]) -> Parcel:
         """Return the frame of one store's changes in one key group."""
         keys: list[Any] = [key for key, _ in rows]
         values = [value for _, value in rows]
         columns = Columns(store, keys, values, None, None, group)
-        return self._home(), self._frame(CHANGELOG, DRIVER, store, pack_columns(columns))
+        return self._for_driver(CHANGELOG, store, columns)
 
     def markers(self, ranges: list[RangeReport], *, failed: bool) -> Iterator[Parcel]:
         """Yield, for every lane of the next stage, what the sources saw and whether one failed."""
@@ -138,6 +145,7 @@ class Outbox:
         """Send what tasks send themselves, then yield the report."""
         if self._sends_rows and self.report.failure is None:
             self._process.sink.flush()
+        self._spool.close()
         yield self._home(), self._frame(REPORT, DRIVER, "", dump_object(self.report))
 
     def _home(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from mustela.spark.frames import Columns, Frame, unpack, unpack_columns
+from mustela.spark.spool import fetch
 
 __all__ = ["FrameStore"]
 
@@ -50,7 +51,7 @@ class FrameStore:
                 assert self._file is not None
                 self._file.seek(kept[0])
                 kept = self._file.read(kept[1])
-            yield name, unpack_columns(unpack(kept).body)
+            yield name, unpack_columns(fetch(unpack(kept).body))
 
     def view(self, kind: int) -> _View:
         """Return the frames of a kind; each iteration begins anew."""
