@@ -148,6 +148,18 @@ def test_merged_streams_meet_in_one_table(run_topology: RunTopology) -> None:
     assert got == [("k", "acdx")]
 
 
+def test_streams_of_different_stages_can_be_merged(run_topology: RunTopology) -> None:
+    """Records without a key travel along, though a key decides where records meet."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int)
+    counts = stream.group_by_key().count(store="counts").to_stream()
+    stream.merge(counts).to("out")
+    records = [at(n).send("in", key, 10) for n, key in enumerate(["a", None, "a"])]
+    out = run_topology(builder.build(), records)["out"]
+    assert [row for row in out if row[1] == 10] == [("a", 10), (None, 10), ("a", 10)]
+    assert [row for row in out if row[1] != 10] == [("a", 1), ("a", 2)]
+
+
 def test_a_table_topic_is_read_in_order_of_arrival(run_topology: RunTopology) -> None:
     """An older record replaces a newer row; a null value deletes it."""
     builder = StreamsBuilder()

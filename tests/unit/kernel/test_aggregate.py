@@ -155,6 +155,16 @@ def test_an_aggregator_that_returns_none_deletes(emit: str) -> None:
     assert times_of(out_batch(one.run(exchanged([("a", 2)], STR, [3])))) == [("a", 102, 3)]
 
 
+@pytest.mark.parametrize("emit", ["barrier", "every"])
+def test_beginning_anew_inside_an_epoch_forgets_the_time_before(emit: str) -> None:
+    """As it does across epochs."""
+    node = aggregate(lambda: 100, lambda k, v, t: None if v == 0 else t + v, INT)
+    out = out_batch(
+        lane(node, emit=emit).run(exchanged([("a", 1), ("a", 0), ("a", 2)], STR, [9, 5, 3]))
+    )
+    assert times_of(out)[-1] == ("a", 102, 3)
+
+
 def test_a_row_made_and_deleted_in_one_epoch_never_was() -> None:
     """At the barrier a change from nothing to nothing is none; each update is, if asked for."""
     node = aggregate(lambda: 0, lambda k, v, t: None if v == 0 else t + v, INT)
