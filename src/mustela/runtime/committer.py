@@ -30,6 +30,8 @@ from mustela.runtime.epoch_record import (
 
 __all__ = ["Committer", "ProductionError"]
 
+_SEARCHES_MAX = 8
+
 
 class ProductionError(DataError):
     """The broker refuses an output row."""
@@ -90,12 +92,17 @@ class Committer:
             ProductionError: If the broker refuses a row and the handler says to fail.
         """
         refused: list[RefusedRow] = []
+        searches = 0
         while True:
             try:
                 return self._attempt(output, barrier, offsets, record, refused)
             except RowsRefused as error:
                 barrier.again()
-                refused.extend(self._handle(error))
+                if error.known or searches == _SEARCHES_MAX:
+                    refused.extend(self._handle(error))
+                    searches = 0
+                else:  # the same transaction, tried again, finds out which rows it is
+                    searches += 1
                 self._sink.reopen()
             except TransactionFenced:
                 barrier.move(Phase.FENCED)

@@ -15,7 +15,7 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
-from mustela.runtime.topics import ensure_topics, internal_topics, sink_topics
+from mustela.runtime.topics import ensure_topics, sink_topics
 from mustela.runtime.watermark import WatermarkOptions, WatermarkState
 from mustela.state.interfaces import STATE_FORMAT
 
@@ -124,6 +124,7 @@ class Recovery:
         )
         if record is None:
             self._refuse_state_without_record()
+            self._refuse_foreign_group()
             state = CommittedState(
                 plan=self._plan,
                 key_groups=self._settings.key_groups,
@@ -161,9 +162,7 @@ class Recovery:
                 raise _recreated(topic, known, now)
 
     def _refuse_state_without_record(self) -> None:
-        names = [
-            name for name in internal_topics(self._settings, self._plan) if "changelog" in name
-        ]
+        names = changelog_names(self._settings, self._plan)
         places = [
             TopicPartition(name, group)
             for name in names
@@ -177,6 +176,29 @@ class Recovery:
                 msg,
                 why="the epochs topic was deleted, or it lost its records",
                 fix="mustela reset clears state and internal topics of the application",
+            )
+
+    def _refuse_foreign_group(self) -> None:
+        """Offsets without any epoch record are those of a program that is not this one."""
+        group = self._admin.group_offsets(self._settings.application_id)
+        moved = {
+            place: (None, offset)
+            for place, offset in group.items()
+            if place.topic in self._plan.topics
+        }
+        if moved:
+            name = self._settings.application_id
+            msg = f"consumer group {name} has offsets, but no epoch of {name} was ever committed"
+            raise OffsetsMovedError(
+                msg,
+                evidence={
+                    f"{place.topic}-{place.partition}": f"group {offset}"
+                    for place, (_, offset) in list(moved.items())[:5]
+                },
+                why="another program uses this group, or a tool set its offsets; where to begin is"
+                " for auto_offset_reset and the epoch record to say",
+                fix="choose another application_id, or let mustela reset delete the group",
+                fields={"moved": moved},
             )
 
     def _check_group_offsets(self, state: CommittedState) -> None:

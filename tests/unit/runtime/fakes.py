@@ -1,0 +1,124 @@
+"""A broker that is only what the runtime asks of it: topics, offsets, and a transaction's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
+from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
+from mustela.model import TopicPartition
+
+
+@dataclass
+class FakeAdmin:
+    """Topics with partitions, ends, ids and settings; what is created appears."""
+
+    partitions: dict[str, int] = field(default_factory=dict[str, int])
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+    first: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    group: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    created: list[TopicSpec] = field(default_factory=list[TopicSpec])
+    checked: list[TopicSpec] = field(default_factory=list[TopicSpec])
+
+    def cluster_id(self) -> str:
+        return "cluster"
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
+        return {
+            topic: TopicDescription(
+                name=topic,
+                topic_id=self.ids.get(topic, f"id-{topic}"),
+                partitions=self.partitions[topic],
+                replication_factor=1,
+            )
+            for topic in topics
+            if topic in self.partitions
+        }
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        self.created.extend(specs)
+        self.partitions.update({spec.name: spec.partitions for spec in specs})
+
+    def check_internal(self, specs: Sequence[TopicSpec]) -> None:
+        self.checked.extend(specs)
+
+    def missing_topic(self, topic: str, *, use: str = "", at: object = None) -> MissingTopicError:
+        return MissingTopicError(f"{use} topic {topic}", fields={"topic": topic, "at": at})
+
+    def _known(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        wanted = [TopicPartition(*place) for place in places]
+        for place in wanted:
+            if place.partition >= self.partitions.get(place.topic, 0):
+                raise self.missing_topic(place.topic)
+        return wanted
+
+    def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self.ends.get(place, 0) for place in self._known(places)}
+
+    def earliest_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self.first.get(place, 0) for place in self._known(places)}
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        return self.group
+
+
+class FakeSink:
+    """A transactional producer that notes each call, and fails where it is told to.
+
+    Args:
+        failures: By call, what it raises the next times.
+    """
+
+    def __init__(self, **failures: list[Exception]) -> None:
+        self.calls: list[str] = []
+        self.sent: list[dict[str, Any]] = []
+        self.committed: list[list[dict[str, Any]]] = []
+        self.offsets: Mapping[TopicPartition, int] = {}
+        self._failures = failures
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self._failures.get(name):
+            raise self._failures[name].pop(0)
+
+    def begin(self) -> None:
+        self.sent, self._ends = [], {}
+        self._call("begin")
+
+    def produce_columns(self, topics: Any, keys: Any, values: Any, *rest: Any, **more: Any) -> None:
+        timestamps, headers, partitions = rest
+        row = {"topics": topics, "keys": keys, "values": values, "timestamps": timestamps}
+        self.sent.append({**row, "headers": headers, "partitions": partitions, **more})
+        self._call("rows")
+
+    def produce_tracked(self, topic: str, partition: int, keys: Any, values: Any) -> None:
+        self.sent.append({"topics": topic, "keys": keys, "values": values})
+        self._ends[topic, partition] = self._ends.get((topic, partition), 100) + len(values)
+        self._call("tracked")
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.offsets = offsets
+        self._call("offsets")
+
+    def flush(self) -> dict[tuple[str, int], int]:
+        self._call("flush")
+        return dict(self._ends)
+
+    def commit(self) -> None:
+        self._call("commit")
+        self.committed.append(self.sent)
+
+    def reopen(self) -> None:
+        self._call("reopen")
+
+
+def refused(*rows: tuple[str, int, int]) -> RowsRefused:
+    """The broker refuses rows, each given as the kind of its part, the part and the row."""
+    return RowsRefused.of(
+        RefusedRow((kind, part), row, "out", "MSG_SIZE_TOO_LARGE", "too large")
+        for kind, part, row in rows
+    )

@@ -1,0 +1,223 @@
+"""One epoch, one transaction: what is called in which order, and what becomes of refused rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mustela.connectors.kafka.errors import (
+    RefusedRow,
+    RowsRefused,
+    TransactionAborted,
+    TransactionExpired,
+    TransactionFenced,
+    TransactionUnknown,
+)
+from mustela.model import TopicPartition
+from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.committer import Committer, ProductionError
+from mustela.runtime.engine import EpochOutput
+from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, EpochRecord, decode_epoch_record
+from mustela.spark.frames import Columns
+from tests.unit.runtime.fakes import FakeSink, refused
+from tests.unit.runtime.plans import some_state, word_count_plan
+
+STATE = some_state(word_count_plan())
+OFFSETS = {TopicPartition("lines", 0): 15}
+OUTPUT = EpochOutput(
+    reports=[],
+    rows=[
+        Columns("out", [b"a", b"b"], [b"1", b"2"], [5, 6], None, None),
+        Columns(["x", "out"], [b"c", None], [b"3", b"4"], [7, 8], [(("h", b"1"),), ()], [None, 3]),
+    ],
+    changelogs=[
+        ("counts", Columns("counts", [b"k"], [b"v"], None, None, 2)),
+        ("counts", Columns("counts", [b"l", b"m"], [None, b"w"], None, None, 3)),
+    ],
+    dead_letters=[Columns("", [b"d"], [b"bad"], [9], [(("mustela.error.step", b"s"),)], None)],
+    size=100,
+)
+
+
+def barrier_in_hand() -> Barrier:
+    barrier = Barrier(incarnation=2, last_epoch=3)
+    barrier.start()
+    barrier.move(Phase.IN_HAND)
+    return barrier
+
+
+def commit(
+    sink: FakeSink, *, handler: str = "fail", header: str = "epoch", barrier: Barrier | None = None
+) -> tuple[EpochRecord, dict[tuple[str, int], int], Committer]:
+    committer = Committer(
+        sink,  # pyright: ignore[reportArgumentType]
+        application_id="app",
+        dead_letter_topic="letters",
+        header=header,
+        handler=handler,
+    )
+    told: dict[tuple[str, int], int] = {}
+
+    def record(ends: Any) -> EpochRecord:
+        told.update(ends)
+        return STATE.to_record(1)
+
+    written = committer.commit(
+        OUTPUT, barrier=barrier or barrier_in_hand(), offsets=OFFSETS, record=record
+    )
+    return written, told, committer
+
+
+def test_the_epoch_record_is_the_last_row_and_knows_the_changelog_ends() -> None:
+    """Everything is flushed before the record is made, and the commit comes last."""
+    sink = FakeSink()
+    barrier = barrier_in_hand()
+    written, ends, _ = commit(sink, barrier=barrier)
+    assert sink.calls == [
+        *("begin", "rows", "rows", "rows", "tracked", "tracked"),
+        *("offsets", "flush", "tracked", "commit"),
+    ]
+    assert ends == {("counts", 2): 101, ("counts", 3): 102}
+    last = sink.committed[0][-1]
+    assert (last["topics"], last["keys"]) == ("app-epochs", [EPOCH_RECORD_KEY])
+    assert decode_epoch_record(last["values"][0]) == written
+    assert (barrier.phase, barrier.last_epoch) == (Phase.IDLE, 4)
+    assert sink.offsets == OFFSETS
+
+
+def test_rows_carry_the_number_of_their_epoch() -> None:
+    """Sink rows and dead letters do, changelogs and the record do not."""
+    sink = FakeSink()
+    commit(sink)
+    headers = [row.get("header") for row in sink.committed[0]]
+    assert headers == [("epoch", b"4")] * 3 + [None] * 3
+    commit(quiet := FakeSink(), header="")
+    assert not any(row.get("header") for row in quiet.committed[0])
+
+
+def test_columns_reach_the_producer_as_they_are() -> None:
+    """Topics, keys, values, times, headers and partitions; dead letters get their topic."""
+    sink = FakeSink()
+    commit(sink)
+    _, second, letters, first_log, second_log, _ = sink.committed[0]
+    assert second["topics"] == ["x", "out"]
+    assert second["partitions"] == [None, 3]
+    assert second["headers"] == [(("h", b"1"),), ()]
+    assert (letters["topics"], letters["values"]) == ("letters", [b"bad"])
+    assert first_log["topics"] == "app-counts-changelog"
+    assert second_log["values"] == [None, b"w"]
+
+
+def test_a_refused_row_stops_the_epoch_unless_a_handler_says_otherwise() -> None:
+    """The error names the row, its topic and the broker's reason; nothing is committed."""
+    sink = FakeSink(flush=[refused(("row", 0, 1))])
+    with pytest.raises(ProductionError) as caught:
+        commit(sink)
+    assert "MSG_SIZE_TOO_LARGE" in str(caught.value)
+    assert caught.value.code == "PRODUCTION"
+    assert not sink.committed
+
+
+def test_with_continue_the_epoch_is_produced_again_without_the_refused_rows() -> None:
+    """By a new producer, under the same token; each refused row is left out from then on."""
+    failures: list[Exception] = [refused(("row", 0, 1)), refused(("row", 1, 0), ("row", 0, 0))]
+    sink = FakeSink(flush=failures[:1], commit=failures[1:])
+    barrier = barrier_in_hand()
+    _, _, committer = commit(sink, handler="continue", barrier=barrier)
+    assert sink.calls.count("reopen") == 2
+    assert [row.get("skip") for row in sink.committed[0]][:3] == [{0, 1}, {0}, frozenset()]
+    assert committer.dropped == 3
+    assert barrier.last_epoch == 4
+
+
+def test_with_dead_letter_refused_rows_go_to_the_dead_letters_in_the_same_transaction() -> None:
+    """With their own bytes and headers, and what the broker said."""
+    sink = FakeSink(commit=[refused(("row", 1, 0))])
+    commit(sink, handler="dead_letter")
+    letters = sink.committed[0][3]
+    assert (letters["topics"], letters["keys"], letters["values"]) == ("letters", [b"c"], [b"3"])
+    (headers,) = letters["headers"]
+    assert dict(headers) == {
+        "h": b"1",
+        "mustela.error.class": b"MSG_SIZE_TOO_LARGE",
+        "mustela.error.message": b"too large",
+        "mustela.error.topic": b"out",
+    }
+    assert letters["header"] == ("epoch", b"4")
+
+
+@pytest.mark.parametrize("handler", ["continue", "dead_letter"])
+@pytest.mark.parametrize("kind", ["dead-letter", "refused"])
+def test_a_dead_letter_that_is_refused_stops_the_epoch(handler: str, kind: str) -> None:
+    """There is nowhere else to put it."""
+    with pytest.raises(ProductionError):
+        commit(FakeSink(flush=[refused((kind, 0, 0))]), handler=handler)
+
+
+@pytest.mark.parametrize("handler", ["continue", "dead_letter"])
+def test_a_changelog_row_may_only_fail(handler: str) -> None:
+    """State without it would be wrong after a restore."""
+    row = RefusedRow(None, 0, "app-counts-changelog", "MSG_SIZE_TOO_LARGE", "too large")
+    with pytest.raises(ProductionError):
+        commit(FakeSink(flush=[RowsRefused.of([row])]), handler=handler)
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_when_the_broker_refuses_a_batch_the_rows_are_looked_for(handler: str) -> None:
+    """The sink finds them in the next attempt; till then nothing is dropped and nothing fails."""
+    later = RowsRefused.later("INVALID_TIMESTAMP", "too far")
+    sink = FakeSink(flush=[later, later, refused(("row", 0, 0))])
+    if handler == "fail":
+        with pytest.raises(ProductionError, match="1 row"):
+            commit(sink, handler=handler)
+        return
+    _, _, committer = commit(sink, handler=handler)
+    assert committer.dropped == 1
+    assert sink.calls.count("begin") == 4
+
+
+def test_rows_that_are_never_found_end_the_search() -> None:
+    """A broker that refuses for ever does not keep the application for ever."""
+    sink = FakeSink(flush=[RowsRefused.later("POLICY_VIOLATION", "no")] * 50)
+    with pytest.raises(ProductionError):
+        commit(sink, handler="continue")
+    assert sink.calls.count("begin") < 12
+
+
+@pytest.mark.parametrize("call", ["begin", "rows", "tracked", "offsets", "flush", "commit"])
+@pytest.mark.parametrize(
+    ("error", "phase"),
+    [
+        (TransactionAborted, Phase.IDLE),
+        (TransactionExpired, Phase.IDLE),
+        (TransactionUnknown, Phase.UNKNOWN),
+        (TransactionFenced, Phase.FENCED),
+    ],
+)
+def test_a_failed_transaction_leaves_the_barrier_with_what_is_known(
+    call: str, error: type[Exception], phase: Phase
+) -> None:
+    """Whichever call it was: the epoch is not committed, or nobody knows; never committed."""
+    sink = FakeSink(**{call: [error("no")]})
+    barrier = barrier_in_hand()
+    with pytest.raises(error):
+        commit(sink, barrier=barrier)
+    assert barrier.phase is phase
+    assert barrier.last_epoch == 3
+    assert not sink.committed
+    assert sink.calls[-1] == call
+
+
+def test_a_claim_is_a_transaction_with_the_record_alone() -> None:
+    """A new run says so before its first epoch."""
+    sink = FakeSink()
+    Committer(
+        sink,  # pyright: ignore[reportArgumentType]
+        application_id="app",
+        dead_letter_topic="",
+        header="",
+        handler="fail",
+    ).claim(STATE.to_record(1))
+    assert sink.calls == ["begin", "tracked", "commit"]
+    assert sink.committed[0][0]["topics"] == "app-epochs"

@@ -1,0 +1,182 @@
+"""What a start finds in Kafka: where to go on, and when not to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.clock import ManualClock
+from mustela.connectors.kafka.admin import MissingTopicError
+from mustela.errors import MustelaError
+from mustela.model import TopicPartition
+from mustela.runtime import recovery as module
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.recovery import Recovery
+from tests.unit.runtime.fakes import FakeAdmin
+from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
+
+PLAN = word_count_plan()
+LINES = [TopicPartition("lines", n) for n in range(3)]
+
+
+def admin_with(partitions: int = 2, **more: Any) -> FakeAdmin:
+    admin = FakeAdmin(
+        {"lines": partitions, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS}, **more
+    )
+    admin.ids["lines"] = "id-1"
+    return admin
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Start over a broker, with the last epoch record if there is one."""
+
+    def run(admin: FakeAdmin, record: EpochRecord | None = None, **code: Any) -> CommittedState:
+        monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: record)
+        settings = settings_for(tmp_path, **code)
+        recovery = Recovery(settings, PLAN, admin, ManualClock())  # pyright: ignore[reportArgumentType]
+        recovery.ensure_topics()
+        return recovery.read_state(lanes=2)
+
+    return run
+
+
+def record_of(**changes: Any) -> EpochRecord:
+    record = some_state(PLAN).to_record(1)
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return EpochRecord(**{**fields, **changes})
+
+
+def refused(start: Any, code: str, *args: Any, **more: Any) -> MustelaError:
+    with pytest.raises(MustelaError) as caught:
+        start(*args, **more)
+    assert caught.value.code == code
+    return caught.value
+
+
+@pytest.mark.parametrize(("reset", "offset"), [("earliest", 3), ("latest", 9)])
+def test_a_first_start_begins_where_the_setting_says(start: Any, reset: str, offset: int) -> None:
+    """At the first record that is still there, or behind the last one."""
+    admin = admin_with(1, first={LINES[0]: 3}, ends={LINES[0]: 9})
+    state = start(admin, auto_offset_reset=reset)
+    assert state.progress.next_offsets == {LINES[0]: offset}
+    assert state.is_empty
+    assert state.topic_ids == {"lines": "id-1"}
+
+
+def test_without_a_reset_policy_a_first_start_is_refused(start: Any) -> None:
+    """Somebody wanted to be asked."""
+    error = refused(start, "NO_START_OFFSET", admin_with(1), auto_offset_reset="none")
+    assert "lines-0" in str(error)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+def test_a_restart_goes_on_where_the_record_says(start: Any, reset: str) -> None:
+    """Whatever the reset policy is."""
+    state = start(admin_with(ends={LINES[0]: 99}), record_of(), auto_offset_reset=reset)
+    assert state.progress.next_offsets == {LINES[0]: 10, LINES[1]: 20}
+    assert (state.incarnation, state.epoch, state.lanes) == (2, 3, 2)
+    assert state.watermark.value == 500
+
+
+@pytest.mark.parametrize("reset", ["latest", "none"])
+def test_a_partition_that_is_new_in_a_known_topic_is_read_from_its_start(
+    start: Any, reset: str
+) -> None:
+    """Its records came after the topic was read: none of them may be missed."""
+    admin = admin_with(3, first={LINES[2]: 4}, ends={LINES[2]: 50})
+    state = start(admin, record_of(), auto_offset_reset=reset)
+    assert state.progress.next_offsets[LINES[2]] == 4
+
+
+def test_a_topic_that_is_new_in_the_program_follows_the_reset_policy(start: Any) -> None:
+    """It is not known from any epoch."""
+    admin = admin_with(ends={LINES[0]: 7, LINES[1]: 8})
+    state = start(admin, record_of(partitions=[], topic_ids={}), auto_offset_reset="latest")
+    assert state.progress.next_offsets == {LINES[0]: 7, LINES[1]: 8}
+
+
+def test_a_topic_that_left_the_program_is_read_no_more(start: Any) -> None:
+    """Its offsets would hold the lag and the watermark for ever."""
+    state = some_state(PLAN)
+    state.progress.next_offsets[TopicPartition("gone", 0)] = 5
+    assert set(start(admin_with(), state.to_record(1)).progress.next_offsets) == set(LINES[:2])
+
+
+def test_another_number_of_key_groups_is_refused(start: Any) -> None:
+    """Every key would be looked for in the wrong place."""
+    error = refused(start, "KEY_GROUPS_CHANGED", admin_with(), record_of(key_groups=64))
+    assert "key_groups to 64" in str(error)
+
+
+def test_state_of_another_format_is_refused(start: Any) -> None:
+    """An older version goes on with it, or reset clears it."""
+    refused(start, "STATE_FORMAT", admin_with(), record_of(state_format=99))
+
+
+def test_a_source_topic_that_was_made_anew_is_refused(start: Any) -> None:
+    """The same offsets mean other records now."""
+    admin = admin_with()
+    admin.ids["lines"] = "id-2"
+    error = refused(start, "SOURCE_TOPIC_RECREATED", admin, record_of())
+    assert error.evidence == {"id then": "id-1", "id now": "id-2"}
+
+
+def test_offsets_that_a_tool_moved_are_refused_with_both_numbers(start: Any) -> None:
+    """The epoch record is the truth; the two ways out are named."""
+    admin = admin_with(group={LINES[0]: 10, LINES[1]: 4})
+    error = refused(start, "OFFSETS_MOVED", admin, record_of())
+    assert error.evidence == {"lines-1": "epoch record 20, group 4"}
+    assert error.fields["moved"] == {LINES[1]: (20, 4)}
+
+
+def test_offsets_that_expired_are_no_difference(start: Any) -> None:
+    """A group without members loses its offsets after a while; the record does not."""
+    assert (
+        start(admin_with(group={LINES[0]: 10}), record_of()).progress.next_offsets[LINES[1]] == 20
+    )
+    assert start(admin_with(group={}), record_of()).progress.next_offsets[LINES[0]] == 10
+
+
+def test_the_group_of_another_program_is_refused(start: Any) -> None:
+    """No epoch was committed, but somebody has read these topics under this name."""
+    error = refused(start, "OFFSETS_MOVED", admin_with(group={LINES[0]: 10}))
+    assert error.evidence == {"lines-0": "group 10"}
+    start(admin_with(group={TopicPartition("elsewhere", 0): 10}))
+
+
+def test_changelogs_without_an_epoch_record_are_refused(start: Any) -> None:
+    """Nobody knows how far they go."""
+    admin = admin_with(ends={TopicPartition("app-counts-changelog", 2): 1})
+    error = refused(start, "STATE_WITHOUT_RECORD", admin)
+    assert "app-counts-changelog" in error.what
+
+
+def test_an_application_may_be_called_changelog(start: Any) -> None:
+    """Its epochs topic is not taken for one."""
+    admin = FakeAdmin({"lines": 1, "counts": 1})
+    assert start(admin, application_id="changelog-app").is_empty
+
+
+def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
+    tmp_path: Path,
+) -> None:
+    """And a topic that vanishes, or is made anew, ends the run."""
+    admin = admin_with(2)
+    recovery = Recovery(settings_for(tmp_path), PLAN, admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    state = some_state(PLAN)
+    recovery.add_new_partitions(state)
+    assert set(state.progress.next_offsets) == set(LINES[:2])
+    admin.partitions["lines"] = 3
+    admin.first[LINES[2]] = 6
+    recovery.add_new_partitions(state)
+    assert state.progress.next_offsets[LINES[2]] == 6
+    admin.ids["lines"] = "id-9"
+    with pytest.raises(MustelaError, match="made anew"):
+        recovery.add_new_partitions(state)
+    del admin.partitions["lines"]
+    with pytest.raises(MissingTopicError):
+        recovery.add_new_partitions(state)

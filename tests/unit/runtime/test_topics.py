@@ -1,0 +1,103 @@
+"""Which topics must be there, which are made, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.connectors.kafka.admin import MissingTopicError
+from mustela.dsl.builder import StreamsBuilder
+from mustela.planner.planner import plan
+from mustela.runtime.topics import changelog_config, ensure_topics, internal_topics, sink_topics
+from mustela.state.interfaces import StoreSpec
+from tests.unit.runtime.fakes import FakeAdmin
+from tests.unit.runtime.plans import GROUPS, settings_for, word_count_plan
+
+PLAN = word_count_plan()
+
+
+def ensure(admin: FakeAdmin, directory: Path, **code: Any) -> dict[str, int]:
+    return dict(ensure_topics(admin, settings_for(directory, **code), PLAN))  # pyright: ignore[reportArgumentType]
+
+
+def test_internal_topics_are_made_as_the_protocol_needs_them(tmp_path: Path) -> None:
+    """One compacted partition for epochs, one partition of the changelog for each key group."""
+    admin = FakeAdmin({"lines": 3, "counts": 5})
+    assert ensure(admin, tmp_path, replication_factor=2) == {"lines": 3}
+    epochs, changelog = admin.created
+    assert (epochs.name, epochs.partitions) == ("app-epochs", 1)
+    assert epochs.config["cleanup.policy"] == "compact"
+    assert (changelog.name, changelog.partitions) == ("app-counts-changelog", GROUPS)
+    assert changelog.config == {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "-1",
+        "segment.bytes": str(50 << 20),
+    }
+    assert {spec.replication_factor for spec in admin.created} == {2}
+
+
+def test_internal_topics_that_exist_are_checked_and_not_made(tmp_path: Path) -> None:
+    """The admin refuses those with other partitions or policy."""
+    admin = FakeAdmin({"lines": 1, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS})
+    ensure(admin, tmp_path)
+    assert not admin.created
+    assert {spec.name for spec in admin.checked} == {"app-epochs", "app-counts-changelog"}
+
+
+def test_a_missing_source_is_an_error_that_names_the_users_line(tmp_path: Path) -> None:
+    """Nothing is made before everything was checked."""
+    admin = FakeAdmin({"counts": 1})
+    with pytest.raises(MissingTopicError, match="source topic lines") as caught:
+        ensure(admin, tmp_path)
+    assert "builder.stream" in str(caught.value.fields["at"])
+    assert not admin.created
+
+
+def test_a_missing_sink_is_an_error_unless_topics_may_be_created(tmp_path: Path) -> None:
+    """A sink that is made gets as many partitions as the widest source."""
+    admin = FakeAdmin({"lines": 3})
+    with pytest.raises(MissingTopicError, match="sink topic counts") as caught:
+        ensure(admin, tmp_path)
+    assert ".to(" in str(caught.value.fields["at"])
+    assert not admin.created
+    ensure(admin, tmp_path, topics={"create": True})
+    assert [(s.name, s.partitions) for s in admin.created if s.name == "counts"] == [("counts", 3)]
+
+
+def test_the_dead_letter_topic_is_made_when_a_handler_writes_to_it(tmp_path: Path) -> None:
+    """And only then."""
+    admin = FakeAdmin({"lines": 2, "counts": 1})
+    ensure(admin, tmp_path)
+    assert "app-dead-letters" not in admin.partitions
+    ensure(admin, tmp_path, processing_handler="dead_letter")
+    assert admin.partitions["app-dead-letters"] == 2
+
+
+def test_a_store_that_is_not_logged_has_no_changelog(tmp_path: Path) -> None:
+    """Its topic would stay empty for ever."""
+    builder = StreamsBuilder()
+    builder.stream("lines", key=str, value=str).to("out")
+    bare = plan(builder.build())
+    assert list(internal_topics(settings_for(tmp_path), bare)) == ["app-epochs"]
+
+
+def test_a_store_with_retention_lets_the_broker_delete_a_day_after_it() -> None:
+    """Old windows leave the changelog too; the user's settings for the topic win."""
+    config = changelog_config(
+        StoreSpec(name="w", retention_ms=1_000, topic_config={"segment.bytes": "5"})
+    )
+    assert config["cleanup.policy"] == "compact,delete"
+    assert config["retention.ms"] == str(86_400_000 + 1_000)
+    assert config["segment.bytes"] == "5"
+
+
+def test_sinks_whose_topic_a_function_names_need_no_topic_at_the_start() -> None:
+    """Nobody knows yet which one it will be."""
+    builder = StreamsBuilder()
+    stream = builder.stream("lines", key=str, value=str)
+    stream.to(lambda _key, value, _context: value)
+    stream.to("named")
+    assert list(sink_topics(plan(builder.build()))) == ["named"]
