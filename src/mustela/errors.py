@@ -56,7 +56,7 @@ class MustelaError(Exception):
     code: ClassVar[str] = "MUSTELA"
     retryable: ClassVar[bool] = False
 
-    def __init__(  # noqa: PLR0913 - the parts of the text are its interface
+    def __init__(
         self,
         what: str,
         *,
@@ -105,7 +105,7 @@ class MustelaError(Exception):
         )
 
 
-def _rebuild(  # noqa: PLR0913, PLR0917 - mirrors MustelaError.__init__
+def _rebuild(  # noqa: PLR0913 - mirrors MustelaError.__init__
     cls: type[MustelaError],
     what: str,
     evidence: dict[str, str],
