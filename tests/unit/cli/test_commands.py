@@ -364,11 +364,8 @@ def test_the_next_lines_can_be_typed() -> None:
         "mustela",
         home=Path("/tmp/a b/app"),
         scratch=Path("/tmp/a b"),
-        broker=Path("/tmp/a b/broker"),
-        pid=42,
         application_id="wordcount",
     )
     assert lines[0] == "cd '/tmp/a b/app'"
     assert "mustela kafka-consumer-groups --describe --group wordcount" in lines
-    assert "kill 42" in lines[-1]
-    assert "--data '/tmp/a b/broker'" in lines[-1]
+    assert lines[-1] == "mustela demo --stop '/tmp/a b'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -29,6 +30,7 @@ def demo(
     *,
     crash: Annotated[bool, Parameter(negative=())] = False,
     keep: Annotated[bool, Parameter(negative=())] = False,
+    stop: Annotated[Path | None, Parameter(negative=())] = None,
     lines: int = LINES,
     lanes: int | None = None,
     json: Json = False,
@@ -42,13 +44,18 @@ def demo(
     Args:
         crash: Kill the whole application with SIGKILL near 25, 50 and 75 % of the input.
         keep: Leave broker and application up, and say what to type next.
+        stop: Only end the demonstration that was kept in this directory.
         lines: Lines of the input.
         lanes: Lanes of the application; by default as many as there are cores.
         json: Print one line of JSON.
     """
+    from mustela.cli.demo.kept import stop_kept
     from mustela.cli.demo.report import outcome_fields
     from mustela.cli.demo.stage import DemoOptions, run_demo
 
+    if stop is not None:
+        stop_kept(stop)
+        return ExitCode.OK
     if lines < LINES_MIN:
         what = f"{lines} lines are too few for a demonstration"
         raise TooFewLinesError(what, fix=f"take at least {LINES_MIN}")

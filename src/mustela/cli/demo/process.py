@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from mustela.broker.child import Child, launch, mark_of
+from mustela.broker.child import Child, ProcessMark, launch, mark_of
 from mustela.errors import EnvironmentFault
 
 __all__ = ["AppEndedError", "AppProcess", "child_environment", "kill_tree"]
@@ -82,9 +82,10 @@ class AppProcess:
         return self._child is not None and self._child.alive
 
     @property
-    def pid(self) -> int:
-        """Its process id; 0 before the start."""
-        return 0 if self._child is None else self._child.mark.pid
+    def mark(self) -> ProcessMark:
+        """What tells its process from every other."""
+        assert self._child is not None, "it was not started"
+        return self._child.mark
 
     def start(self, extra: Mapping[str, str] | None = None) -> None:
         """Start it; returns at once.

@@ -218,9 +218,7 @@ def mustela_command() -> str:
     return f"{shlex.quote(sys.executable)} -m mustela.cli.main"
 
 
-def next_lines(
-    command: str, *, home: Path, scratch: Path, broker: Path, pid: int, application_id: str
-) -> list[str]:
+def next_lines(command: str, *, home: Path, scratch: Path, application_id: str) -> list[str]:
     """Return the lines that a user types after ``--keep``."""
     return [
         f"cd {shlex.quote(str(home))}",
@@ -229,8 +227,7 @@ def next_lines(
         f"{command} tail lines-copy --json",
         f"{command} kafka-consumer-groups --describe --group {application_id}",
         "",
-        f"kill {pid}; {command} broker stop --data {shlex.quote(str(broker))}; cd; "
-        f"rm -r {shlex.quote(str(scratch))}",
+        f"{command} demo --stop {shlex.quote(str(scratch))}",
     ]
 
 

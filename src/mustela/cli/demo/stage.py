@@ -20,6 +20,7 @@ from mustela.cli.clients import open_admin, open_sink
 from mustela.cli.demo.checks import Epoch, Findings, check_run, final_counts
 from mustela.cli.demo.corpus import Corpus, read_corpus
 from mustela.cli.demo.feeder import Feeder
+from mustela.cli.demo.kept import write_kept
 from mustela.cli.demo.kills import KillPlan
 from mustela.cli.demo.process import AppProcess
 from mustela.cli.demo.report import (
@@ -132,16 +133,11 @@ class _Stage:
 
     def leave_up(self) -> None:
         """Say how to go on with what stays up."""
-        self._screen.next(
-            next_lines(
-                self._command,
-                home=self._home,
-                scratch=self._scratch,
-                broker=self._broker.data_dir,
-                pid=self._app.pid,
-                application_id=APPLICATION_ID,
-            )
+        write_kept(self._scratch, self._app.mark)
+        lines = next_lines(
+            self._command, home=self._home, scratch=self._scratch, application_id=APPLICATION_ID
         )
+        self._screen.next(lines)
 
     # -- before the run ---------------------------------------------------------------------------
 
