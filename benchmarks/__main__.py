@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers.registry import CONTESTANTS, contestants
+from benchmarks.peers.registry import CONTESTANTS, Contestant, contestants
 from benchmarks.report import write_report
 from benchmarks.results import RESULTS, Results
 from benchmarks.runner import Order, run
@@ -50,10 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--commit-ms", type=int, default=_COMMIT_MS)
     running.add_argument("--quick", action="store_true", help="one small run, no result file")
     running.add_argument(
-        "--latency",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="fixed-load runs; not in quick runs by default",
+        "--latency-runs",
+        type=int,
+        help="fixed-load runs of each peer; as many as --runs by default, none in quick runs",
     )
     running.add_argument("--out", type=Path, help="folder of the result files")
     running.add_argument("--keep", action="store_true", help="keep logs and state")
@@ -76,25 +75,30 @@ def _run(given: argparse.Namespace) -> int:
     names = list(WORKLOADS) if "all" in given.workload else given.workload
     failed = False
     for name in names:
-        workload = WORKLOADS[name]
-        if given.partitions:
-            workload = workload.on(given.partitions)
-        results = run(
-            Order(
-                workload=workload,
-                contestants=chosen,
-                runs=given.runs or (1 if given.quick else _RUNS),
-                records=given.records
-                or (workload.quick_records if given.quick else workload.records),
-                commit_ms=given.commit_ms,
-                load=_QUICK_LOAD if given.quick else LoadPlan(),
-                latency=given.latency if given.latency is not None else not given.quick,
-                keep=given.keep,
-            )
-        )
+        results = run(_order(given, name, chosen))
         failed |= any(row.faults for row in results.rows.values())
         _publish(results, given)
     return 1 if failed else 0
+
+
+def _order(given: argparse.Namespace, name: str, chosen: list[Contestant]) -> Order:
+    workload = WORKLOADS[name]
+    if given.partitions:
+        workload = workload.on(given.partitions)
+    runs = given.runs or (1 if given.quick else _RUNS)
+    latency_runs = given.latency_runs
+    if latency_runs is None:
+        latency_runs = 0 if given.quick else runs
+    return Order(
+        workload=workload,
+        contestants=chosen,
+        runs=runs,
+        records=given.records or (workload.quick_records if given.quick else workload.records),
+        commit_ms=given.commit_ms,
+        load=_QUICK_LOAD if given.quick else LoadPlan(),
+        latency_runs=latency_runs,
+        keep=given.keep,
+    )
 
 
 def _publish(results: Results, given: argparse.Namespace) -> None:

@@ -14,7 +14,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,  # pyright: ignore[reportPrivateImportUsage]
+    OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from benchmarks.oracles import Oracle, OutputRecord
 from benchmarks.records import Record
@@ -118,7 +122,7 @@ class Topics:
         }
         for _ in range(_ATTEMPTS):
             futures = self._admin.list_offsets(
-                asked,
+                asked,  # pyright: ignore[reportArgumentType]
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=_REQUEST_TIMEOUT_S,
             )

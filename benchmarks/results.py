@@ -25,9 +25,11 @@ class Row:
     methods: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     runs: list[Json] = field(default_factory=list)
+    records: int = 0
 
-    def add_catch_up(self, measured: CatchUp) -> None:
-        """Take in a catch-up run."""
+    def add_catch_up(self, measured: CatchUp, records: int) -> None:
+        """Take in a catch-up run over so many records."""
+        self.records = records
         self._add("catch_up", measured.numbers())
         self.methods.append(measured.window.method)
 
@@ -65,6 +67,8 @@ class Row:
             place[last] = spread(values)
         if self.latencies_ms:
             out["latency_ms"] = dict(zip(_LATENCY_SHARES, _tail(self.latencies_ms), strict=True))
+        if self.records:
+            out["records"] = self.records
         if self.methods:
             out["window"] = "/".join(sorted(set(self.methods)))
         if self.faults:

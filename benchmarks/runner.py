@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.kafka import BrokerSilenceError
@@ -42,7 +41,7 @@ class Order:
     Attributes:
         runs: How often each contestant takes its turn.
         records: In the input topic.
-        latency: Whether fixed-load runs follow the catch-up runs.
+        latency_runs: How often each takes its turn under the fixed load, afterwards.
         keep: Whether logs and state stay for a look afterwards.
     """
 
@@ -52,7 +51,7 @@ class Order:
     records: int
     commit_ms: int
     load: LoadPlan
-    latency: bool = True
+    latency_runs: int
     keep: bool = False
     say: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
 
@@ -86,17 +85,37 @@ def run(order: Order) -> Results:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass(slots=True)
+class _Inputs:
+    """The filled topics: one for each number of records, with its oracle."""
+
+    bench: Bench
+    order: Order
+    _filled: dict[int, tuple[str, Oracle]] = field(default_factory=dict)
+
+    def of(self, count: int) -> tuple[str, Oracle]:
+        """A topic with the first `count` records, filled when first asked for."""
+        if count not in self._filled:
+            topic = self.order.workload.input_topic(count)
+            self._filled[count] = (topic, self.fill(topic, count))
+        return self._filled[count]
+
+    def fill(self, topic: str, count: int) -> Oracle:
+        """Fill one topic; returns the oracle that saw it."""
+        workload, before = self.order.workload, time.monotonic()
+        oracle = workload.oracle()
+        source = workload.make(count, SEED)
+        self.bench.topics.fill(topic, workload.partitions, source, oracle)
+        self.order.say(
+            f"{workload.name}: {count} records on {workload.partitions} partitions "
+            f"in {time.monotonic() - before:.0f} s"
+        )
+        return oracle
+
+
 def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
     workload = order.workload
-    topic = workload.input_topic(order.records)
-    oracle = workload.oracle()
-    before = time.monotonic()
-    source = workload.make(order.records, SEED)
-    bench.topics.fill(topic, workload.partitions, source, oracle)
-    order.say(
-        f"{workload.name}: {order.records} records on {workload.partitions} partitions "
-        f"in {time.monotonic() - before:.0f} s"
-    )
+    inputs = _Inputs(bench, order)
     results = Results(
         machine=found,
         workload={
@@ -110,33 +129,30 @@ def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
             "load_per_s": order.load.rate,
         },
     )
-    turn = itertools.count()
+    for contestant in order.contestants:
+        # All topics are filled before the first run: filling would disturb it.
+        if workload.program != "latest":
+            inputs.of(contestant.records(order.records))
     for number, contestant in turns(order.contestants, order.runs):
         if workload.program == "latest":
-            # Each start adds a record, so each run has an input of its own.
-            _restore_turn(bench, order, contestant, f"{number}-{next(turn)}", results)
+            _restore_turn(inputs, contestant, f"{number}", results)
         else:
-            _catch_up_turn(bench, order, contestant, f"{number}", topic, oracle, results)
-    if order.latency and workload.latency:
-        for number, contestant in turns(order.contestants, order.runs):
+            _catch_up_turn(inputs, contestant, f"{number}", results)
+    if workload.latency:
+        for number, contestant in turns(order.contestants, order.latency_runs):
             _fixed_load_turn(bench, order, contestant, f"load{number}", results)
     return results
 
 
-def _catch_up_turn(
-    bench: Bench,
-    order: Order,
-    contestant: Contestant,
-    name: str,
-    topic: str,
-    oracle: Oracle,
-    results: Results,
-) -> None:
-    todo = assignment(bench, order.workload, contestant, name, topic, order.records)
+def _catch_up_turn(inputs: _Inputs, contestant: Contestant, name: str, results: Results) -> None:
+    bench, order = inputs.bench, inputs.order
+    count = contestant.records(order.records)
+    topic, oracle = inputs.of(count)
+    todo = assignment(bench, order.workload, contestant, name, topic, count)
 
     def measure() -> str:
         measured = catch_up(bench, order.workload, contestant, todo, oracle)
-        results.row(contestant).add_catch_up(measured)
+        results.row(contestant).add_catch_up(measured, count)
         numbers = measured.numbers()
         return (
             f"{numbers['records_per_s']:,.0f} records/s, "
@@ -168,20 +184,18 @@ def _fixed_load_turn(
     _turn(bench, order, contestant, todo, measure, results)
 
 
-def _restore_turn(
-    bench: Bench, order: Order, contestant: Contestant, name: str, results: Results
-) -> None:
+def _restore_turn(inputs: _Inputs, contestant: Contestant, name: str, results: Results) -> None:
     if contestant.peer in _WITHOUT_RESTORE:
         return
-    draft = assignment(bench, order.workload, contestant, name, "", order.records)
-    todo = _with_own_input(draft)
-    oracle = order.workload.oracle()
-    source = order.workload.make(order.records, SEED)
-    bench.topics.fill(todo.input_topic, order.workload.partitions, source, oracle)
+    bench, order = inputs.bench, inputs.order
+    count = contestant.records(order.records)
+    todo = _with_own_input(assignment(bench, order.workload, contestant, name, "", count))
+    # Each start adds a record, so each run has an input of its own.
+    oracle = inputs.fill(todo.input_topic, count)
 
     def measure() -> str:
         filled, numbers = restore(bench, order.workload, contestant, todo, oracle)
-        results.row(contestant).add_catch_up(filled)
+        results.row(contestant).add_catch_up(filled, count)
         results.row(contestant).add_numbers("restore", numbers)
         return (
             f"restore {numbers.get('restore.mb_per_s', 0):.1f} MB/s, start with state "
@@ -193,19 +207,7 @@ def _restore_turn(
 
 
 def _with_own_input(todo: Assignment) -> Assignment:
-    return Assignment(
-        program=todo.program,
-        bootstrap=todo.bootstrap,
-        input_topic=f"{todo.application_id}.in",
-        output=todo.output,
-        application_id=todo.application_id,
-        guarantee=todo.guarantee,
-        partitions=todo.partitions,
-        records=todo.records,
-        commit_ms=todo.commit_ms,
-        state_dir=todo.state_dir,
-        log=todo.log,
-    )
+    return replace(todo, input_topic=f"{todo.application_id}.in")
 
 
 def _turn(

@@ -132,7 +132,7 @@ _ALL = (
     ),
     Workload(
         name="restore",
-        title="restore a store of 1,000,000 keys (16 + 100 bytes) from its changelog",
+        title="restore a store from its changelog, keys of 16 bytes, values of 100",
         program="latest",
         make=records.distinct_values,
         oracle=lambda: TableOracle(oracles.keep_newest),

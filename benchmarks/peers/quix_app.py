@@ -201,10 +201,11 @@ def main() -> None:
         control.helpers = start_helpers(arguments)
     threading.Thread(target=control.follow, daemon=True).start()
     while not control.stopping:
-        control.running = new_application(arguments)
+        application = new_application(arguments)
+        control.running = application
         emit("session")
         emit("running")
-        control.running.run()
+        application.run()
         emit("closed")
     for helper in control.helpers:
         helper.wait()

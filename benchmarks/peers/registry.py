@@ -10,17 +10,31 @@ from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.quix_peer import QuixPeer
 from benchmarks.peers.spark_peer import SparkPeer
 
+_FEWEST_RECORDS = 100_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """A peer with one of its guarantees: what a row of the results is about."""
+    """A peer with one of its guarantees: what a row of the results is about.
+
+    Attributes:
+        peer: Which program.
+        guarantee: "eos" or "alo".
+        share: The part of the input it is given: the first records of all, so that a slow peer
+            does not take the time of all others together. Its row says how many they were.
+    """
 
     peer: str
     guarantee: str
+    share: float = 1.0
 
     def build(self, assignment: Assignment) -> Peer:
         """The peer, ready to be started."""
         return _CLASSES[self.peer](assignment)
+
+    def records(self, count: int) -> int:
+        """How many of `count` records it is given."""
+        return max(min(count, _FEWEST_RECORDS), round(count * self.share))
 
     def __str__(self) -> str:
         return f"{self.peer}/{self.guarantee}"
@@ -38,7 +52,7 @@ CONTESTANTS = (
     Contestant(peer="mustela", guarantee="alo"),
     Contestant(peer="kafka_streams", guarantee="eos"),
     Contestant(peer="kafka_streams", guarantee="alo"),
-    Contestant(peer="quix", guarantee="eos"),
+    Contestant(peer="quix", guarantee="eos", share=0.1),
     Contestant(peer="pyspark", guarantee="alo"),
 )
 

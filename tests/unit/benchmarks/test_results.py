@@ -33,7 +33,7 @@ def test_the_document_has_the_agreed_shape(tmp_path: Path) -> None:
     """machine, then peers, guarantees and metrics; latencies of all runs are merged."""
     results = Results(machine={"cpus": 2}, workload={"name": "word_count"})
     for rate in (100_000, 300_000, 200_000):
-        results.row(MUSTELA).add_catch_up(measured(rate))
+        results.row(MUSTELA).add_catch_up(measured(rate), 1_000)
     for value in (10.0, 30.0):
         results.row(MUSTELA).add_fixed_load(
             FixedLoad(latencies_ms=[value], numbers={"fixed_load.cpu_percent": value})
@@ -49,6 +49,7 @@ def test_the_document_has_the_agreed_shape(tmp_path: Path) -> None:
     assert eos["peak_pss_mb"]["median"] == 500
     assert eos["latency_ms"] == {"p50": 10, "p95": 30, "p99": 30}
     assert eos["fixed_load"]["cpu_percent"]["median"] == 20
+    assert eos["records"] == 1_000
     assert eos["start_s"]["main"]["median"] == 0.5
 
 
@@ -74,6 +75,15 @@ def test_peers_are_chosen_by_name_and_guarantee() -> None:
         "pyspark/alo",
     ]
     assert {one.guarantee for one in contestants(None, ["eos"])} == {"eos"}
+
+
+def test_a_slow_peer_is_given_the_first_part_of_the_records() -> None:
+    """Never so few that nothing steady can be seen, and never more than there are."""
+    slow, all_of_it = contestants(["quix"], None)[0], contestants(["mustela"], None)[0]
+    assert slow.records(4_000_000) == 400_000
+    assert slow.records(500_000) == 100_000
+    assert slow.records(5_000) == 5_000
+    assert all_of_it.records(4_000_000) == 4_000_000
 
 
 def test_events_are_json_lines_and_other_output_is_not_for_us() -> None:
