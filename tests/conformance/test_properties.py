@@ -195,6 +195,23 @@ def test_lanes_and_key_groups_change_no_result(
         assert by_key(out[topic]) == by_key(plain[topic])
 
 
+@EXAMPLES
+@given(records=sent(), sizes=CUTS, lanes=st.sampled_from([2, 3, 8]))
+def test_order_behind_a_lane_does_not_depend_on_lanes(
+    run_topology: RunTopology, records: list[Sent], sizes: list[int], lanes: int
+) -> None:
+    """A fold in the second stage sees the changes of the first in one order."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int)
+    first = stream.group_by_key().reduce(lambda x, y: x * 3 + y, store="first")
+    grouped = first.to_stream().group_by(lambda _key, _value: "all", key=str, value=int)
+    second = grouped.aggregate(list, lambda _k, v, t: collect(t, v), value=list, store="second")
+    second.to_stream().to("out")
+    options = {"key_groups": 8, "epochs": sizes}
+    out = run_topology(builder.build(), records, lanes=lanes, **options)
+    assert out["out"] == run_topology(builder.build(), records, lanes=1, **options)["out"]
+
+
 def by_key(rows: list[tuple[Any, Any]]) -> dict[Any, list[Any]]:
     """Sort rows by key; each key's stay in order."""
     found: dict[Any, list[Any]] = defaultdict(list)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
 from mustela.kernel.failures import ProcessingError, SerializationError
-from mustela.plan.batch import Batch
+from mustela.plan.batch import Batch, Origins
 from mustela.serdes.base import Serde
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import FloatSerde
@@ -378,6 +378,40 @@ def test_partial_results_cannot_be_deleted() -> None:
                 merge.run({"in": exchanged([("a", -1)], STR)})
         else:
             merge.run({"in": exchanged([("a", -2)], STR)})
+
+
+def test_a_combined_time_is_the_latest_whatever_the_order_of_the_rows() -> None:
+    """Rows need not stand in the order of the records that they come from."""
+    stage = runner(count(), role="combine")
+    stage.run({"in": batch([("a", 1), ("b", 1), ("a", 1)], [5, 6, 7]).take([2, 1, 0])})
+    stage.finish()
+    out = out_batch(stage.take_output())
+    assert times_of(out) == [("a", 2, 7), ("b", 1, 6)]
+
+
+@pytest.mark.parametrize("emit", ["barrier", "every"])
+@pytest.mark.parametrize("kind", ["count", "reduce"])
+def test_a_change_is_ordered_right_behind_its_record(emit: str, kind: str) -> None:
+    """The record's order, then key group and a running number."""
+    node = count() if kind == "count" else reduce(lambda x, y: x + y)
+    out = out_batch(lane(node, emit=emit).run(exchanged(RECORDS, STR, [3, 1, 4, 1, 5])))
+    causes = [(3, 0, 0, 0), (3, 0, 0, 1), (4, 0, 0, 2), (4, 0, 0, 3), (5, 0, 0, 4)]
+    expected = causes if emit == "every" else causes[3:]
+    assert out.order == [(*cause, 0, number) for number, cause in enumerate(expected)]
+
+
+def test_changes_of_a_combined_count_are_ordered_by_time_then_key() -> None:
+    """Where the records' order was given up: the same for any number of lanes."""
+    node = count()
+    one = Lane(stores=[node.store])
+    stage = runner(node, state=one.state, role="merge", key_groups=1)
+    rows = exchanged([("b", 2), ("a", 1), ("c", 1)], STR, [7, 7, 3])
+    rows.origins = Origins(rows.timestamps)
+    stage.run({"in": rows})
+    out = out_batch(stage.take_output())
+    order = out.order
+    assert order is not None
+    assert [key for _, key in sorted(zip(order, out.keys, strict=True))] == ["c", "a", "b"]
 
 
 def test_a_combiner_hands_on_what_it_holds_when_it_holds_too_much() -> None:
