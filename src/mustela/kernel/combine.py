@@ -16,6 +16,7 @@ from mustela.kernel.isolate import copy_value
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde, UUIDSerde
+from mustela.serdes.values import ValueSerde
 
 __all__ = ["CountCombiner", "FoldCombiner"]
 
@@ -26,6 +27,10 @@ _EQUAL_AS_BYTES: Final[dict[type[Any], type[Any]]] = {
     UUIDSerde: UUID,
 }
 """Serdes whose keys are equal exactly when their bytes are, if all have that type."""
+
+_ANY_TYPE: Final = str
+"""With a serde for values of any type, keys that are all of this type are told apart as they are:
+equal strings have equal bytes, and no value of another type equals one."""
 
 _EQUAL_TO_NO_OTHER: Final = frozenset({str, bytes})
 """Types whose values equal no value of another type (but 1 == True): with these it is enough to
@@ -44,7 +49,9 @@ class Combiner(AggregateOperator):
     def open(self) -> None:
         """Begin with nothing."""
         super().open()
-        self._type = _EQUAL_AS_BYTES.get(type(self._key))
+        self._guessed = type(self._key) is ValueSerde
+        self._type = _ANY_TYPE if self._guessed else _EQUAL_AS_BYTES.get(type(self._key))
+        self._earlier: Batch | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -64,6 +71,8 @@ class Combiner(AggregateOperator):
         identities, last = self._by_object(batch)
         if last is None:
             batch = self.without_null_keys(batch)
+            if self._guessed and not set(map(type, batch.keys)) <= {_ANY_TYPE}:
+                self._stop_guessing()
             batch, identities = self._by_bytes(batch)
             last = _last_origins(batch, identities)
         if not identities:
@@ -76,6 +85,19 @@ class Combiner(AggregateOperator):
         if (headers := origins.headers) is not None:
             self._headers.update(zip(last, map(headers.__getitem__, last.values()), strict=True))
         return batch, identities
+
+    def _stop_guessing(self) -> None:
+        """Hand on what was told apart as objects; from here on bytes tell keys apart."""
+        self._earlier = self.finish()
+        self._guessed = False
+        self._type = None
+
+    def _handed_on(self, batch: Batch | None) -> Batch | None:
+        """Return ``batch`` behind what was handed on before it."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is None or batch is None:
+            return earlier if batch is None else batch
+        return Batch.concatenate([earlier, batch])
 
     def _by_object(self, batch: Batch) -> tuple[list[Any], dict[Any, int] | None]:
         """Tell keys apart as they are; None if their types do not allow it."""
@@ -169,7 +191,8 @@ class CountCombiner(Combiner):
         """Count the records of a batch."""
         _, identities = self.note(self.without_null_values(batch))
         self._counts.update(identities)
-        return self.finish() if len(self._counts) > self.options.combine_keys_max else None
+        full = len(self._counts) > self.options.combine_keys_max
+        return self._handed_on(self.finish() if full else None)
 
     def finish(self) -> Batch | None:
         """Hand the counts on."""
@@ -193,7 +216,8 @@ class FoldCombiner(Combiner):
         """Fold the records of a batch into the partial results."""
         batch, identities = self.note(self.without_null_values(batch))
         self._fold_rows(batch, identities)
-        return self.finish() if len(self._partials) > self.options.combine_keys_max else None
+        full = len(self._partials) > self.options.combine_keys_max
+        return self._handed_on(self.finish() if full else None)
 
     def _fold_rows(self, batch: Batch, identities: list[Any]) -> None:
         fold, partials, careful = self._fold, self._partials, self._careful
