@@ -1,0 +1,268 @@
+"""One application under kills: fed, watched, killed, started again, and checked at the end."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.runtime.epoch_record import epochs_topic
+from tests.faults.feed import (
+    Feeder,
+    MakeRecord,
+    keyed_number,
+    line_of_words,
+    read_all,
+    sometimes_poison,
+)
+from tests.faults.oracle import MODELS, Inputs, check_at_least_once, check_epochs, check_order
+from tests.faults.process import ChildApp, ChildEndedError
+from tests.faults.watch import Watcher, ends_of
+
+PARTITIONS = 2
+EPOCH_RECORDS = 1_000
+CATCH_UP_S = 120.0
+MAKERS: dict[str, MakeRecord] = {
+    "word_count": line_of_words,
+    "sequence": keyed_number,
+    "stateless": sometimes_poison,
+    "random_sums": keyed_number,
+}
+OUTPUTS: dict[str, tuple[str, ...]] = {
+    "word_count": ("out",),
+    "sequence": ("out",),
+    "stateless": ("out", "dead-letters"),
+    "random_sums": ("out", "draws"),
+}
+STATEFUL = frozenset({"word_count", "sequence", "random_sums"})
+
+
+@dataclass(slots=True)
+class Result:
+    """What a campaign found.
+
+    Attributes:
+        kills: Kills done.
+        points: Where.
+        epochs: Epochs committed.
+        rows: Output rows seen.
+        records: Input records.
+        violations: What is wrong.
+    """
+
+    kills: int = 0
+    points: list[str] = field(default_factory=list)
+    epochs: int = 0
+    rows: int = 0
+    records: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+class Campaign:
+    """An application, its topics, its feeder and its watcher.
+
+    Args:
+        kind: Which application of `tests.faults.apps`.
+        servers: The broker.
+        directory: For state, logs and markers.
+        seed: For everything that is random.
+        environment: Settings besides the usual ones.
+        pause_s: The feeder's pause.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        servers: str,
+        directory: Path,
+        *,
+        seed: int,
+        environment: dict[str, str] | None = None,
+        pause_s: float = 0.1,
+    ) -> None:
+        self.kind = kind
+        self.servers = servers
+        self.application_id = f"faults-{kind.replace('_', '-')}-{seed}-{directory.name}"
+        self.state_dir = directory / "state"
+        self.random = random.Random(seed)
+        self.result = Result()
+        self.child: ChildApp | None = None
+        self._directory = directory
+        self._runs = 0
+        self._prefix = self.application_id
+        self._environment = {
+            "FAULTS_PREFIX": self._prefix,
+            "MUSTELA__APPLICATION_ID": self.application_id,
+            "MUSTELA__BOOTSTRAP_SERVERS": servers,
+            "MUSTELA__STATE_DIR": str(self.state_dir),
+            "MUSTELA__KEY_GROUPS": "8",
+            "MUSTELA__COMMIT_INTERVAL": "50ms",
+            "MUSTELA__COMMIT_TIMEOUT": "60s",
+            "MUSTELA__EPOCH__MAX_RECORDS": str(EPOCH_RECORDS),
+            "MUSTELA__PROCESSING_HANDLER": "dead_letter" if kind == "stateless" else "fail",
+            "FAULTS_SPARK": '{"spark.master": "local[2]", "spark.driver.memory": "512m",'
+            f' "spark.local.dir": "{directory / "spark"}"}}',
+            **(environment or {}),
+        }
+        self.guarantee = self._environment.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
+        self._admin = KafkaAdmin({"bootstrap.servers": servers})
+        self.outputs = {short: f"{self._prefix}.{short}" for short in OUTPUTS[kind]}
+        if "dead-letters" in self.outputs:
+            self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
+        self.input = f"{self._prefix}.in"
+        topics = [self.input, *self.outputs.values()]
+        specs = [TopicSpec(name=topic, partitions=PARTITIONS, config={}) for topic in topics]
+        compacted = {"cleanup.policy": "compact", "segment.bytes": str(50 << 20)}
+        epochs = TopicSpec(
+            name=epochs_topic(self.application_id),
+            partitions=1,
+            config={**compacted, "retention.ms": "-1"},
+        )
+        self._admin.create([*specs, epochs])
+        self.feeder = Feeder(servers, self.input, MAKERS[kind], seed=seed, pause_s=pause_s)
+        self.watcher = Watcher(
+            servers, self.application_id, dict.fromkeys(self.outputs.values(), PARTITIONS)
+        )
+
+    def __enter__(self) -> Campaign:
+        self.watcher.start()
+        self.feeder.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self.child is not None:
+            self.child.kill()
+        self.feeder.stop()
+        self.watcher.stop()
+        self._admin.close()
+
+    def start(self, point: str = "", **environment: str) -> ChildApp:
+        """Start a run of the application."""
+        self._runs += 1
+        directory = self._directory / f"run-{self._runs:03d}"
+        variables = {**self._environment, **environment}
+        self.child = ChildApp(self.kind, directory, variables, point=point)
+        return self.child
+
+    def kill_at(self, point: str, **environment: str) -> None:
+        """Start, wait until some process comes to the point, and kill everything.
+
+        Without damage to local state before it, the run must not have restored anything.
+        """
+        whole = not self.is_damaged
+        child = self.start(point, **environment)
+        child.wait_for_point()
+        self._killed(child, point)
+        if whole and not point.startswith("in-recovery"):
+            self._check_restored(child)
+        self.is_damaged = point.startswith("in-recovery")
+
+    is_damaged = False
+    """Whether local state was tampered with, or its restore was cut, since it was whole."""
+
+    def kill_after(self, epochs: int, seconds: float) -> None:
+        """Start, wait for epochs, then for a random time, and kill everything."""
+        child = self.start()
+        child.wait_for_epochs(epochs)
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            msg = f"the application ended by itself\n{child.events()[-3:]}\n{child.text()}"
+            raise ChildEndedError(msg)
+        self._killed(child, "random")
+        if not self.is_damaged:
+            self._check_restored(child)
+        self.is_damaged = False
+
+    def _killed(self, child: ChildApp, point: str) -> None:
+        if child.kill() < 3:
+            self.result.violations.append(f"{point}: fewer than three processes were killed")
+        self.result.kills += 1
+        self.result.points.append(point)
+
+    def _check_restored(self, child: ChildApp) -> None:
+        count = child.restored()
+        if count:
+            where = child.directory.name
+            self.result.violations.append(f"{where}: {count} records were restored after a kill")
+
+    def lose_state(self, share: float = 1.0) -> None:
+        """Delete the local state of some key groups."""
+        self.is_damaged = True
+        groups = sorted(self.state_dir.glob("*/*/[0-9]*"))
+        for path in groups:
+            if path.is_dir() and self.random.random() < share:
+                shutil.rmtree(path)
+
+    def inputs(self) -> Inputs:
+        """Read the committed input."""
+        return read_all(self.servers, self.input, PARTITIONS)
+
+    def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
+        """Wait until an epoch record covers all input; the feeder must have stopped.
+
+        Raises:
+            AssertionError: If the application does not get there in time.
+        """
+        places = [(self.input, partition) for partition in range(PARTITIONS)]
+        ends = {(p.topic, p.partition): n for p, n in self._admin.end_offsets(places).items()}
+        deadline = time.monotonic() + timeout_s
+        while True:
+            records = self.watcher.seen.records
+            if records and ends_of(records[-1]) == ends:
+                return
+            child = self.child
+            ended = child is not None and child.returncode is not None
+            if ended or time.monotonic() > deadline:
+                said = [] if child is None else [*child.events()[-2:], child.text()]
+                reached = ends_of(records[-1]) if records else {}
+                msg = f"not caught up with {ends}, but at {reached}: {said}"
+                raise AssertionError(msg)
+            time.sleep(0.05)
+
+    def finish(self) -> Result:
+        """Run to the end of the input, stop cleanly, and check everything."""
+        result = self.result
+        child = self.start()
+        try:
+            child.wait_for("running", lambda: _is_running(child))
+            self.feeder.stop()
+            self.wait_caught_up()
+            code = child.stop()
+            if code != 0:
+                result.violations.append(f"a clean stop ended with {code}: {child.text()[-500:]}")
+            self.watcher.read_to_end()
+        except AssertionError as error:
+            result.violations.append(str(error))
+        else:
+            if not self.is_damaged:
+                self._check_restored(child)
+            self._check(result)
+        return result
+
+    def _check(self, result: Result) -> None:
+        seen, inputs = self.watcher.seen, self.inputs()
+        result.records = sum(map(len, inputs.values()))
+        result.rows = sum(map(len, seen.rows.values()))
+        result.epochs = seen.records[-1].epoch
+        out = seen.rows[self.outputs["out"]]
+        if self.guarantee == "at_least_once":
+            result.violations.extend(
+                check_at_least_once(inputs, out, kills=result.kills, epoch_max=EPOCH_RECORDS)
+            )
+            return
+        result.violations.extend(seen.violations)
+        model = MODELS[self.kind]()
+        result.violations.extend(check_epochs(model, inputs, seen, self.outputs))
+        if self.kind == "stateless":
+            result.violations.extend(check_order(inputs, out))
+
+
+def _is_running(child: ChildApp) -> bool:
+    return any(event.get("state") == "running" for event in child.events())

@@ -1,0 +1,141 @@
+"""Input for applications under kills: transactions, some of them aborted, at a steady pace."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.faults.watch import Row
+
+BATCH = 20
+ABORT_EVERY = 9
+MakeRecord = Callable[[random.Random, int], tuple[str, str]]
+
+
+def line_of_words(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a line of text."""
+    words = [f"w{min(int(rng.expovariate(0.08)), 200)}" for _ in range(rng.randrange(1, 6))]
+    return f"file{number % 7}", " ".join(words)
+
+
+def keyed_number(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a numbered value of one of some keys."""
+    return f"k{rng.randrange(40)}", f"n{number}"
+
+
+def sometimes_poison(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make an id; one in fifty is poison."""
+    kind = "poison" if rng.random() < 0.02 else "id"
+    return f"k{rng.randrange(40)}", f"{kind}-{number}"
+
+
+class Feeder:
+    """Writes records in small transactions until it is stopped.
+
+    Args:
+        servers: The broker.
+        topic: Where to.
+        make: Makes the record of a number.
+        seed: For what is random.
+        pause_s: Pause between two transactions.
+    """
+
+    def __init__(
+        self, servers: str, topic: str, make: MakeRecord, *, seed: int, pause_s: float = 0.04
+    ) -> None:
+        self._topic = topic
+        self._make = make
+        self._random = random.Random(seed)
+        self._pause_s = pause_s
+        self._numbers = 0
+        self._batches = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "transactional.id": f"feeder-{topic}",
+                "partitioner": "murmur2_random",
+                "retry.backoff.ms": 5,
+                "linger.ms": 1,
+                "log_level": 0,
+            }
+        )
+        self._producer.init_transactions(30)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self.error: KafkaException | None = None
+
+    def start(self) -> None:
+        """Begin to write in a thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self.write(BATCH)
+                self._stopping.wait(self._pause_s)
+        except KafkaException as error:
+            self.error = error
+
+    def write(self, count: int) -> None:
+        """Write one transaction; every so many are written and aborted first."""
+        self._batches += 1
+        if self._batches % ABORT_EVERY == 0:
+            self._producer.begin_transaction()
+            for n in range(5):
+                self._producer.produce(self._topic, f"aborted{n}", key=f"k{n}")
+            self._producer.flush(30)
+            self._producer.abort_transaction(30)
+        self._producer.begin_transaction()
+        for _ in range(count):
+            key, value = self._make(self._random, self._numbers)
+            self._numbers += 1
+            self._producer.produce(self._topic, value, key=key)
+        self._producer.commit_transaction(30)
+
+    def stop(self) -> None:
+        """Stop writing."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(60)
+        if self.error is not None:
+            raise self.error
+
+
+def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[Row]]:
+    """Read the committed records of a topic, by partition."""
+    found: dict[int, list[Row]] = {partition: [] for partition in range(partitions)}
+    for row in _rows(servers, topic, partitions):
+        found[row.partition].append(row)
+    return found
+
+
+def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "read-all",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+        consumer.assign(places)
+        left = set(range(partitions))
+        while left:
+            for message in consumer.consume(1000, 10):
+                if message.error() is not None:
+                    left.discard(message.partition() or 0)
+                    continue
+                place = (message.partition() or 0, message.offset() or 0)
+                key: Any = message.key()
+                yield Row(*place, key, message.value(), None)
+    finally:
+        consumer.close()
