@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -97,20 +97,24 @@ def test_real_children_of_real_children_are_measured() -> None:
     """A burning grandchild that ends before the last look is counted, and is counted once."""
     burn = "import time\nend=time.process_time()+0.5\nwhile time.process_time()<end: pass"
     program = (
-        "import subprocess,sys,time\n"
+        "import subprocess,sys\n"
         f"subprocess.run([sys.executable,'-c',{burn!r}])\n"
-        "time.sleep(60)"
+        "print('done', flush=True)\n"
+        "sys.stdin.read()"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     tree = ProcessTree(process.pid)
     try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        while not select.select([process.stdout], [], [], 0.02)[0]:
             tree.update()
-            if tree.cpu_seconds() >= 0.5 and len(tree.pids()) == 1:
-                break
-            time.sleep(0.02)
+        tree.update()
+        assert tree.pids() == [process.pid]
         assert 0.5 <= tree.cpu_seconds() < 2.0
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
