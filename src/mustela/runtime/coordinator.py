@@ -18,7 +18,7 @@ from mustela.connectors.kafka.errors import (
     TransactionUnknown,
 )
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
-from mustela.errors import EnvironmentFault
+from mustela.errors import EnvironmentFault, MustelaError
 from mustela.faultpoints import armed, reach
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
@@ -28,10 +28,11 @@ from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.committer import Committer
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
-from mustela.runtime.patience import Patience
+from mustela.runtime.patience import IdleWait, Patience
 from mustela.runtime.progress import Cut, assign_ranges
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.sizing import EpochBudget, EpochLimits
+from mustela.runtime.timecut import TimeCutter
 from mustela.runtime.watermark import WatermarkState
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
@@ -41,6 +42,7 @@ __all__ = ["Coordinator", "FencedError"]
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
 _REFRESH_EVERY_S = 30.0
+_DAY_MS = 86_400_000
 
 
 class FencedError(EnvironmentFault):
@@ -103,6 +105,8 @@ class Coordinator:
         self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
         self._next_refresh = clock.monotonic() + _REFRESH_EVERY_S
         self._state_dir = settings.state_dir
+        self._time_cutter = TimeCutter()
+        self._idle_wait = IdleWait(clock, settings.max_task_idle.total_seconds())
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
@@ -113,7 +117,10 @@ class Coordinator:
         self._sink.open()
         self.state = self._recovery.read_state(lanes=self.lanes)
         self.state = self.state.claimed_by(self.state.incarnation + 1)
-        self._committer.claim(self.state.to_record(self._clock.now_ms()))
+        try:
+            self._committer.claim(self.state.to_record(self._clock.now_ms()))
+        except TransactionFenced as error:
+            raise self._fenced(error) from error
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
         self._place_state()
         self._engine.load(self._program())
@@ -193,15 +200,18 @@ class Coordinator:
         """
         if not self._look():
             return False
-        cuts = self.state.progress.cut(self.ends, self._budget.records)
         now_ms = self._clock.now_ms()
+        cuts = self._cut(now_ms)
         if not cuts:
             self._rest(now_ms)
             return False
         started = self._clock.monotonic()
         try:
             output = self._run_job(cuts, now_ms)
-        except (EpochJobError, StateDamagedError) as error:
+        except MustelaError as error:
+            self._refuse_if_replaced(error)
+            if not isinstance(error, EpochJobError | StateDamagedError):
+                raise
             self._failed(error)
             return True
         job_seconds = self._clock.monotonic() - started
@@ -227,10 +237,44 @@ class Coordinator:
         self._patience.rest()
         return True
 
+    def _cut(self, now_ms: int) -> dict[TopicPartition, Cut]:
+        """Choose what the next epoch reads; nothing while an empty source is waited for."""
+        progress, budget = self.state.progress, self._budget.records
+        waiting = progress.waiting(self.ends)
+        if len(self._plan.topics) > 1:
+            if waiting and not self._idle_wait.is_over(self._empty_topics(waiting)):
+                return {}
+            if progress.lag(self.ends) > budget:
+                return self._cut_by_time(waiting, budget, now_ms)
+        return progress.cut(self.ends, budget)
+
+    def _empty_topics(self, waiting: Mapping[TopicPartition, Any]) -> bool:
+        """Whether a partition that is not idle has nothing to read."""
+        times = self.state.watermark.partitions
+        return any(
+            place not in waiting and not (place in times and times[place].idle)
+            for place in self.state.progress.next_offsets
+        )
+
+    def _cut_by_time(
+        self, waiting: Mapping[TopicPartition, tuple[int, int]], budget: int, now_ms: int
+    ) -> dict[TopicPartition, Cut]:
+        times = self.state.watermark.partitions
+        floors = [times[place].max_timestamp if place in times else 0 for place in waiting]
+
+        def lookup(time: int) -> dict[TopicPartition, int]:
+            found = self._admin.offsets_for_times(dict.fromkeys(waiting, time))
+            return {TopicPartition(*place): at for place, at in found.items() if at is not None}
+
+        return self._time_cutter.cut(
+            waiting, budget, lookup, low=max(0, min(floors)), high=now_ms + _DAY_MS
+        )
+
     def _rest(self, now_ms: int) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
-        for place in self.state.progress.next_offsets:
-            self.state.watermark.rest(place, now_ms, read_to_end=True)
+        for place, offset in self.state.progress.next_offsets.items():
+            at_end = self.ends.get(place, offset) <= offset
+            self.state.watermark.rest(place, now_ms, read_to_end=at_end)
 
     def _run_job(self, cuts: Mapping[TopicPartition, Cut], now_ms: int) -> EpochOutput:
         token = self.barrier.start()
@@ -327,6 +371,8 @@ class Coordinator:
         self._failures += 1
         if self._failures >= _FAILURES_MAX:
             raise error
+        # To open the producer would fence a newer instance: so it is looked for first.
+        self._refuse_if_replaced(error)
         self._sink.reopen()
         last = read_last_record(self._settings, self._admin)
         committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
@@ -342,7 +388,17 @@ class Coordinator:
             self._budget.halve()
         return committed
 
-    def _fenced(self, error: EnvironmentFault) -> FencedError:
+    def _refuse_if_replaced(self, error: MustelaError) -> None:
+        """Raise that a newer instance took over, if one did: then that is why all else fails."""
+        try:
+            last = read_last_record(self._settings, self._admin)
+        except EnvironmentFault:
+            return  # the broker does not say; the error is what is known
+        if last is not None and last.incarnation > self.state.incarnation:
+            raise self._fenced(error) from error
+
+    def _fenced(self, error: MustelaError) -> FencedError:
+        self.barrier.phase = Phase.FENCED
         return FencedError(
             f"another instance of {self._settings.application_id} took over",
             evidence={"kafka": error.what},
@@ -374,11 +430,21 @@ class Coordinator:
         )
 
     def close(self) -> None:
-        """Sync local state and let go of the broker."""
-        if not self.state.is_empty:
-            self._engine.settle(
-                RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
-            )
-        release_directory(self._state_dir)
-        self._sink.close()
-        self._admin.close()
+        """Sync local state and let go of the broker.
+
+        A fenced instance leaves the state alone: it is the newer one's.
+        """
+        fenced = self.barrier.phase is Phase.FENCED
+        try:
+            if not self.state.is_empty and not fenced:
+                self._engine.settle(
+                    RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+                )
+        except MustelaError as error:
+            # What was not settled is looked at, or restored, by the next start.
+            self._listener.on_error(error)
+        finally:
+            if not fenced:
+                release_directory(self._state_dir)
+            self._sink.close()
+            self._admin.close()

@@ -1,11 +1,11 @@
-"""How long a fault of the broker is borne before it ends the application."""
+"""How long is waited: for a broker that fails, and for a source that has nothing."""
 
 from __future__ import annotations
 
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault
 
-__all__ = ["Patience"]
+__all__ = ["IdleWait", "Patience"]
 
 
 class Patience:
@@ -45,3 +45,37 @@ class Patience:
     def rest(self) -> None:
         """Note that all is well."""
         self._since = None
+
+
+class IdleWait:
+    """Waits for sources that have nothing, so that topics are merged in time order.
+
+    Args:
+        clock: Monotonic time.
+        limit: Seconds to wait; Kafka Streams' ``max.task.idle.ms``.
+
+    Example:
+        >>> from mustela.clock import ManualClock
+        >>> clock = ManualClock()
+        >>> wait = IdleWait(clock, 1.0)
+        >>> wait.is_over(True)
+        False
+        >>> clock.advance(1_000)
+        >>> wait.is_over(True)
+        True
+    """
+
+    def __init__(self, clock: Clock, limit: float) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._since: float | None = None
+
+    def is_over(self, some_are_empty: bool) -> bool:
+        """Return whether records may be handled now, though some sources have none."""
+        if not some_are_empty or self._limit <= 0:
+            self._since = None
+            return True
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._limit

@@ -45,17 +45,21 @@ class Progress:
         """Return how many offsets are waiting."""
         return sum(max(0, end - self.next_offsets.get(tp, end)) for tp, end in ends.items())
 
+    def waiting(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return next offset and end of each partition that has something to read."""
+        return {
+            tp: (self.next_offsets[tp], end)
+            for tp, end in ends.items()
+            if tp in self.next_offsets and end > self.next_offsets[tp]
+        }
+
     def cut(self, ends: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, Cut]:
         """Return at most ``budget`` offsets to read, the same share of each partition's backlog.
 
         A share of each backlog, not a number for each, makes partitions of unequal volume that
         cover the same time reach their ends together.
         """
-        waiting = {
-            tp: (self.next_offsets[tp], end)
-            for tp, end in ends.items()
-            if tp in self.next_offsets and end > self.next_offsets[tp]
-        }
+        waiting = self.waiting(ends)
         total = sum(end - start for start, end in waiting.values())
         share = min(1.0, budget / total) if total else 1.0
         cuts: dict[TopicPartition, Cut] = {}
