@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +32,10 @@ DISK_NOTE_BYTES = 2 * _GIB
 TMPFS_NOTE_BYTES = _GIB
 BROKER_TIMEOUT_S = 5.0
 SHARED_MEMORY = Path("/dev/shm")
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 _NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"}
 _PACKAGES = ("pyspark", "confluent-kafka", "lmdb", "msgspec", "pydantic-settings")
 
@@ -266,15 +271,14 @@ def examine_tmpfs(place: Path) -> Finding:
     return Finding(name="tmpfs", level=Level.OK, found=found)
 
 
-def examine_memory(limits: Path = Path("/sys/fs/cgroup/memory.max")) -> Finding:
+def examine_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> Finding:
     """Look at the memory of the machine, or of the container."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = limits.read_text(encoding="ascii").strip()
-    except OSError:
-        limit = "max"
-    if limit.isdigit():
-        total = min(total, int(limit))
+    for file in limits:
+        with contextlib.suppress(OSError):
+            limit = file.read_text(encoding="ascii").strip()
+            # Where there is no limit it says max, or a number beyond all memory.
+            total = min(total, int(limit)) if limit.isdigit() else total
     found = f"{total // _MIB} MiB, {os.cpu_count()} cores, {platform.machine()}"
     if total < MEMORY_MIN_BYTES:
         mend = "the demo with broker and Spark wants 4 GiB"

@@ -239,6 +239,19 @@ def test_the_doctor_looks_at_tmpfs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "on disk" in none.mend
 
 
+def test_the_doctor_looks_at_memory(tmp_path: Path) -> None:
+    """A container's limit counts, in both of the places where it may be written."""
+    new, old = tmp_path / "memory.max", tmp_path / "limit_in_bytes"
+    new.write_text("max\n")
+    assert examination.examine_memory([new, old]).level is Level.OK
+    old.write_text(f"{2 << 30}\n")
+    found = examination.examine_memory([new, old])
+    assert found.level is Level.NOTE
+    assert found.found.startswith("2048 MiB")
+    old.write_text("9223372036854771712\n")
+    assert examination.examine_memory([new, old]).level is Level.OK
+
+
 def test_the_doctor_finds_the_file_system(tmp_path: Path) -> None:
     """The longest mount point that holds the path; blanks in it are written as octal."""
     mounts = tmp_path / "mounts"
