@@ -14,6 +14,7 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
 )
 from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
+from pyspark.errors import PySparkException
 
 from mustela.errors import InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
@@ -130,14 +131,13 @@ class SparkEngine:
         """Turn what Spark raises into an error of ours; its stack only when debugging."""
         try:
             yield from frames
-        except (Py4JError, Py4JNetworkError, OSError) as error:
+        except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
             text = str(error)
             died = any(sign in text for sign in _WORKER_DIED)
             what = "a Spark worker died" if died else "the Spark job of an epoch failed"
-            first = next((line for line in text.splitlines() if "rror" in line), text[:200])
             failure = EpochJobError(
                 what,
-                evidence={"spark": text if self._debug else first.strip()[:300]},
+                evidence={"spark": text if self._debug else _first_words(text)},
                 fix=None if self._debug else "run again with --debug for Spark's own stack",
             )
             failure.suspect = died
@@ -192,6 +192,13 @@ class SparkEngine:
         if self._own and self._context is not None:
             self._context.stop()
         self._context = None
+
+
+def _first_words(text: str) -> str:
+    """Return what an error of the JVM says, without where it says so."""
+    lines = [line.strip(" \t:") for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "An error occurred"))]
+    return lines[0][:300] if lines else text[:300]
 
 
 def _error_of(failure: Failure) -> BaseException:

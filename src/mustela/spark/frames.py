@@ -153,7 +153,7 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
     columns = (
         rows.key_bytes,
         rows.timestamps,
-        None if order is None else tuple(map(list, zip(*order, strict=True))),
+        *((False, None) if order is None else _order_columns(order)),
         rows.headers,
     )
     encoded = marshal.dumps(columns)
@@ -161,13 +161,23 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
     return len(encoded).to_bytes(8, "big") + encoded + values
 
 
+def _order_columns(order: list[Order]) -> tuple[bool, Any]:
+    """Return orders as columns, which travel faster; those of unequal length stay as they are.
+
+    Where changes of a table meet records that came straight from a source, lengths differ.
+    """
+    try:
+        return True, list(map(list, zip(*order, strict=True)))
+    except ValueError:
+        return False, order
+
+
 def unpack_batch(data: bytes, topics: Sequence[str]) -> Batch:
     """Return the batch that `pack_batch` made ``data`` from, without its keys."""
     length = int.from_bytes(data[:8], "big")
-    key_bytes, timestamps, order_columns, headers = marshal.loads(data[8 : 8 + length])
+    packed: tuple[Any, ...] = marshal.loads(data[8 : 8 + length])
+    key_bytes, timestamps, by_column, places, headers = packed
     values, olds = load_object(data[8 + length :])
-    order: list[Order] | None = None
-    if order_columns is not None:
-        order = list(zip(*order_columns, strict=True))
+    order: list[Order] | None = list(zip(*places, strict=True)) if by_column else places
     origins = Origins(timestamps, headers, order, topics)
     return Batch([], values, origins, olds=olds, key_bytes=key_bytes)

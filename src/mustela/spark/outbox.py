@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, RangeReport, TaskReport
-from mustela.plan.keygroups import key_groups_of, lanes_by_group
+from mustela.plan.keygroups import key_group, key_groups_of, lanes_by_group
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -95,15 +95,12 @@ class Outbox:
     def _exchange(self, name: str, target: int, batch: Batch, *, ordered: bool) -> Iterator[Parcel]:
         keys = batch.key_bytes
         assert keys is not None, f"exchange {name} got a batch without key bytes"
-        groups = [0] * len(keys) if self._groups == 1 else key_groups_of(keys, self._groups)
-        if ordered and self._stage > 0:
-            batch = _with_emission_order(batch, groups)
         if self._lanes == 1:
             yield 0, self._frame(EXCHANGE, target, name, pack_batch(batch, ordered=ordered))
             return
         table = self._lane_of_group
         rows: list[list[int]] = [[] for _ in range(self._lanes)]
-        for row, group in enumerate(groups):
+        for row, group in enumerate(_groups_of(keys, self._groups)):
             rows[table[group]].append(row)
         for lane, index in enumerate(rows):
             if index:
@@ -153,23 +150,8 @@ class Outbox:
         return self._task % self._lanes
 
 
-def _with_emission_order(batch: Batch, groups: list[int]) -> Batch:
-    """Make the order total: rows of one record differ by key group, then by emission number.
-
-    Neither depends on the number of lanes: within a key group, rows keep their sequence.
-    """
-    from mustela.plan.batch import Origins
-
-    order = batch.order
-    if order is None:
-        return batch
-    total = [
-        (*place[:4], group, n) for n, (place, group) in enumerate(zip(order, groups, strict=True))
-    ]
-    return Batch(
-        batch.keys,
-        batch.values,
-        Origins(batch.timestamps, batch.headers, total, batch.origins.topics),
-        olds=batch.olds,
-        key_bytes=batch.key_bytes,
-    )
+def _groups_of(keys: Sequence[bytes | None], groups: int) -> list[int]:
+    """Return the key group of each row; rows without a key belong to the first."""
+    if None not in keys:
+        return key_groups_of(cast("Sequence[bytes]", keys), groups)
+    return [0 if key is None else key_group(key, groups) for key in keys]

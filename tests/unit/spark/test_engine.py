@@ -1,0 +1,92 @@
+"""What a failed job becomes: an error of ours, with the JVM's stack only on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from mustela.errors import InvariantError, UsageError
+from mustela.plan.epoch import EpochOrder, Failure, SourceRange, TaskReport
+from mustela.runtime.engine import EngineOptions, EpochJobError
+from mustela.spark.engine import SparkEngine, WorkerError
+from mustela.spark.outbox import failure_of
+from mustela.state.interfaces import Token
+from tests.unit.plan.test_epoch import program
+
+DIED = """An error occurred while calling x.
+: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+	at java.Foo"""
+
+
+def engine(*, debug: bool = False) -> SparkEngine:
+    made = SparkEngine()
+    context = SimpleNamespace(defaultParallelism=2)
+    made.start(EngineOptions(application_id="a", properties={}, session=context, debug=debug))
+    made._program = program()
+    return made
+
+
+def failing(error: Exception) -> Iterator[bytes]:
+    yield b"first"
+    raise error
+
+
+@pytest.mark.parametrize("kind", [Py4JError, Py4JNetworkError, OSError, PySparkException])
+@pytest.mark.parametrize("text", [DIED, "java.io.IOException: some error"])
+def test_what_spark_raises_is_a_failed_epoch(kind: type[Exception], text: str) -> None:
+    """Retryable as a whole; state is suspect only after a worker died."""
+    with pytest.raises(EpochJobError) as caught:
+        list(engine()._guarded(failing(kind(text))))
+    assert caught.value.suspect == (text is DIED)
+    assert caught.value.retryable
+    assert "java.Foo" not in str(caught.value)
+    assert "Exception: " in caught.value.evidence["spark"]
+    assert "--debug" in str(caught.value)
+
+
+def test_the_stack_of_the_jvm_shows_when_debugging() -> None:
+    """Then, and only then."""
+    with pytest.raises(EpochJobError) as caught:
+        list(engine(debug=True)._guarded(failing(Py4JError(DIED))))
+    assert "java.Foo" in str(caught.value)
+
+
+def order_of(tasks: int) -> EpochOrder:
+    ranges = tuple((SourceRange(0, n, 0, 1),) for n in range(tasks))
+    return EpochOrder(token=Token(1, 1, 0), ranges=ranges, marks={}, now_ms=0)
+
+
+def test_the_first_failure_in_the_order_of_stages_is_raised() -> None:
+    """What fails in a lane may only follow from what failed before it."""
+    reports = [
+        TaskReport(stage=1, task=0, failure=failure_of(ValueError("late"))),
+        TaskReport(stage=0, task=1, failure=failure_of(UsageError("second"))),
+        TaskReport(stage=0, task=0, failure=failure_of(UsageError("first"))),
+    ]
+    with pytest.raises(UsageError, match="first"):
+        engine()._check(reports, order_of(2))
+
+
+def test_an_error_that_is_not_ours_carries_the_workers_text() -> None:
+    """Its last line is the first thing to read."""
+    failure = Failure(None, "Traceback …\n  File x\nZeroDivisionError: division by zero\n")
+    with pytest.raises(WorkerError) as caught:
+        engine()._check([TaskReport(stage=0, task=0, failure=failure)], order_of(1))
+    assert caught.value.what == "a task failed: ZeroDivisionError: division by zero"
+    assert "File x" in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_every_task_of_an_epoch_must_have_reported(missing: int) -> None:
+    """Two source tasks and two lanes: a report that is lost would be rows that are lost."""
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)][missing:]
+    reports = [TaskReport(stage=stage, task=task) for stage, task in places]
+    if not missing:
+        engine()._check(reports, order_of(2))
+        return
+    with pytest.raises(InvariantError, match="3 of 4"):
+        engine()._check(reports, order_of(2))

@@ -1,0 +1,187 @@
+"""What a task sends: each row to the lane of its key, rows for Kafka towards the driver."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustela.errors import UsageError
+from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.epoch import EpochOrder, RangeReport
+from mustela.plan.keygroups import key_group, lane_of_group
+from mustela.plan.plan import Exchange
+from mustela.serdes.primitives import StrSerde
+from mustela.spark.frames import (
+    CHANGELOG,
+    DEAD_LETTERS,
+    EXCHANGE,
+    MARKERS,
+    REPORT,
+    ROWS,
+    Frame,
+    load_object,
+    unpack,
+    unpack_batch,
+    unpack_columns,
+)
+from mustela.spark.outbox import Outbox, failure_of
+from mustela.spark.process import Process
+from mustela.spark.spool import fetch
+from mustela.state.interfaces import Token
+from tests.unit.plan.test_epoch import program
+from tests.unit.runtime.fakes import FakeSink
+
+PROGRAM = program()
+EXCHANGES = {
+    name: Exchange(name=name, step="s", key=StrSerde(), target=2, ordered=ordered)
+    for name, ordered in (("ordered", True), ("loose", False))
+}
+ORDER = EpochOrder(
+    token=Token(1, 2, 3), ranges=(), marks={}, now_ms=0, header=("mustela.epoch", b"2")
+)
+
+
+def outbox(stage: int = 0, task: int = 0, **program_of: Any) -> Outbox:
+    changed = replace(PROGRAM, **program_of)
+    return Outbox(Process(os.getpid(), changed, EXCHANGES), ORDER, stage, task)
+
+
+def sent(box: Outbox, output: StageOutput) -> list[tuple[int, Frame]]:
+    return [(lane, unpack(data)) for lane, data in box.send(output)]
+
+
+def batch_of(keys: list[bytes | None], order: list[Order] | None = None) -> Batch:
+    count = len(keys)
+    places = order or [(n, 0, 0, n) for n in range(count)]
+    origins = Origins(list(range(count)), None, places)
+    return Batch([None] * count, list(range(count)), origins, key_bytes=keys)  # pyright: ignore[reportArgumentType]
+
+
+@given(st.lists(st.none() | st.binary(max_size=3), min_size=1), st.integers(1, 8))
+def test_each_row_goes_to_the_lane_of_its_key_and_nowhere_else(
+    keys: list[bytes | None], lanes: int
+) -> None:
+    """In its order; a row without a key belongs to the first key group."""
+    frames = sent(
+        outbox(lanes=lanes), StageOutput(exchanges={"ordered": [batch_of(keys), batch_of(keys)]})
+    )
+    arrived: list[int] = []
+    for lane, frame in frames:
+        assert (frame.kind, frame.stage, frame.name) == (EXCHANGE, 2, "ordered")
+        batch = unpack_batch(frame.body, ())
+        assert batch.values == sorted(batch.values)
+        for value, key in zip(batch.values, batch.key_bytes or (), strict=True):
+            assert key == keys[value]
+            group = 0 if key is None else key_group(key, PROGRAM.key_groups)
+            assert lane == lane_of_group(group, lanes, PROGRAM.key_groups)
+        arrived += batch.values
+    assert sorted(arrived) == sorted([*range(len(keys))] * 2)
+    assert [frame.sequence for _, frame in frames] == list(range(len(frames)))
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_the_order_that_the_kernel_gave_travels_where_it_matters(stage: int) -> None:
+    """As it is: behind a lane it says already which key group made the row."""
+    order: list[Order] = [(5, 0, 0, 1, 7, 0), (5, 0, 0, 1, 7, 1)]
+    output = StageOutput(
+        exchanges={name: [batch_of([b"a", b"a"], list(order))] for name in EXCHANGES}
+    )
+    found = {
+        frame.name: unpack_batch(frame.body, ()).order
+        for _, frame in sent(outbox(stage=stage), output)
+    }
+    assert found == {"ordered": order, "loose": None}
+
+
+def test_rows_for_kafka_travel_by_the_tasks_own_lane() -> None:
+    """They are opaque to the stages in between."""
+    rows = SinkRows(step="to", topic="out", keys=[b"k"], values=[b"v"], timestamps=[5])
+    letters = DeadLetters(keys=[b"k"], values=[b"bad"], timestamps=[6], headers=[(("e", b"x"),)])
+    box = outbox(task=5, lanes=4)
+    frames = sent(box, StageOutput(rows=[rows], dead_letters=letters))
+    frames += [(lane, unpack(data)) for lane, data in [box.changelog("counts", 3, [(b"k", None)])]]
+    assert [(lane, frame.kind, frame.stage) for lane, frame in frames] == [
+        (1, ROWS, -1),
+        (1, DEAD_LETTERS, -1),
+        (1, CHANGELOG, -1),
+    ]
+    columns = [unpack_columns(fetch(frame.body)) for _, frame in frames]
+    assert columns[0].topics == "out"
+    assert columns[1].values == [b"bad"]
+    assert (columns[2].topics, columns[2].partitions, columns[2].values) == ("counts", 3, [None])
+
+
+def test_a_sink_without_rows_sends_nothing() -> None:
+    """An empty frame would cost as much as a full one."""
+    rows = SinkRows(step="to", topic="out", keys=[], values=[], timestamps=[])
+    assert sent(outbox(), StageOutput(rows=[rows])) == []
+
+
+def test_at_least_once_tasks_send_their_rows_and_flush_before_they_report() -> None:
+    """With the epoch's header; nothing of them reaches the driver. A failed task flushes not."""
+    rows = SinkRows(step="to", topic="out", keys=[b"k"], values=[b"v"], timestamps=[5])
+    for failed in (False, True):
+        box = outbox(guarantee="at_least_once")
+        sink = FakeSink()
+        box._process._sink = sink  # pyright: ignore[reportAttributeAccessIssue]
+        assert sent(box, StageOutput(rows=[rows])) == []
+        assert sink.sent[0]["header"] == ("mustela.epoch", b"2")
+        if failed:
+            box.report.failure = failure_of(ValueError("no"))
+        list(box.finish())
+        assert sink.calls == (["rows"] if failed else ["rows", "flush"])
+
+
+def test_every_lane_learns_what_the_sources_saw() -> None:
+    """And whether one of them failed: then no lane writes anything."""
+    seen = [RangeReport(0, 0, 0, 5, 5, 99, 10)]
+    parcels = list(outbox(lanes=3).markers(seen, failed=True))
+    assert [lane for lane, _ in parcels] == [0, 1, 2]
+    for _, data in parcels:
+        frame = unpack(data)
+        assert (frame.kind, frame.stage) == (MARKERS, 1)
+        assert load_object(frame.body) == (seen, True)
+
+
+def test_the_report_comes_last_and_sums_the_counters() -> None:
+    """One for each task."""
+    box = outbox(stage=1, task=2)
+    for _ in range(2):
+        output = StageOutput()
+        output.counters["records:in"] += 4
+        assert sent(box, output) == []
+    ((lane, data),) = box.finish()
+    frame = unpack(data)
+    report = load_object(frame.body)
+    assert (lane, frame.kind, report.stage, report.task, report.pid) == (
+        0,
+        REPORT,
+        1,
+        2,
+        os.getpid(),
+    )
+    assert report.counters == {"records:in": 8}
+
+
+class Unpicklable(UsageError):
+    code = "TEST_UNPICKLABLE"
+
+    def __init__(self, handle: object) -> None:
+        super().__init__("held")
+        self.fields["handle"] = handle
+
+
+def test_an_error_travels_whole_if_it_can_and_as_text_if_not() -> None:
+    """The driver always learns what happened."""
+    whole = failure_of(UsageError("no", fix="yes"))
+    assert isinstance(whole.error, UsageError)
+    text = failure_of(Unpicklable(threading.Lock()))
+    assert text.error is None
+    assert "held" in text.text
