@@ -102,6 +102,11 @@ class Inside:
             self._producer.produce(self.input, value, key=key, **more)
         assert self._producer.flush(30) == 0
 
+    def produce(self, topic: str, key: bytes | None, value: bytes) -> None:
+        """Write one record anywhere."""
+        self._producer.produce(topic, value, key=key)
+        assert self._producer.flush(30) == 0
+
     def app(self, **settings: Any) -> tuple[App, Heard]:
         """Make a run of the application, with a listener."""
         assert self._build is not None

@@ -102,6 +102,7 @@ class Coordinator:
         self._topics = {topic: index for index, topic in enumerate(plan.topics)}
         self._failures = 0
         self._suspect = False
+        self._is_loaded = False
         self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
         self._next_refresh = clock.monotonic() + _REFRESH_EVERY_S
         self._state_dir = settings.state_dir
@@ -124,6 +125,7 @@ class Coordinator:
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
         self._place_state()
         self._engine.load(self._program())
+        self._is_loaded = True
         if not self.state.is_empty:
             self._restore()
 
@@ -301,10 +303,10 @@ class Coordinator:
         self.barrier.move(Phase.IN_HAND)
         return output
 
-    def _failed(self, error: EnvironmentFault | StateDamagedError) -> None:
+    def _failed(self, error: EnvironmentFault) -> None:
         """Note a failed job; the epoch runs again with half the offsets, or the error ends it."""
         self._failures += 1
-        self._suspect = True
+        self._suspect = self._suspect or isinstance(error, EpochJobError | StateDamagedError)
         self._listener.on_error(error)
         if self._failures >= _FAILURES_MAX:
             raise error

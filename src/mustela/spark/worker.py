@@ -341,7 +341,7 @@ def settle_task(
             environment = process.environment(stage, group)
             if environment.condition(committed).ready:
                 environment.fold(committed)
-                environment.sync()
+                environment.close(clean=True)
                 report.wrote.append(group)
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
