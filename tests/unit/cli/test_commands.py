@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from rich.console import Console
 
 from mustela.broker.tools import TOOLS
 from mustela.cli import examination, records, reset, tools
@@ -369,6 +370,17 @@ def test_progress_without_a_terminal_is_lines(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out.splitlines()
     line = "lines 1,500 of 3,000  words 7  epochs 2  lag 5  lanes 2  kills 1"
     assert out == [line, line]
+
+
+def test_progress_on_a_terminal_fits_into_80_columns() -> None:
+    """A bar, and a line with all the numbers; nothing is cut off."""
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80, color_system=None)
+    screen = Screen(quiet=False, console=console)
+    state = State(lines=599_999, total=600_000, words=1_993_972, epochs=69, lag=5, lanes=2, kills=3)
+    with screen:
+        screen.update(state, last=True)
+    assert state.text() in " ".join(file.getvalue().split("\n")).replace("   ", "  ")
 
 
 def test_the_next_lines_can_be_typed() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from mustela.broker.child import Child, ProcessMark, launch, mark_of
-from mustela.errors import EnvironmentFault
+from mustela.errors import InvariantError
 
 __all__ = ["AppEndedError", "AppProcess", "child_environment", "kill_tree"]
 
@@ -35,7 +35,7 @@ _OWN_SETTINGS = (
 )
 
 
-class AppEndedError(EnvironmentFault):
+class AppEndedError(InvariantError):
     """The application of the demonstration ended by itself."""
 
     code = "DEMO_APP_ENDED"

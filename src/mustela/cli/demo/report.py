@@ -11,11 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from mustela.clock import SystemClock
 
@@ -107,11 +108,10 @@ class Screen:
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False),
             console=self._console,
         )
         self._task = self._progress.add_task("", total=1)
-        self._live = Live(self._progress, console=self._console, refresh_per_second=5)
+        self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=5)
 
     def __enter__(self) -> Self:
         """Begin to show the progress."""
@@ -146,16 +146,19 @@ class Screen:
 
     def update(self, state: State, *, last: bool = False) -> None:
         """Show the progress."""
+        text = state.text()
         if self._console.is_terminal:
-            self._progress.update(
-                self._task, completed=state.lines, total=state.total, description=state.text()
-            )
+            self._shown = text
+            self._progress.update(self._task, completed=state.lines, total=state.total)
             return
         now = self._clock.monotonic()
-        text = state.text()
         if last or (now - self._shown_at >= PLAIN_EVERY_S and text != self._shown):
             self._shown_at, self._shown = now, text
             self.say(text)
+
+    def _render(self) -> RenderableType:
+        """Two lines, so that it fits a terminal of 80 columns."""
+        return Group(self._progress, Text(self._shown, overflow="fold"))
 
     def words(self, commonest: Sequence[tuple[str, int]]) -> None:
         """Show the commonest words, as they were read from the topic."""

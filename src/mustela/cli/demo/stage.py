@@ -34,7 +34,7 @@ from mustela.cli.demo.report import (
 from mustela.cli.demo.watch import EpochWatch, read_counts, read_side
 from mustela.cli.jars import jar_request
 from mustela.clock import SystemClock
-from mustela.errors import EnvironmentFault
+from mustela.errors import InvariantError
 
 __all__ = ["DemoOptions", "DemoStalledError", "run_demo"]
 
@@ -48,7 +48,7 @@ SOCKET_DIRECTORY_MAX = 60
 EPOCHS_MIN = 20
 
 
-class DemoStalledError(EnvironmentFault):
+class DemoStalledError(InvariantError):
     """The application runs, but commits nothing."""
 
     code = "DEMO_STALLED"
