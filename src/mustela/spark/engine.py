@@ -29,7 +29,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
-from mustela.spark.session import open_context
+from mustela.spark.session import lingers, release_context, take_context
 from mustela.spark.shipment import Shipment, ship
 from mustela.spark.spool import clear, forget
 from mustela.spark.worker import restore_task, settle_task
@@ -52,6 +52,7 @@ class SparkEngine:
     def __init__(self) -> None:
         self._context: Any = None
         self._own = False
+        self._properties: dict[str, str] = {}
         self._debug = False
         self._jobs: Jobs | None = None
         self._program: Program | None = None
@@ -65,11 +66,11 @@ class SparkEngine:
             self._context = getattr(session, "sparkContext", session)
             self._own = False
         else:
-            self._own = SparkContext._active_spark_context is None  # pyright: ignore[reportPrivateUsage]
+            active: Any = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+            self._own = active is None or lingers(active)
+            self._properties = options.properties
             self._context = (
-                open_context(options.application_id, options.properties)
-                if self._own
-                else SparkContext.getOrCreate()
+                take_context(options.application_id, options.properties) if self._own else active
             )
         self._jobs = Jobs(self._context)
 
@@ -190,7 +191,7 @@ class SparkEngine:
         if self._program is not None:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:
-            self._context.stop()
+            release_context(self._context, self._properties)
         self._context = None
 
 

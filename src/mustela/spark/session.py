@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext
 
 from mustela.errors import UsageError
 from mustela.java import find_java
 
-__all__ = ["ForcedSparkPropertyError", "forced_properties", "open_context", "properties_for"]
+__all__ = [
+    "LINGER_S",
+    "ForcedSparkPropertyError",
+    "forced_properties",
+    "lingers",
+    "open_context",
+    "properties_for",
+    "release_context",
+    "take_context",
+]
+
+LINGER_S = 15.0
+"""How long a context outlives its application, for the next one in the same process."""
 
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -122,3 +136,66 @@ def open_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
         context: Any = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     return context
+
+
+class _Lingering(NamedTuple):
+    """A context that no application uses.
+
+    Attributes:
+        context: The context.
+        properties: What the user had asked for.
+        timer: Stops it.
+    """
+
+    context: SparkContext
+    properties: dict[str, str]
+    timer: threading.Timer
+
+
+_LINGERING: list[_Lingering] = []
+"""At most one: Spark allows one context in a process."""
+
+
+def lingers(context: SparkContext) -> bool:
+    """Return whether a context is ours and no application uses it."""
+    return any(kept.context is context for kept in _LINGERING)
+
+
+def _is_alive(context: Any) -> bool:
+    """Return whether a context, and the JVM behind it, still work."""
+    if SparkContext._active_spark_context is not context:  # pyright: ignore[reportPrivateUsage]
+        return False
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def take_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
+    """Return a context of our own: the one that lingers, if it was opened alike, or a new one."""
+    if _LINGERING:
+        kept = _LINGERING.pop()
+        kept.timer.cancel()
+        alive = _is_alive(kept.context)
+        if alive and kept.properties == dict(user):
+            return kept.context
+        if alive:
+            kept.context.stop()
+    return open_context(application_id, user)
+
+
+def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
+    """Let a context of our own linger for a while, then stop it.
+
+    Starting Spark takes seconds; an application that restarts in its process should not wait.
+    """
+
+    def stop() -> None:
+        if _LINGERING and _LINGERING[0].context is context:
+            _LINGERING.clear()
+            context.stop()
+
+    timer = threading.Timer(LINGER_S, stop)
+    timer.daemon = True
+    _LINGERING[:] = [_Lingering(context, dict(user), timer)]
+    timer.start()

@@ -7,7 +7,6 @@ driver reads them one part at a time. The files live as long as their epoch.
 
 from __future__ import annotations
 
-import marshal
 import os
 import shutil
 from pathlib import Path
@@ -48,7 +47,7 @@ class Spool:
             written = os.write(self._fd, view)
             view = view[written:]
         self._end += len(body)
-        return _THERE + marshal.dumps((str(self._path), start, len(body)))
+        return _THERE + f"{start}:{len(body)}:{self._path}".encode()
 
     def close(self) -> None:
         """Close the file; its bytes stay."""
@@ -61,9 +60,10 @@ def fetch(kept: bytes) -> bytes:
     """Return the body that `Spool.keep` was given."""
     if kept[:1] == _HERE:
         return kept[1:]
-    path, start, length = marshal.loads(kept[1:])
+    start, size, path = kept[1:].decode().split(":", 2)
+    length = int(size)
     with Path(path).open("rb", buffering=0) as file:
-        file.seek(start)
+        file.seek(int(start))
         data = file.read(length)
         while len(data) < length:
             more = file.read(length - len(data))
