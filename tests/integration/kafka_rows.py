@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.ranges import RangeReader
@@ -57,3 +57,25 @@ def await_end(admin: KafkaAdmin, topic: str, end: int, *, partition: int = 0) ->
             break
         time.sleep(0.01)
     assert found == end
+
+
+def await_settled(properties: dict[str, Any], topic: str) -> None:
+    """Wait until no transaction is open in a topic and all its markers are written."""
+    admin = KafkaAdmin(properties)
+    probe = Consumer(
+        {**properties, "group.id": "probe", "isolation.level": "read_uncommitted", "log_level": 0}
+    )
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        places = [(topic, partition) for partition in range(admin.partitions(topic))]
+        stable = admin.end_offsets(places)
+        found = probe.offsets_for_times(
+            [TopicPartition(*place, -1) for place in places], timeout=10
+        )
+        if [place.offset for place in found] == list(stable.values()):
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError(f"{topic} did not settle")
+    probe.close()
+    admin.close()

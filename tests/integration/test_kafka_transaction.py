@@ -25,7 +25,14 @@ from mustela.connectors.kafka.transaction import (
     TransactionOptions,
 )
 from mustela.errors import InvariantError
-from tests.integration.kafka_rows import MakeSink, MakeTopic, await_end, commit_rows, values_of
+from tests.integration.kafka_rows import (
+    MakeSink,
+    MakeTopic,
+    await_end,
+    await_settled,
+    commit_rows,
+    values_of,
+)
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 pytestmark = pytest.mark.broker
@@ -33,8 +40,12 @@ pytestmark = pytest.mark.broker
 ATTEMPTS_MAX = 6
 
 
-def committed(properties: dict[str, Any], topic: str) -> list[tuple[bytes | None, bytes | None]]:
+def committed(
+    properties: dict[str, Any], topic: str, *, settled: bool = True
+) -> list[tuple[bytes | None, bytes | None]]:
     """What a read_committed consumer sees, once nothing is open any more."""
+    if settled:
+        await_settled(properties, topic)
     options = TailOptions(until_end=True)
     return [(record.key, record.value) for record in tail(properties, topic, options)]
 
@@ -74,11 +85,12 @@ def test_everything_of_a_transaction_appears_together(
     sink.produce_tracked(log, 1, [b"x", b"y"], [b"5", None])
     sink.send_offsets({(out, 0): 41})
     ends = sink.flush()
-    assert committed(properties, out) == []
-    assert admin.group_offsets("together") == {}
+    assert committed(properties, out, settled=False) == []
+    assert committed(properties, log, settled=False) == []
     sink.commit()
     assert ends == {(log, 1): 2}
     await_end(admin, log, 3, partition=1)
+    await_settled(properties, out)
     found = sorted(tail(properties, out, TailOptions(until_end=True)), key=lambda r: r.key or b"")
     assert [(r.key, r.value) for r in found] == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
     assert [r.timestamp for r in found[:2]] == [1, 1]
@@ -113,6 +125,7 @@ def test_keys_land_where_java_puts_them(
     keys: list[bytes | None] = [b"kafka", b"giberish123456789", b""]
     sink.produce_columns(topic, keys, [b"v"] * 3)
     sink.commit()
+    await_settled(properties, topic)
     found = {r.key: r.partition for r in tail(properties, topic, TailOptions(until_end=True))}
     # abs(murmur2) of these keys, as librdkafka's and Java's own tests have it
     assert found == {

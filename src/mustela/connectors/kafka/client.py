@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -67,15 +67,18 @@ class ClientErrors:
         last: The last error of the client as a whole.
         refused: The last error about who the client is, which waiting does not mend.
         down_since: When the last broker was lost, on the monotonic clock; None while one is up.
+        trouble: Whether any error was written down since this was last reset.
     """
 
     last: KafkaError | None = None
     refused: KafkaError | None = None
-    down_since: float | None = field(default=None)
+    down_since: float | None = None
+    trouble: bool = True
 
     def note(self, error: KafkaError) -> None:
         """Write down an error; the client calls this."""
         self.last = error
+        self.trouble = True
         kind = kind_of(error)
         if kind is ErrorKind.AUTHENTICATION:
             self.refused = error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -10,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from mustela.connectors.kafka.calls import discard
 from mustela.connectors.kafka.client import (
     ClientErrors,
     producer_client,
@@ -82,7 +82,7 @@ class PlainSink:
         ).without(skip)
         if not len(columns):
             return
-        failed = partial(self._note, tag, columns)
+        failed = partial(_note, self._failures, tag, columns)
 
         def refuse(row: int, raised: KafkaException) -> None:
             error = error_of(raised)
@@ -165,9 +165,7 @@ class PlainSink:
         """Drop the producer with what it still holds; the next row makes a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(KafkaException):
-                producer.purge()
-                producer.poll(0)
+            discard(producer)
         self._failures, self._refused = [], []
 
     def _client(self) -> Producer:
@@ -192,8 +190,11 @@ class PlainSink:
             self._producer = producer_client(defaults, settings, self._errors)
         return self._producer
 
-    def _note(self, tag: object, columns: Columns, error: KafkaError, message: Message) -> None:
-        self._failures.append((tag, columns, error, message))
+
+def _note(
+    failures: list[Failure], tag: object, columns: Columns, error: KafkaError, message: Message
+) -> None:
+    failures.append((tag, columns, error, message))
 
 
 def _located(failures: Sequence[Failure]) -> list[tuple[object, Columns, int]]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from mustela.connectors.kafka.calls import close_aside
 from mustela.connectors.kafka.client import ClientErrors, consumer_client, servers_of
 from mustela.connectors.kafka.errors import (
     ErrorKind,
@@ -171,7 +172,7 @@ class RangeReader:
         else:
             # What the client holds after an error is not known well enough to read on with it.
             self._made -= 1
-            consumer.close()
+            close_aside(consumer)
 
     def _chunks(
         self,

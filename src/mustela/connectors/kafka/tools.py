@@ -111,41 +111,79 @@ def tail(
     starts, ends = _bounds(properties, topic, chosen)
     if chosen.until_end:
         starts = {part: offset for part, offset in starts.items() if offset < ends[part]}
-        ends = {part: ends[part] for part in starts}
-    else:
-        ends = {}
     if not starts:
         return
     errors = ClientErrors()
     level = "read_committed" if chosen.committed else "read_uncommitted"
     consumer = consumer_client({**_RATHER_WAIT, **properties}, {"isolation.level": level}, errors)
+    doing, servers = f"read topic '{topic}'", servers_of(properties)
+    open_parts = set(starts)
+    last = perf_counter()
+    count = 0
     try:
         consumer.assign([TopicPartition(topic, part, at) for part, at in starts.items()])
-        doing, servers = f"read topic '{topic}'", servers_of(properties)
-        last = perf_counter()
-        count = 0
-        while True:
+        while open_parts:
             messages = consumer.consume(BATCH, POLL_S)
-            now = perf_counter()
-            if any(message.error() is None for message in messages):
-                errors.heard()
-                last = now
-            else:
-                errors.raise_refused(doing, servers)
-                down = errors.why(doing, servers, now - last)
-                if down is not None and now - last > chosen.timeout:
-                    raise down
-            for record in _records(messages, ends, doing, servers):
-                yield record
-                count += 1
-                if count == chosen.limit:
-                    return
-            if chosen.until_end and not ends:
-                return
-            if chosen.idle is not None and now - last >= chosen.idle:
+            last = _heard(messages, errors, (doing, servers), last, chosen.timeout)
+            for message in messages:
+                partition, offset = message.partition() or 0, message.offset() or 0
+                if _is_record(message, doing, servers):
+                    if chosen.until_end and offset >= ends[partition]:
+                        open_parts.discard(partition)
+                        continue
+                    yield _tailed(message, partition, offset)
+                    count += 1
+                    if count == chosen.limit:
+                        return
+                    offset += 1
+                if chosen.until_end and offset >= ends[partition]:
+                    open_parts.discard(partition)
+            if chosen.idle is not None and perf_counter() - last >= chosen.idle:
                 return
     finally:
         consumer.close()
+
+
+def _heard(
+    messages: list[Message],
+    errors: ClientErrors,
+    what: tuple[str, str],
+    last: float,
+    timeout: float,
+) -> float:
+    """Return when the last record came; raise where no broker answers for too long."""
+    now = perf_counter()
+    if any(message.error() is None for message in messages):
+        errors.heard()
+        return now
+    errors.raise_refused(*what)
+    down = errors.why(*what, now - last)
+    if down is not None and now - last > timeout:
+        raise down
+    return last
+
+
+def _is_record(message: Message, doing: str, servers: str) -> bool:
+    """Tell a record from an event; an end of partition is one, with the offset it stands at."""
+    error = message.error()
+    if error is None:
+        return True
+    at_end = error.code() == KafkaError._PARTITION_EOF  # pyright: ignore[reportPrivateUsage]
+    if not at_end and kind_of(error) not in (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE):
+        raise fault(error, doing, servers=servers)
+    return False
+
+
+def _tailed(message: Message, partition: int, offset: int) -> TailedRecord:
+    return TailedRecord(
+        message.topic() or "",
+        partition,
+        offset,
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+        cast("Headers", tuple(message.headers() or ())),
+    )
 
 
 def _bounds(
@@ -161,33 +199,3 @@ def _bounds(
         return {place.partition: at for place, at in first.items()}, ends
     finally:
         admin.close()
-
-
-def _records(
-    messages: Iterable[Message], ends: dict[int, int], doing: str, servers: str
-) -> Iterator[TailedRecord]:
-    """Yield the records among messages, and take partitions out of ``ends`` that are at theirs."""
-    for message in messages:
-        error = message.error()
-        partition, offset = message.partition() or 0, message.offset() or 0
-        end = ends.get(partition)
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
-                if end is not None and offset >= end:
-                    del ends[partition]
-            elif kind_of(error) not in (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE):
-                raise fault(error, doing, servers=servers)
-            continue
-        if end is not None and offset >= end - 1:
-            del ends[partition]
-            if offset >= end:
-                continue
-        yield TailedRecord(
-            message.topic() or "",
-            partition,
-            offset,
-            message.key(),
-            message.value(),
-            message.timestamp()[1],
-            cast("Headers", tuple(message.headers() or ())),
-        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +10,15 @@ from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from mustela.connectors.kafka.calls import (
+    ABORT_TIMEOUT_S,
+    StuckError,
+    abort_quietly,
+    close_aside,
+    discard,
+    serve,
+    within,
+)
 from mustela.connectors.kafka.client import (
     ClientErrors,
     consumer_client,
@@ -41,7 +48,8 @@ from mustela.model import Headers
 
 __all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
 
-ABORT_TIMEOUT_S = 5.0
+# Trying an epoch again costs less than waiting for a group coordinator that is gone.
+OFFSETS_TIMEOUT_S = 10.0
 SMALL_BATCH_BYTES = 16 << 10
 INIT_FIRST_STEP_S = 0.1
 INIT_LAST_STEP_S = 1.6
@@ -241,9 +249,10 @@ class TransactionalSink:
         places = [TopicPartition(topic, part, offset) for (topic, part), offset in offsets.items()]
         producer = self._open_producer()
         try:
-            producer.send_offsets_to_transaction(
-                places, self._metadata(), self._options.commit_timeout
-            )
+            serve(producer)  # it may have lost its brokers unnoticed
+            group = self._metadata(places)
+            limit = min(OFFSETS_TIMEOUT_S, self._options.commit_timeout)
+            within(lambda: producer.send_offsets_to_transaction(places, group, limit), limit)
         except KafkaException as raised:
             self._fail(raised, "add offsets to a transaction")
         self._reach("offsets-added")
@@ -262,10 +271,9 @@ class TransactionalSink:
         if self._refused:
             self._fail(None, "commit a transaction")
         try:
-            if self._crash_point is None:
-                producer.commit_transaction(self._options.commit_timeout)
-            else:
-                self._commit_aside(producer)
+            limit = self._options.commit_timeout
+            sent = partial(self._reach, "commit-sent")
+            within(lambda: producer.commit_transaction(limit), limit, sent)
         except KafkaException as raised:
             self._fail(raised, "commit a transaction", commit_sent=True)
         self._began = None
@@ -280,7 +288,8 @@ class TransactionalSink:
         """
         producer = self._open_producer()
         try:
-            producer.abort_transaction(self._options.commit_timeout)
+            limit = self._options.commit_timeout
+            within(lambda: producer.abort_transaction(limit), limit)
         except KafkaException as raised:
             self._fail(raised, "abort a transaction")
         self._began = None
@@ -292,8 +301,8 @@ class TransactionalSink:
             return
         if self._began is not None:
             self._began = None
-            _abort_quietly(producer)
-        _discard(producer)
+            abort_quietly(producer)
+        discard(producer)
 
     def _client(self, overrides: Mapping[str, Any]) -> Producer:
         options = self._options
@@ -337,13 +346,13 @@ class TransactionalSink:
         producer = self._client(overrides)
         while True:
             try:
-                producer.init_transactions(min(step, max(0.1, deadline - perf_counter())))
+                _init(producer, min(step, max(0.1, deadline - perf_counter())))
             except KafkaException as raised:
                 waited = perf_counter() - start
                 self._check_again(producer, error_of(raised), doing, waited)
-                if step < INIT_LAST_STEP_S:
+                if step < INIT_LAST_STEP_S or isinstance(raised, StuckError):
                     step *= 2
-                    _discard(producer)
+                    _let_go(producer, raised)
                     producer = self._client(overrides)
             else:
                 return producer
@@ -352,11 +361,11 @@ class TransactionalSink:
         self, producer: Producer, error: KafkaError, doing: str, waited: float
     ) -> None:
         """Return if it is worth to try again and there is time; else raise what is wrong."""
-        _serve(producer)
+        serve(producer)
         again = error.retriable() or kind_of(error) is ErrorKind.RETRYABLE
         if again and self._errors.refused is None and waited < self._options.open_timeout:
             return
-        _discard(producer)
+        discard(producer)
         self._errors.raise_refused(doing, self._servers)
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             raise self._timeout_refused()
@@ -426,30 +435,22 @@ class TransactionalSink:
                 )
             )
 
-    def _metadata(self) -> object:
-        """Return the group as a producer names it: it has no members, and needs none."""
-        if self._group_metadata is None:
+    def _metadata(self, places: list[TopicPartition]) -> object:
+        """Return the group as a producer names it: it has no members, and needs none.
+
+        The first time, and when something went wrong since, it waits for the group's coordinator.
+        The producer's own call would ask for it three times within milliseconds and then wait
+        without end: so it is for a new cluster, and for a broker that was restarted.
+        """
+        if self._group_metadata is None or self._errors.trouble:
             consumer = consumer_client(self._properties, {"group.id": self._group})
-            self._group_metadata = consumer.consumer_group_metadata()
-            consumer.close()
-        return self._group_metadata
-
-    def _commit_aside(self, producer: Producer) -> None:
-        """Commit in a thread, so that a test can stop this one while the commit is under way."""
-        raised: list[KafkaException] = []
-
-        def commit() -> None:
             try:
-                producer.commit_transaction(self._options.commit_timeout)
-            except KafkaException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=commit, name="commit", daemon=True)
-        thread.start()
-        self._reach("commit-sent")
-        thread.join()
-        if raised:
-            raise raised[0]
+                consumer.committed(places[:1], timeout=self._options.commit_timeout)
+                self._group_metadata = consumer.consumer_group_metadata()
+            finally:
+                close_aside(consumer)
+            self._errors.trouble = False
+        return self._group_metadata
 
     def _reach(self, name: str) -> None:
         if self._crash_point is not None:
@@ -466,10 +467,13 @@ class TransactionalSink:
         opened, self._began = self._began, None
         elapsed = 0.0 if opened is None else perf_counter() - opened
         self._producer = None
-        if error is None or error.txn_requires_abort() or not (error.fatal() or commit_sent):
+        may_abort = not isinstance(raised, StuckError) and self._errors.down_since is None
+        if may_abort and (
+            error is None or error.txn_requires_abort() or not (error.fatal() or commit_sent)
+        ):
             # A new producer would have to wait for the coordinator to do this.
-            _abort_quietly(producer)
-        _discard(producer)
+            abort_quietly(producer)
+        _let_go(producer, raised)
         if self._refused or self._suspects or (error and _is_about_rows(error)):
             refusal = self._refusal(error)
             if refusal is not None:
@@ -480,8 +484,12 @@ class TransactionalSink:
     def _cause(self, producer: Producer) -> KafkaError | None:
         """Ask a transaction that takes no more rows why; what it is asked with is aborted."""
         try:
-            nothing = TopicPartition(self._id, 0, 0)
-            producer.send_offsets_to_transaction([nothing], self._metadata(), ABORT_TIMEOUT_S)
+            nothing = [TopicPartition(self._id, 0, 0)]
+            group = self._metadata(nothing)
+            within(
+                lambda: producer.send_offsets_to_transaction(nothing, group, ABORT_TIMEOUT_S),
+                ABORT_TIMEOUT_S,
+            )
         except KafkaException as raised:
             return error_of(raised)
         return None
@@ -560,23 +568,11 @@ def _is_about_rows(error: KafkaError) -> bool:
     return error.txn_requires_abort() and kind_of(error) is ErrorKind.ROW
 
 
-def _abort_quietly(producer: Producer) -> None:
-    try:
-        producer.abort_transaction(ABORT_TIMEOUT_S)
-    except KafkaException:
-        return  # the next producer of the same id ends it
+def _init(producer: Producer, seconds: float) -> None:
+    within(lambda: producer.init_transactions(seconds), seconds)
 
 
-def _discard(producer: Producer) -> None:
-    """Drop what the producer still holds; the last reference to it then closes it."""
-    try:
-        producer.purge()
-    except KafkaException:
-        return
-    _serve(producer)
-
-
-def _serve(producer: Producer) -> None:
-    """Let the client's callbacks run. After a fatal error it raises that here again."""
-    with contextlib.suppress(KafkaException):
-        producer.poll(0)
+def _let_go(producer: Producer, raised: KafkaException | None) -> None:
+    """Close a producer, unless a call is still inside it: that one keeps it."""
+    if not isinstance(raised, StuckError):
+        discard(producer)

@@ -1,0 +1,98 @@
+"""Calls of the producer that may not come back, and letting go of a producer that is no use.
+
+The client honours its timeouts, except where a broker that it knew was left out of the cluster's
+metadata for a moment, as happens when a broker restarts: then `send_offsets_to_transaction` waits
+for a connection that is being taken down, for ever. Closing such a client can wait as well. So both
+happen in threads of their own, which are left behind if they must be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+__all__ = ["StuckError", "abort_quietly", "close_aside", "discard", "serve", "within"]
+
+T = TypeVar("T")
+
+GRACE_S = 3.0
+ABORT_TIMEOUT_S = 5.0
+
+
+class StuckError(KafkaException):
+    """A call did not come back: its client may not even be closed."""
+
+    def __init__(self, seconds: float) -> None:
+        text = f"the client did not answer within {seconds:g} s"
+        super().__init__(KafkaError(KafkaError._TIMED_OUT, text))  # pyright: ignore[reportPrivateUsage]
+
+
+def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] | None = None) -> T:
+    """Make a call that has a timeout of ``seconds`` itself, and do not trust it to keep that.
+
+    Args:
+        call: The call.
+        seconds: Its timeout.
+        meanwhile: Done here while the call is under way.
+
+    Raises:
+        StuckError: If it did not return a few seconds after its timeout.
+    """
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again in the other thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="mustela-kafka-call", daemon=True)
+    thread.start()
+    if meanwhile is not None:
+        meanwhile()
+    thread.join(seconds + GRACE_S)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise StuckError(seconds)
+    return answers[0]
+
+
+def abort_quietly(producer: Producer) -> None:
+    """Abort what is open, if that is quick: the next producer of the same id would do it too."""
+    with contextlib.suppress(KafkaException):
+        within(lambda: producer.abort_transaction(ABORT_TIMEOUT_S), ABORT_TIMEOUT_S)
+
+
+def discard(producer: Producer) -> None:
+    """Drop what a producer still holds, and close it, without waiting for that."""
+    with contextlib.suppress(KafkaException):
+        producer.purge()
+    close_aside(producer)
+
+
+def close_aside(client: Producer | Consumer) -> None:
+    """Close a client without waiting for it."""
+
+    def close() -> None:
+        # The client tries an abort first, and warns where that fails. What becomes of the
+        # transaction is for the next producer to say. Where warnings are errors, this one comes
+        # out of the client as a SystemError.
+        warnings.filterwarnings("ignore", "Producer .* failed during close", RuntimeWarning)
+        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+            closing: Any = client
+            closing.close()
+
+    threading.Thread(target=close, name="mustela-kafka-close", daemon=True).start()
+
+
+def serve(producer: Producer) -> None:
+    """Let the client's callbacks run. After a fatal error it raises that here again."""
+    with contextlib.suppress(KafkaException):
+        producer.poll(0)
