@@ -212,7 +212,7 @@ class Coordinator:
             output = self._run_job(cuts, now_ms)
         except MustelaError as error:
             self._refuse_if_replaced(error)
-            if not isinstance(error, EpochJobError | StateDamagedError):
+            if not (isinstance(error, EnvironmentFault) and error.retryable):
                 raise
             self._failed(error)
             return True
@@ -438,7 +438,7 @@ class Coordinator:
         """
         fenced = self.barrier.phase is Phase.FENCED
         try:
-            if not self.state.is_empty and not fenced:
+            if self._is_loaded and not self.state.is_empty and not fenced:
                 self._engine.settle(
                     RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
                 )
