@@ -107,7 +107,7 @@ def command_line() -> App:
         help="The Kafka Streams DSL as a Python library, with Apache Spark as its engine.",
         version=mustela.__version__,
         help_epilogue=_EPILOGUE,
-        help_format="plaintext",
+        help_format="markdown",
         suppress_keyboard_interrupt=False,
     )
     app.command(demo.demo)
