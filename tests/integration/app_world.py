@@ -1,0 +1,194 @@
+"""A small world for an application: topics of a test's own, to be fed and looked at."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+
+from mustela import App, StreamsBuilder
+from mustela.broker.process import DevelopmentBroker
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.ranges import RangeReader
+from mustela.model import TopicPartition
+from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record
+from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
+
+DEADLINE_S = 90.0
+_NUMBERS = itertools.count()
+
+
+class Row(NamedTuple):
+    """A committed record of a topic."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: dict[str, bytes | None]
+    partition: int
+    offset: int
+
+
+class Watcher:
+    """Keeps what an application tells."""
+
+    def __init__(self) -> None:
+        self.states: list[AppState] = []
+        self.epochs: list[EpochDone] = []
+        self.errors: list[BaseException] = []
+
+    def on_event(self, event: Event) -> None:
+        """Keep an event."""
+        if isinstance(event, StateChanged):
+            self.states.append(event.state)
+        elif isinstance(event, EpochDone):
+            self.epochs.append(event)
+
+    def on_error(self, error: BaseException) -> None:
+        """Keep an error that is borne."""
+        self.errors.append(error)
+
+    def counter(self, name: str) -> int:
+        """Return the sum of a counter over all epochs."""
+        return sum(epoch.counters.get(name, 0) for epoch in self.epochs)
+
+
+class World:
+    """Topics, applications and rows of one test.
+
+    Args:
+        broker: The session's broker.
+        spark: The session's Spark context.
+        directory: For state.
+        name: Begins the names of topics and applications.
+    """
+
+    def __init__(self, broker: DevelopmentBroker, spark: Any, directory: Path, name: str) -> None:
+        self.broker = broker
+        self.spark = spark
+        self.directory = directory
+        self.name = f"{name[:40]}-{next(_NUMBERS)}"
+        self.properties: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+        self.admin = KafkaAdmin(self.properties)
+        self._producer = Producer({"log_level": 0, "linger.ms": 5, **self.properties})
+        self._apps: list[App] = []
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for app in self._apps:
+            app.close()
+        self.admin.close()
+
+    def topic(self, name: str, partitions: int = 1, **config: str) -> str:
+        """Make a topic and return its full name."""
+        full = f"{self.name}.{name}"
+        settings = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in config.items()}}
+        self.admin.create([TopicSpec(name=full, partitions=partitions, config=settings)])
+        return full
+
+    def send(
+        self, topic: str, rows: Iterable[tuple[Any, ...]], *, partition: int | None = None
+    ) -> None:
+        """Send (key, value) or (key, value, timestamp) rows; texts become bytes."""
+        place = {} if partition is None else {"partition": partition}
+        for key, value, *rest in rows:
+            stamp = {"timestamp": rest[0]} if rest else {}
+            self._producer.produce(topic, key=key, value=value, **place, **stamp)
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """Settings of an application of this test."""
+        return {
+            "application_id": self.name,
+            "bootstrap_servers": self.broker.bootstrap_servers,
+            "state_dir": self.directory / "state",
+            "key_groups": 4,
+            "commit_timeout": 20.0,
+            **more,
+        }
+
+    def app(self, build: Callable[[StreamsBuilder], Any], **settings: Any) -> tuple[App, Watcher]:
+        """Make an application in the session's Spark context; it is closed with the test."""
+        app = App(session=self.spark, **self.settings(**settings))
+        app.topology(build)
+        watcher = Watcher()
+        app.add_listener(watcher)
+        self._apps.append(app)
+        return app, watcher
+
+    def run(self, build: Callable[[StreamsBuilder], Any], **settings: Any) -> Watcher:
+        """Run an application until it has read all input, and stop it."""
+        app, watcher = self.app(build, **settings)
+        with app:
+            self.drain(app)
+        return watcher
+
+    def fail(self, build: Callable[[StreamsBuilder], Any], **settings: Any) -> Any:
+        """Run an application until it ends by itself, and return the error that ended it."""
+        app, _ = self.app(build, **settings)
+        app.start()
+        self.until(lambda: app.state.ended, "the application ends")
+        app.close()
+        return app.error
+
+    def until(
+        self, holds: Callable[[], Any], what: str = "it is so", app: App | None = None
+    ) -> Any:
+        """Wait until a condition holds; fail at the deadline, or when the application ended."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (found := holds()):
+            if app is not None and app.state is AppState.ERROR and app.error is not None:
+                raise app.error
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
+            time.sleep(0.02)
+        return found
+
+    def drain(self, app: App) -> None:
+        """Wait until an application has committed all that its topics hold now."""
+        self.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        assert app.coordinator is not None
+        progress = app.coordinator.state.progress.next_offsets
+        ends = self.admin.end_offsets(list(progress))
+
+        def committed() -> bool:
+            assert app.coordinator is not None
+            now = app.coordinator.state.progress.next_offsets
+            return all(now[place] >= end for place, end in ends.items())
+
+        self.until(committed, "all input is committed", app)
+
+    def rows(self, topic: str) -> list[Row]:
+        """Return the committed rows of a topic, partition by partition."""
+        found: list[Row] = []
+        reader = RangeReader(self.properties, read_timeout=10.0)
+        places = [TopicPartition(topic, n) for n in range(self.admin.partitions(topic))]
+        for place, end in self.admin.end_offsets(places).items():
+            for chunk in reader.read(topic, place.partition, 0, end, max_batch=10_000):
+                headers = chunk.headers or [()] * len(chunk.offsets)
+                columns = (chunk.keys, chunk.values, chunk.timestamps, headers, chunk.offsets)
+                found += [
+                    Row(key, value, stamp, dict(own), place.partition, offset)
+                    for key, value, stamp, own, offset in zip(*columns, strict=True)
+                ]
+        reader.close()
+        return found
+
+    def values(self, topic: str) -> list[str]:
+        """Return the committed values of a topic as texts."""
+        return [(row.value or b"").decode() for row in self.rows(topic)]
+
+    def numbers(self, topic: str) -> dict[str, int]:
+        """Return the last number of each key: a topic of counts, read as a table."""
+        return {
+            (row.key or b"").decode(): int.from_bytes(row.value or b"", "big", signed=True)
+            for row in self.rows(topic)
+        }
+
+    def records(self) -> list[EpochRecord]:
+        """Return every epoch record of the application."""
+        rows = self.rows(f"{self.name}-epochs")
+        return [decode_epoch_record(row.value) for row in rows if row.value is not None]
