@@ -55,7 +55,7 @@ def test_a_code_says_whether_to_try_again(code: int, kind: ErrorKind) -> None:
 def test_a_lost_commit_is_never_a_success() -> None:
     """What the broker says after it aborted by itself counts as aborted."""
     assert TransactionAborted.outcome is CommitOutcome.ABORTED
-    assert TransactionExpired.outcome is CommitOutcome.ABORTED
+    assert TransactionExpired.outcome is CommitOutcome.UNKNOWN
     assert TransactionUnknown.outcome is CommitOutcome.UNKNOWN
     assert TransactionFenced.outcome is CommitOutcome.FENCED
     assert not TransactionFenced.retryable

@@ -1,9 +1,10 @@
 """Calls of the producer that may not come back, and letting go of a producer that is no use.
 
-The client honours its timeouts, except where a broker that it knew was left out of the cluster's
-metadata for a moment, as happens when a broker restarts: then `send_offsets_to_transaction` waits
-for a connection that is being taken down, for ever. Closing such a client can wait as well. So both
-happen in threads of their own, which are left behind if they must be.
+The client honours its timeouts with two exceptions, both in `send_offsets_to_transaction`, which
+then never returns: where the group's coordinator is not there for three questions in a row, and
+where a broker that the client knew was left out of the cluster's metadata for a moment. Closing
+such a client can wait as well. So both happen in threads of their own, which are left behind if
+they must be.
 """
 
 from __future__ import annotations
@@ -12,15 +13,27 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable
+from time import perf_counter, sleep
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-__all__ = ["StuckError", "abort_quietly", "close_aside", "discard", "serve", "within"]
+from mustela.connectors.kafka.errors import ErrorKind, kind_of
+
+__all__ = [
+    "StuckError",
+    "abort_quietly",
+    "await_coordinator",
+    "close_aside",
+    "discard",
+    "serve",
+    "within",
+]
 
 T = TypeVar("T")
 
 GRACE_S = 3.0
+COORDINATOR_PAUSE_S = 0.02
 ABORT_TIMEOUT_S = 5.0
 
 
@@ -96,3 +109,17 @@ def serve(producer: Producer) -> None:
     """Let the client's callbacks run. After a fatal error it raises that here again."""
     with contextlib.suppress(KafkaException):
         producer.poll(0)
+
+
+def await_coordinator(consumer: Consumer, place: TopicPartition, seconds: float) -> None:
+    """Ask for an offset of the consumer's group until its coordinator answers."""
+    deadline = perf_counter() + seconds
+    while True:
+        try:
+            consumer.committed([place], timeout=max(0.1, deadline - perf_counter()))
+        except KafkaException as raised:
+            if kind_of(raised) is not ErrorKind.RETRYABLE or perf_counter() >= deadline:
+                raise
+            sleep(COORDINATOR_PAUSE_S)
+        else:
+            return

@@ -236,12 +236,15 @@ class TransactionUnknown(TransactionFailed):
     outcome = CommitOutcome.UNKNOWN
 
 
-class TransactionExpired(TransactionFailed):
-    """The transaction stayed open longer than its timeout, so the broker aborted it."""
+class TransactionExpired(TransactionUnknown):
+    """The transaction stayed open longer than its timeout, so the broker aborted it.
+
+    The client reports the same when another producer took over behind a commit that did happen:
+    the epoch record decides, as for every unknown outcome. If it was the timeout, the next epoch
+    should be smaller.
+    """
 
     code = "TRANSACTION_EXPIRED"
-    retryable = True
-    outcome = CommitOutcome.ABORTED
 
 
 class TransactionFenced(TransactionFailed):

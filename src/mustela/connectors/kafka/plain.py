@@ -115,7 +115,7 @@ class PlainSink:
         limit = self._send_timeout if timeout is None else timeout
         start = perf_counter()
         left = self._producer.flush(limit)
-        failures, self._failures = self._failures, []
+        failures, self._failures = self._failures[:], []
         refused, self._refused = self._refused, []
         if not (left or failures or refused):
             self._errors.heard()

@@ -8,12 +8,19 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from mustela.connectors.kafka.calls import (
     ABORT_TIMEOUT_S,
     StuckError,
     abort_quietly,
+    await_coordinator,
     close_aside,
     discard,
     serve,
@@ -328,6 +335,8 @@ class TransactionalSink:
             "retry.backoff.max.ms": 200,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1_000,
+            # Starting over from the bootstrap servers drops brokers that calls still wait for.
+            "metadata.recovery.strategy": "none",
             "request.timeout.ms": min(30_000, timeout_ms),
             **self._properties,
         }
@@ -445,7 +454,7 @@ class TransactionalSink:
         if self._group_metadata is None or self._errors.trouble:
             consumer = consumer_client(self._properties, {"group.id": self._group})
             try:
-                consumer.committed(places[:1], timeout=self._options.commit_timeout)
+                await_coordinator(consumer, places[0], self._options.commit_timeout)
                 self._group_metadata = consumer.consumer_group_metadata()
             finally:
                 close_aside(consumer)
