@@ -121,6 +121,15 @@ class App:
         self._code.update(settings)
         self._settings = None
 
+    @property
+    def debug(self) -> bool:
+        """Whether errors of the engine come with its own stack; to be set before the start."""
+        return self._debug
+
+    @debug.setter
+    def debug(self, wanted: bool) -> None:
+        self._debug = wanted
+
     def built_topology(self) -> Topology:
         """Return the logical topology.
 

@@ -37,7 +37,7 @@ _DEFAULTS = {
     "spark.driver.maxResultSize": "0",
     # What the JVM does for an epoch is little: the first compiler's code is good enough, and the
     # second one would take seconds of both cores.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "5",
