@@ -20,6 +20,9 @@ Order = tuple[int, ...]
 lane stage, (key group, emission number): total, and the same for any number of lanes."""
 
 
+_SOURCE_ORDER = 4
+
+
 class Origins:
     """The records that the rows of a batch come from, as columns.
 
@@ -256,11 +259,16 @@ class Batch:
     def merge(cls, batches: Sequence[Batch]) -> Batch:
         """Return the rows of all batches in order; rows of equal order keep their sequence.
 
-        Batches without an order column follow one another as they are given.
+        Batches without an order column follow one another as they are given. Records of a source
+        are in order already; changes of a table need not be: those of one record stand as their
+        keys were touched, and in merged order by key group, the same for any number of lanes.
         """
         joined = cls.concatenate(batches)
         order = joined.order
-        if order is None or len([1 for batch in batches if len(batch)]) < 2:
+        if not order:
+            return joined
+        alone = sum(len(batch) > 0 for batch in batches) == 1
+        if alone and len(order[0]) == _SOURCE_ORDER:
             return joined
         index = sorted(range(len(order)), key=order.__getitem__)
         return joined.take(index)

@@ -160,6 +160,14 @@ def test_merge_sorts_by_order_and_is_stable(parts: list[Batch]) -> None:
     assert rows_of(Batch.merge(ranked)) == sorted(rows, key=lambda row: row.order or ())
 
 
+def test_changes_of_one_lane_are_put_in_order_too() -> None:
+    """Else one lane would give another order than two: the key groups of a record's changes."""
+    order: list[Order] = [(5, 0, 0, 1, 3, 0), (5, 0, 0, 1, 1, 1), (5, 0, 0, 1, 1, 2)]
+    batch = Batch(["c", "a", "b"], [1, 2, 3], Origins([5] * 3, None, order))
+    assert Batch.merge([batch]).keys == ["a", "b", "c"]
+    assert Batch.merge([Batch.empty(), batch]).keys == ["a", "b", "c"]
+
+
 @given(st.lists(batches(ordered=False), max_size=3))
 def test_merge_without_order_joins(parts: list[Batch]) -> None:
     """Where order was given up there is nothing to sort by."""
