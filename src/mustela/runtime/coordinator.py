@@ -17,6 +17,7 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
+from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, MustelaError
 from mustela.faultpoints import armed, reach
@@ -29,7 +30,7 @@ from mustela.runtime.committer import Committer
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
 from mustela.runtime.patience import IdleWait, Patience
-from mustela.runtime.progress import Cut, assign_ranges
+from mustela.runtime.progress import Cut, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.timecut import TimeCutter
@@ -289,7 +290,7 @@ class Coordinator:
             header = (self._settings.epoch_header, str(token.epoch).encode())
         order = EpochOrder(
             token=token,
-            ranges=assign_ranges(cuts, self._topics, floors, self._engine.cores),
+            ranges=split_ranges(ranges_of(cuts, self._topics, floors), self._engine.cores),
             marks=self.state.marks(),
             now_ms=now_ms,
             suspect=self._suspect,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mustela.model import TopicPartition
 from mustela.plan.epoch import SourceRange
 
-__all__ = ["Cut", "Progress", "assign_ranges"]
+__all__ = ["Cut", "Progress", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,55 +74,27 @@ class Progress:
             self.next_offsets[tp] = cut.end
 
 
-def assign_ranges(
+def ranges_of(
     cuts: Mapping[TopicPartition, Cut],
     topics: Mapping[str, int],
     floors: Mapping[TopicPartition, int],
-    tasks: int,
-    *,
-    least: int = 1_000,
-) -> tuple[tuple[SourceRange, ...], ...]:
-    """Share the cuts evenly among at most ``tasks`` tasks, in order of topic, partition, offset.
-
-    A range larger than a task's share is split, so that one partition keeps all cores busy.
+) -> list[SourceRange]:
+    """Return the ranges of the cuts, in order of topic and partition.
 
     Args:
         cuts: What the epoch reads.
         topics: Index of each topic in the plan.
         floors: Largest timestamp of each partition before this epoch.
-        tasks: Number of tasks to fill.
-        least: A task gets at least this many offsets, while there are enough.
-
-    Returns:
-        For each task its ranges; no task is without one.
 
     Example:
         >>> cut = {TopicPartition("t", 0): Cut(0, 4_000, 4_000)}
-        >>> [[tuple(r)[2:4] for r in rs] for rs in assign_ranges(cut, {"t": 0}, {}, 2)]
-        [[(0, 2000)], [(2000, 4000)]]
+        >>> ranges_of(cut, {"t": 0}, {})
+        [SourceRange(topic_index=0, partition=0, start=0, end=4000, floor=-1, last=True)]
     """
     places = sorted(cuts, key=lambda tp: (topics[tp.topic], tp.partition))
-    total = sum(cuts[tp].end - cuts[tp].start for tp in places)
-    share = max(least, -(-total // max(1, tasks)))
-    result: list[tuple[SourceRange, ...]] = []
-    ranges: list[SourceRange] = []
-    room = share
-    for tp in places:
-        start, end = cuts[tp].start, cuts[tp].end
-        while start < end:
-            stop = min(end, start + room)
-            if end - stop < share // 8:
-                stop = end
-            ranges.append(
-                SourceRange(
-                    topics[tp.topic], tp.partition, start, stop, floors.get(tp, -1), stop == end
-                )
-            )
-            room -= stop - start
-            start = stop
-            if room <= 0:
-                result.append(tuple(ranges))
-                ranges, room = [], share
-    if ranges:
-        result.append(tuple(ranges))
-    return tuple(result)
+    return [
+        SourceRange(
+            topics[tp.topic], tp.partition, cuts[tp].start, cuts[tp].end, floors.get(tp, -1)
+        )
+        for tp in places
+    ]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.model import TopicPartition
-from mustela.runtime.progress import Cut, Progress, assign_ranges
+from mustela.runtime.progress import Cut, Progress, ranges_of
 
 TOPICS = {"a": 0, "b": 1}
 places = st.builds(TopicPartition, st.sampled_from(sorted(TOPICS)), st.integers(0, 8))
@@ -78,65 +76,25 @@ def some_cuts(draw: st.DrawFn) -> dict[TopicPartition, Cut]:
     return cuts
 
 
-@given(some_cuts(), st.integers(1, 9), st.integers(1, 3_000))
-def test_ranges_cover_the_cuts_exactly_and_in_order(
-    cuts: dict[TopicPartition, Cut], tasks: int, least: int
+@given(some_cuts())
+def test_each_cut_is_one_range_in_order_of_topic_and_partition(
+    cuts: dict[TopicPartition, Cut],
 ) -> None:
-    """Joined, the pieces of a partition are its cut; only the last one says so."""
+    """The order of ranges is part of a record's order, so it is fixed."""
     floors = {place: n for n, place in enumerate(cuts)}
-    assigned = assign_ranges(cuts, TOPICS, floors, tasks, least=least)
-    joined: dict[tuple[int, int], list[tuple[int, int, bool]]] = {}
-    flat = [piece for ranges in assigned for piece in ranges]
-    assert flat == sorted(flat, key=lambda piece: piece[:3])
-    for piece in flat:
-        assert piece.start < piece.end
-        joined.setdefault((piece.topic_index, piece.partition), []).append(
-            (piece.start, piece.end, piece.last)
-        )
-    assert set(joined) == {(TOPICS[place.topic], place.partition) for place in cuts}
-    for place, cut in cuts.items():
-        pieces = joined[TOPICS[place.topic], place.partition]
-        assert pieces[0][0] == cut.start
-        assert pieces[-1][1] == cut.end
-        assert all(left[1] == right[0] for left, right in pairwise(pieces))
-        assert [last for _, _, last in pieces] == [False] * (len(pieces) - 1) + [True]
-    by_place = {(TOPICS[place.topic], place.partition): n for place, n in floors.items()}
-    assert all(by_place[piece.topic_index, piece.partition] == piece.floor for piece in flat)
-
-
-@given(some_cuts(), st.integers(1, 9), st.integers(1, 3_000))
-def test_no_task_is_idle_and_none_has_much_more_than_its_share(
-    cuts: dict[TopicPartition, Cut], tasks: int, least: int
-) -> None:
-    """At most as many tasks as cores; a share is the even part, or the least that is worth it."""
-    assigned = assign_ranges(cuts, TOPICS, {}, tasks, least=least)
-    assert len(assigned) <= tasks
-    assert all(assigned)
-    total = sum(cut.end - cut.start for cut in cuts.values())
-    share = max(least, -(-total // tasks))
-    for ranges in assigned:
-        assert sum(piece.end - piece.start for piece in ranges) <= share * 9 / 8 + 1
-
-
-def test_one_partition_keeps_all_cores_busy() -> None:
-    """There is no partition ceiling."""
-    cuts = {TopicPartition("a", 0): Cut(0, 40_000, 40_000)}
-    assigned = assign_ranges(cuts, TOPICS, {}, 4)
-    assert [(r.start, r.end) for (r,) in assigned] == [
-        (0, 10_000),
-        (10_000, 20_000),
-        (20_000, 30_000),
-        (30_000, 40_000),
-    ]
+    ranges = ranges_of(cuts, TOPICS, floors)
+    assert [found[:2] for found in ranges] == sorted(
+        (TOPICS[place.topic], place.partition) for place in cuts
+    )
+    by_place = {(TOPICS[place.topic], place.partition): place for place in cuts}
+    for found in ranges:
+        place = by_place[found.topic_index, found.partition]
+        assert (found.start, found.end) == (cuts[place].start, cuts[place].end)
+        assert found.floor == floors[place]
 
 
 def test_a_partition_without_a_known_time_has_no_floor() -> None:
     """-1 is before every timestamp."""
     cuts = {TopicPartition("a", 0): Cut(0, 5, 5), TopicPartition("b", 0): Cut(0, 5, 5)}
-    ((left, right),) = assign_ranges(cuts, TOPICS, {TopicPartition("b", 0): 8}, 4)
+    left, right = ranges_of(cuts, TOPICS, {TopicPartition("b", 0): 8})
     assert (left.floor, right.floor) == (-1, 8)
-
-
-def test_nothing_to_read_gives_no_task() -> None:
-    """An empty epoch has no ranges."""
-    assert assign_ranges({}, TOPICS, {}, 4) == ()
