@@ -1,0 +1,169 @@
+"""What goes wrong in an application: user code, bad records, rows that the broker refuses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela import StreamsBuilder
+from tests.integration.app_world import World
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytest_plugins = ["tests.integration.app_fixture"]
+
+
+def halving(source: str, sink: str) -> Callable[[StreamsBuilder], None]:
+    """Divide 100 by each value, which cannot always be done."""
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        parts = stream.map_values(lambda value: f"{100 // int(value)}", name="divide")
+        parts.to(sink, key=str, value=str)
+
+    return build
+
+
+def test_a_function_that_raises_ends_the_application_with_nothing_of_the_epoch_visible(
+    world: World,
+) -> None:
+    """The error names step, line, topic, partition, offset and key; the next start tries again."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("ant", "5"), ("bee", "0"), ("cow", "2")])
+    error = world.fail(halving(source, sink))
+    assert error.code == "PROCESSING"
+    text = str(error)
+    for part in ("divide", "test_app_failures.py", source, "bee", "division"):
+        assert part in text, part
+    assert error.fields["offset"] == 1
+    assert "py4j" not in text
+    assert world.rows(sink) == []
+    assert not [record for record in world.records() if record.epoch]
+    world.run(halving(source, sink), processing_handler="continue")
+    assert world.values(sink) == ["20", "50"]
+
+
+def test_records_that_fail_are_left_out_and_counted_where_that_is_wished(world: World) -> None:
+    """The function runs once for each of the others."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [(f"k{n}", f"{n % 3}") for n in range(30)])
+    watcher = world.run(halving(source, sink), processing_handler="continue")
+    assert len(world.values(sink)) == 20
+    counted = [name for epoch in watcher.epochs for name in epoch.counters if "divide" in name]
+    assert any(watcher.counter(name) == 10 for name in counted), counted
+
+
+def test_dead_letters_hold_the_record_and_why_in_the_same_transaction(world: World) -> None:
+    """Original bytes, headers that tell everything, and the epoch of the rows beside them."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("ant", "5"), ("bee", "zero"), ("cow", "2")])
+    world.run(halving(source, sink), processing_handler="dead_letter")
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value) == (b"bee", b"zero")
+    told = {name: (value or b"").decode() for name, value in letter.headers.items()}
+    assert told["mustela.epoch"] == (world.rows(sink)[0].headers["mustela.epoch"] or b"").decode()
+    errors = {name: text for name, text in told.items() if name.startswith("mustela.error.")}
+    assert source in errors.values()
+    assert "divide" in errors.values()
+    assert any("ValueError" in text for text in errors.values()), errors
+    assert world.values(sink) == ["20", "50"]
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_a_record_that_cannot_be_decoded_meets_its_handler(world: World, handler: str) -> None:
+    """Its raw bytes go to the dead letters."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(
+        source, [("k", b"\x00" * 7 + b"\x05"), ("bad", b"\x01"), ("k", b"\x00" * 7 + b"\x07")]
+    )
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=int)
+        stream.map_values(lambda value: value * 2, name="double").to(sink, key=str, value=int)
+
+    if handler == "fail":
+        error = world.fail(build)
+        assert error.code == "DESERIALIZATION"
+        assert source in str(error)
+        return
+    world.run(build, deserialization_handler=handler)
+    assert [int.from_bytes(row.value or b"", "big") for row in world.rows(sink)] == [10, 14]
+    if handler == "dead_letter":
+        (letter,) = world.rows(f"{world.name}-dead-letters")
+        assert (letter.key, letter.value) == (b"bad", b"\x01")
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_a_row_that_the_broker_refuses_meets_its_handler(world: World, handler: str) -> None:
+    """A row that is too large would stop its epoch for ever."""
+    source = world.topic("in")
+    sink = world.topic("out", max_message_bytes="2000")
+    world.send(source, [("a", "x" * 50), ("b", "x" * 5_000), ("c", "x" * 60)])
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        stream.to(sink, key=str, value=str)
+        stream.group_by_key().count(store="counts")
+
+    if handler == "fail":
+        error = world.fail(build)
+        assert error.code == "PRODUCTION"
+        assert sink in str(error)
+        assert world.rows(sink) == []
+        return
+    world.run(build, production_handler=handler)
+    assert [row.key for row in world.rows(sink)] == [b"a", b"c"]
+    assert len(world.rows(f"{world.name}-counts-changelog")) == 3
+    if handler == "dead_letter":
+        (letter,) = world.rows(f"{world.name}-dead-letters")
+        assert (letter.key, len(letter.value or b"")) == (b"b", 5_000)
+        assert letter.headers["mustela.error.topic"] == sink.encode()
+
+
+def test_a_function_that_cannot_travel_is_named_with_its_step(world: World) -> None:
+    """A lock, a client, an open file: they belong inside the function."""
+    source, sink, lock = world.topic("in"), world.topic("out"), threading.Lock()
+    world.send(source, [("k", "v")])
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        held = stream.filter(lambda _key, _value: not lock.locked(), name="held")
+        held.to(sink, key=str, value=str)
+
+    for _ in range(2):  # a second start says the same
+        error = world.fail(build)
+        assert error.code == "FUNCTION_NOT_PICKLABLE"
+        assert "held" in str(error)
+        assert "test_app_failures.py" in str(error)
+
+
+def test_an_epoch_whose_worker_died_runs_again_whole(world: World, tmp_path: Path) -> None:
+    """The worker takes its rows with it; nothing is lost and nothing is counted twice."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [(f"k{n % 5}", f"{n}") for n in range(500)])
+    marker = str(tmp_path / "died")
+
+    def die_once(value: str) -> str:
+        if value == "250":
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return value
+            os.kill(os.getpid(), 9)
+        return value
+
+    def build(builder: StreamsBuilder) -> Any:
+        stream = builder.stream(source, key=str, value=str).map_values(die_once, name="die")
+        counted = stream.group_by_key(key=str, value=str).count(store="counts")
+        counted.to_stream().to(sink, key=str, value=int)
+
+    watcher = world.run(build)
+    assert Path(marker).exists()
+    assert world.numbers(sink) == {f"k{n}": 100 for n in range(5)}
+    assert [getattr(error, "code", "") for error in watcher.errors] == ["EPOCH_JOB"]
+    first = min(record.epoch for record in world.records() if record.epoch)
+    assert first == 1
