@@ -39,7 +39,7 @@ def test_the_text_says_what_where_why_how_and_which() -> None:
     error = UsageError(
         "cannot join 'orders' with 'customers'",
         evidence={"left": "int", "right-hand side": "str\nor bytes"},
-        at=Origin("/home/joe/app.py", 41, "orders.join(customers)"),
+        at=Origin("/srv/joe/app.py", 41, "orders.join(customers)"),
         why="a join matches bytes",
         fix="select_key",
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run"]
 
 Target = Annotated[str, Parameter(name="MODULE:APP")]
+Debug = Annotated[bool, Parameter(name="--debug", negative=(), show=False)]
 Assignments = Annotated[
     list[str] | None,
     Parameter(name="--set", negative=(), help="A setting for this run, as key=value; repeatable."),
@@ -29,17 +30,21 @@ class BadAssignmentError(UsageError):
     code = "CLI_ASSIGNMENT"
 
 
-def run(target: Target, /, *, set: Assignments = None, json: Json = False) -> int:
+def run(
+    target: Target, /, *, set: Assignments = None, json: Json = False, debug: Debug = False
+) -> int:
     """Run an application until it is stopped; Ctrl-C and SIGTERM finish the epoch first.
 
     Args:
         target: The module, and the name of the application in it.
         set: Settings for this run.
         json: Print what happens as JSON, one event a line.
+        debug: Show Spark's own stack with an error of Spark's.
     """
     from mustela.cli.events import EventPrinter
 
     app = load_app(target)
+    app.debug = app.debug or debug
     app.configure(**parse_assignments(set or ()))
     app.add_listener(EventPrinter(app.settings.application_id, json=json))
     app.run()

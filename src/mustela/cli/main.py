@@ -73,10 +73,13 @@ def _run(command: Callable[[], int], *, debug: bool) -> int:
 
 
 def _without_debug(given: list[str]) -> tuple[list[str], bool]:
-    """Take ``--debug`` out, wherever it stands before a ``--``."""
+    """Take ``--debug`` out, wherever it stands before a ``--``; only ``run`` looks at it itself."""
     end = given.index("--") if "--" in given else len(given)
     options = [argument for argument in given[:end] if argument != "--debug"]
-    return [*options, *given[end:]], len(options) < end
+    debug = len(options) < end
+    if debug and options[:1] == ["run"]:
+        options.append("--debug")
+    return [*options, *given[end:]], debug
 
 
 def _survive_any_locale() -> None:

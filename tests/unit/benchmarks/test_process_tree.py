@@ -109,6 +109,7 @@ def test_real_children_of_real_children_are_measured() -> None:
         start_new_session=True,
     )
     tree = ProcessTree(process.pid)
+    assert process.stdout is not None
     try:
         while not select.select([process.stdout], [], [], 0.02)[0]:
             tree.update()

@@ -190,7 +190,7 @@ def test_rows_that_are_never_found_end_the_search() -> None:
     ("error", "phase"),
     [
         (TransactionAborted, Phase.IDLE),
-        (TransactionExpired, Phase.IDLE),
+        (TransactionExpired, Phase.UNKNOWN),
         (TransactionUnknown, Phase.UNKNOWN),
         (TransactionFenced, Phase.FENCED),
     ],

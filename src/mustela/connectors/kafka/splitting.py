@@ -36,7 +36,8 @@ def split_ranges(
 
     Example:
         >>> one = [SourceRange(topic_index=0, partition=0, start=0, end=10_000)]
-        >>> [[(r.start, r.end) for r in task] for task in split_ranges(one, 2)]
+        >>> tasks = split_ranges(one, 2, range_cost=0)
+        >>> [[(r.start, r.end) for r in task] for task in tasks]
         [[(0, 5000)], [(5000, 10000)]]
     """
     assert tasks > 0, tasks
