@@ -61,7 +61,7 @@ def test_something_else_that_cannot_travel_is_an_error_too() -> None:
 
 
 def test_classes_that_msgspec_has_looked_at_travel_by_value() -> None:
-    """It keeps things in a dataclass that cannot be pickled; those of the main program hold them."""
+    """It keeps things in a dataclass that cannot be pickled; the main program's hold them."""
 
     @dataclass
     class Visit:
