@@ -115,20 +115,25 @@ class Coordinator:
 
     def prepare(self) -> None:
         """Check topics, fence older instances, read the last epoch and restore what is missing."""
-        self._recovery.ensure_topics()
-        self._sink.open()
-        self.state = self._recovery.read_state(lanes=self.lanes)
-        self.state = self.state.claimed_by(self.state.incarnation + 1)
-        try:
-            self._committer.claim(self.state.to_record(self._clock.now_ms()))
-        except TransactionFenced as error:
-            raise self._fenced(error) from error
+        on_fault = self._listener.on_error
+        self._patience.insist(self._recovery.ensure_topics, on_fault)
+        self._patience.insist(self._claim, on_fault)
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
         self._place_state()
         self._engine.load(self._program())
         self._is_loaded = True
         if not self.state.is_empty:
             self._restore()
+
+    def _claim(self) -> None:
+        """Fence older instances, read what they left, and commit that this one goes on."""
+        self._sink.reopen()
+        state = self._recovery.read_state(lanes=self.lanes)
+        self.state = state.claimed_by(state.incarnation + 1)
+        try:
+            self._committer.claim(self.state.to_record(self._clock.now_ms()))
+        except TransactionFenced as error:
+            raise self._fenced(error) from error
 
     def _place_state(self) -> None:
         """Choose where local state lives, and delete what no stage claims any more."""

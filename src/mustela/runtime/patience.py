@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import sleep
+from typing import TypeVar
+
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault
 
 __all__ = ["IdleWait", "Patience"]
+
+_PAUSE_S = 0.2
+
+T = TypeVar("T")
 
 
 class Patience:
@@ -45,6 +53,27 @@ class Patience:
     def rest(self) -> None:
         """Note that all is well."""
         self._since = None
+
+    def insist(self, act: Callable[[], T], on_fault: Callable[[BaseException], None]) -> T:
+        """Do ``act`` until it succeeds, bearing its faults.
+
+        Args:
+            act: What to do; it must be fit to be done again.
+            on_fault: Is told of each fault that is borne.
+
+        Raises:
+            EnvironmentFault: The fault that could not be borne.
+        """
+        while True:
+            try:
+                result = act()
+            except EnvironmentFault as fault:
+                self.bear(fault)
+                on_fault(fault)
+                sleep(_PAUSE_S)
+            else:
+                self.rest()
+                return result
 
 
 class IdleWait:

@@ -41,3 +41,19 @@ def test_a_good_answer_begins_anew() -> None:
         clock.advance(50_000)
         patience.rest()
         assert not patience.is_tried
+
+
+def test_an_act_is_done_again_while_its_faults_may_pass() -> None:
+    """Each fault is told; the first success ends it."""
+    told: list[BaseException] = []
+    faults = [Passing("gone"), Passing("gone")]
+
+    def act() -> str:
+        if faults:
+            raise faults.pop()
+        return "done"
+
+    patience = Patience(ManualClock(), limit=1.0)
+    assert patience.insist(act, told.append) == "done"
+    assert len(told) == 2
+    assert not patience.is_tried
