@@ -9,12 +9,21 @@ import pytest
 
 from mustela.topology.graph import Topology
 from tests.conformance.script import Produced, Sent
+from tests.conformance.spark_ways import SPARK_WAYS, SparkWay
 from tests.conformance.ways import WAYS, WayFactory
 
 RunTopology = Callable[..., Produced]
 
 
-@pytest.fixture(params=WAYS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in every way; hundreds of random examples only where no broker is needed."""
+    if "run_topology" in metafunc.fixturenames:
+        random = hasattr(metafunc.function, "hypothesis")
+        ways = WAYS if random else [*WAYS, *SPARK_WAYS]
+        metafunc.parametrize("run_topology", ways, indirect=True)
+
+
+@pytest.fixture
 def run_topology(request: pytest.FixtureRequest) -> RunTopology:
     """Run a topology over records: ``run_topology(topology, [at(0).send("in", "k", "v")])``.
 
@@ -22,6 +31,10 @@ def run_topology(request: pytest.FixtureRequest) -> RunTopology:
     Further keywords are options of the engine, such as ``settings={"emit": "every"}``.
     """
     way: WayFactory = request.param
+    if isinstance(way, SparkWay):
+        broker = request.getfixturevalue("broker")
+        context = request.getfixturevalue("spark_context")
+        way = way.on(broker.bootstrap_servers, context, request.getfixturevalue("tmp_path"))
 
     def run(
         topology: Topology,
