@@ -353,3 +353,86 @@ def test_a_commit_whose_answer_is_lost_counts_once(
     assert inside.table() == counts(9)
     assert changes(inside) == sorted(set(changes(inside)))
     inside.close()
+
+
+def test_a_commit_whose_answer_comes_late_counts_once(
+    proxy: KafkaProxy, spark_context: Any, tmp_path: Path
+) -> None:
+    """An answer that comes when the next producer is already there changes nothing."""
+    inside = Inside(f"127.0.0.1:{proxy.port}", spark_context, tmp_path, "late-answer")
+    inside.build(word_count)
+    app, heard = inside.app(commit_timeout="3s")
+    with app:
+        feed(inside, 3)
+        inside.await_caught_up(app)
+        proxy.hold_answers(END_TXN)
+        feed(inside, 3)
+        assert proxy.held.wait(60)
+        await_condition(lambda: bool(heard.errors), app)
+        proxy.release()
+        feed(inside, 3)
+        inside.await_caught_up(app)
+    assert inside.table() == counts(9)
+    assert changes(inside) == sorted(set(changes(inside)))
+    inside.close()
+
+
+# -- two faults at once ----------------------------------------------------------------------------
+
+
+def test_a_killed_worker_while_state_is_broken_still_gives_the_right_counts(
+    inside: Inside,
+) -> None:
+    """The state that is rebuilt and the epoch that is run again do not mix."""
+    inside.build(word_count)
+    feed(inside, 2)
+    inside.run()
+    for file in inside.state_dir.glob("*/*/[0-9]*/data.mdb"):
+        file.write_bytes(b"\0" * file.stat().st_size)
+    app, heard = inside.app()
+    with app:
+        assert app.wait_until(AppState.RUNNING, timedelta(seconds=60))
+        for worker in python_workers():
+            worker.kill()
+        feed(inside, 2)
+        inside.await_caught_up(app)
+    assert heard.restored() > 0
+    assert inside.table() == counts(4)
+    assert changes(inside) == sorted(set(changes(inside)))
+
+
+# -- state that does not fit -----------------------------------------------------------------------
+
+
+def test_changelogs_without_an_epoch_record_are_a_named_stop(inside: Inside) -> None:
+    """Where the epochs topic is gone, nobody knows how far the state goes."""
+    inside.build(word_count)
+    feed(inside)
+    inside.run()
+    inside.admin.delete([f"{inside.name}-epochs"])
+
+    error = inside.fail()
+
+    assert error.code == "STATE_WITHOUT_RECORD"
+
+
+def test_another_number_of_key_groups_is_a_named_stop(inside: Inside) -> None:
+    """The number of key groups decides where each key's state is."""
+    inside.build(word_count)
+    feed(inside)
+    inside.run()
+
+    error = inside.fail(key_groups=16)
+
+    assert error.code in {"KEY_GROUPS_CHANGED", "TOPIC_INTERNAL_DIFFERS"}
+
+
+def test_a_source_topic_that_was_made_anew_is_a_named_stop(inside: Inside) -> None:
+    """Its offsets mean other records now."""
+    inside.build(word_count)
+    feed(inside)
+    inside.run()
+    inside.admin.delete([inside.input])
+    inside.create("in")
+
+    assert inside.fail().code == "SOURCE_TOPIC_RECREATED"
