@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from mustela.topology.graph import Topology
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.script import Produced, Run, Sent, Written
+from tests.faults.inside import await_condition
 
 __all__ = ["SPARK_WAYS", "SparkWay"]
 
@@ -186,14 +186,13 @@ class _Case:
 
     def _settled_end(self, topic: str) -> int:
         """Return the end, once all of it is stable: that lags a commit that has returned."""
-        deadline = time.monotonic() + 20
-        while True:
-            _, high = self._probe.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-            (stable,) = self._admin.end_offsets([(topic, 0)]).values()
-            if stable >= high:
-                return stable
-            assert time.monotonic() < deadline, f"a transaction hangs in {topic}"
-            time.sleep(0.005)
+        _, high = self._probe.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        await_condition(lambda: self._stable_end(topic) >= high, timeout_s=20)
+        return high
+
+    def _stable_end(self, topic: str) -> int:
+        (stable,) = self._admin.end_offsets([(topic, 0)]).values()
+        return stable
 
     def crash(self, *, settle: bool = False) -> None:
         """Let go of everything that a process holds; what is settled is settled."""
