@@ -296,6 +296,28 @@ def test_a_broker_that_restarts_is_waited_for(
     inside.close()
 
 
+def test_a_broker_that_is_killed_under_load_costs_no_row(
+    fresh_broker: DevelopmentBroker, spark_context: Any, tmp_path: Path
+) -> None:
+    """Whatever an epoch was doing when the broker went, it is done once when it is back."""
+    inside = Inside(fresh_broker.bootstrap_servers, spark_context, tmp_path, "load")
+    inside.build(word_count)
+    app, heard = inside.app(commit_timeout="60s", epoch={"max_records": 50})
+    with app:
+        sent = 0
+        for _ in range(3):
+            feed(inside, 500)
+            sent += 500
+            epochs = len(heard.epochs)
+            await_condition(lambda: len(heard.epochs) > epochs + 1, app)  # noqa: B023 - called here
+            fresh_broker.kill()
+            fresh_broker.start()
+        inside.await_caught_up(app)
+    assert inside.table() == counts(sent)
+    assert changes(inside) == sorted(set(changes(inside)))
+    inside.close()
+
+
 def test_a_broker_that_is_gone_ends_the_application_within_limits(
     fresh_broker: DevelopmentBroker, spark_context: Any, tmp_path: Path
 ) -> None:

@@ -129,6 +129,8 @@ _CODES: dict[ErrorKind, tuple[int, ...]] = {
         KafkaError._TIMED_OUT,  # pyright: ignore[reportPrivateUsage]
         KafkaError._MSG_TIMED_OUT,  # pyright: ignore[reportPrivateUsage]
         KafkaError._WAIT_COORD,  # pyright: ignore[reportPrivateUsage]
+        # The client lets a connection go when the broker's name or id behind it has changed.
+        KafkaError._DESTROY_BROKER,  # pyright: ignore[reportPrivateUsage]
         KafkaError._RETRY,  # pyright: ignore[reportPrivateUsage]
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.CONCURRENT_TRANSACTIONS,
