@@ -13,10 +13,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pyspark import cloudpickle
-
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
+from mustela.spark.pickling import dump_by_value
 
 __all__ = [
     "CHANGELOG",
@@ -133,9 +132,7 @@ def dump_object(value: Any) -> bytes:
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        dump: Any = cloudpickle.dumps  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        data: bytes = dump(value, 5)
-        return data
+        return dump_by_value(value)
 
 
 def load_object(data: bytes) -> Any:

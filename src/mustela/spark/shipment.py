@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from pyspark import cloudpickle
+from typing import NamedTuple
 
 from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
 from mustela.spark.frames import load_object
+from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
 
 __all__ = ["Shipment", "UnpicklableFunctionError", "ship"]
@@ -45,18 +44,12 @@ def ship(program: Program) -> Shipment:
             such as an open file, a lock or a client.
     """
     try:
-        return Shipment(program.identity, _dump(program))
+        return Shipment(program.identity, dump_by_value(program))
     except Exception as error:
         for node in _nodes(program):
             _check(node)
         msg = f"the program cannot be sent to Spark's workers: {error}"
         raise UnpicklableFunctionError(msg) from error
-
-
-def _dump(value: Any) -> bytes:
-    dump: Any = cloudpickle.dumps  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    data: bytes = dump(value, 5)
-    return data
 
 
 def _nodes(program: Program) -> list[Node]:
@@ -66,7 +59,7 @@ def _nodes(program: Program) -> list[Node]:
 
 def _check(node: Node) -> None:
     try:
-        _dump(node)
+        dump_by_value(node)
     except Exception as error:
         origin: Origin | None = node.origin
         msg = f"step {node.name} cannot be sent to Spark's workers: {error}"

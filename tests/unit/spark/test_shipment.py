@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import msgspec
 import pytest
 
 from mustela.dsl.builder import StreamsBuilder
 from mustela.plan.epoch import Program
 from mustela.planner.planner import plan
-from mustela.spark.frames import dump_object, load_object
 from mustela.spark.shipment import UnpicklableFunctionError, ship
-from mustela.topology.source import SourceNode
 from tests.unit.plan.test_epoch import program
 
 
@@ -58,31 +55,3 @@ def test_something_else_that_cannot_travel_is_an_error_too() -> None:
     """No step is to blame then."""
     with pytest.raises(UnpicklableFunctionError, match="the program"):
         ship(replace(program(), kernel={"lock": threading.Lock()}))
-
-
-def test_classes_that_msgspec_has_looked_at_travel_by_value() -> None:
-    """It keeps things in a dataclass that cannot be pickled; the main program's hold them."""
-
-    @dataclass
-    class Visit:
-        kind: str
-
-    class Total(msgspec.Struct):
-        weight: int
-
-    def build(builder: StreamsBuilder) -> None:
-        visits = builder.stream("in", key=str, value=Visit)
-        visits.map_values(lambda visit: Total(len(visit.kind)), name="t").to("o", value=Total)
-
-    made = program_with(build)
-    source = made.plan.stages[0].sources[0]
-    assert isinstance(source, SourceNode)
-    assert source.value is not None
-    source.value.deserialize_many([b'{"kind": "a"}'])
-    for _ in range(2):
-        again = ship(made).unpack().plan.stages[0].sources[0]
-        assert isinstance(again, SourceNode)
-        assert again.value is not None
-        assert again.value.deserialize_many([b'{"kind": "abc"}'])[0].kind == "abc"
-    assert load_object(dump_object([Total(3)]))[0].weight == 3
-    assert load_object(dump_object([Visit("x")]))[0].kind == "x"

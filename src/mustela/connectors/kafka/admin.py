@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import ConfigResource as _ConfigResource  # pyright: ignore[reportPrivateImportUsage]
 from confluent_kafka.admin import NewTopic as _NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
+from mustela.connectors.kafka.calls import await_coordinator, close_aside
 from mustela.connectors.kafka.client import (
     ClientErrors,
     admin_client,
@@ -326,22 +327,31 @@ class KafkaAdmin:
         return {place: None if offset < 0 else offset for place, offset in found.items()}
 
     def group_offsets(self, group: str) -> dict[Place, int]:
-        """Return the offsets that a consumer group has committed; none is no error."""
-        request = [ConsumerGroupTopicPartitions(group)]
-        futures = self._call(
-            f"ask for the offsets of group '{group}'",
-            lambda: self._admin.list_consumer_group_offsets(
-                request, request_timeout=self._timeout, require_stable=True
-            ),
-        )
+        """Return the offsets that a consumer group has committed; none is no error.
+
+        A consumer asks, for every partition there is. The admin client has a question of its own
+        for this, which kills the process where the group's coordinator is not there yet
+        (confluentinc/librdkafka issue 5040): on a new cluster, or after a broker's restart.
+        """
+        listed = self._call("list topics", lambda: self._admin.list_topics(timeout=self._timeout))
+        places = [
+            TopicPartition(name, partition)
+            for name, topic in listed.topics.items()
+            if not name.startswith("__")
+            for partition in topic.partitions
+        ]
+        if not places:
+            return {}
+        doing = f"ask for the offsets of group '{group}'"
+        consumer = consumer_client(self._properties, {"group.id": group}, self._errors)
         try:
-            found = futures[group].result(self._timeout)
-        except (KafkaException, TimeoutError) as raised:
-            if _code(raised) == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            raise self._fault(raised, f"ask for the offsets of group '{group}'") from raised
-        places = cast("list[TopicPartition]", found.topic_partitions)
-        return {Place(p.topic, p.partition): p.offset for p in places if p.offset >= 0}
+            await_coordinator(consumer, places[0], self._timeout)
+            found = self._call(doing, lambda: consumer.committed(places, timeout=self._timeout))
+        except KafkaException as raised:
+            raise self._fault(raised, doing) from raised
+        finally:
+            close_aside(consumer)
+        return {Place(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def set_group_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set the offsets of a group without members.
