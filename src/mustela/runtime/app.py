@@ -182,6 +182,7 @@ class App:
         with self._signals():
             self.start()
             self.wait()
+            self._join()
         if self._error is not None:
             raise self._error
 
@@ -233,9 +234,14 @@ class App:
             self._set(AppState.STOPPED)
         self._stopping.set()
         ended = self.wait(timeout)
-        if ended and self._thread is not None:
-            self._thread.join()
+        if ended:
+            self._join()
         return ended
+
+    def _join(self) -> None:
+        """Let the application's thread end: listeners have been told of everything then."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     def __enter__(self) -> Self:
         """Start."""
