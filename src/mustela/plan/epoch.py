@@ -61,6 +61,7 @@ class Program:
         read_timeout: Seconds without progress after which a read fails.
         batch_records: Records that run through the source stage at once.
         stale_after_ms: Age at which a local copy may have missed deletions.
+        result_bytes: Bytes of results that the driver holds in memory before it spills.
         spool_dir: Where tasks may leave large results for the driver; empty if they share no disk.
     """
 
@@ -81,6 +82,7 @@ class Program:
     read_timeout: float = 30.0
     batch_records: int = 20_000
     stale_after_ms: int | None = None
+    result_bytes: int = 256 * 1024 * 1024
     spool_dir: str = ""
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:

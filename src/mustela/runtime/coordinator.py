@@ -173,6 +173,7 @@ class Coordinator:
             state_backend=settings.state.backend,
             map_size=settings.state.map_size,
             sync_every=settings.state.sync_every,
+            result_bytes=settings.epoch.result_bytes,
             stale_after_ms=self._recovery.stale_after_ms,
         )
 

@@ -100,7 +100,7 @@ class SparkEngine:
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
-        frames = FrameStore()
+        frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
             for data in self._guarded(self._jobs.run_epoch(self._shipment, self._program, order)):

@@ -11,8 +11,6 @@ from mustela.spark.spool import fetch
 
 __all__ = ["FrameStore"]
 
-RESULT_BYTES = 256 * 1024 * 1024
-
 
 class FrameStore:
     """Frames of one epoch, in the order of their senders.
@@ -21,7 +19,7 @@ class FrameStore:
         limit: Bytes that stay in memory; what is beyond goes to a temporary file.
     """
 
-    def __init__(self, limit: int = RESULT_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._memory = 0
         self._file: IO[bytes] | None = None

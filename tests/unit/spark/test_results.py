@@ -45,7 +45,7 @@ def test_frames_come_in_the_order_of_their_senders_however_many_fit(
 
 def test_kinds_are_apart_and_changelogs_carry_their_store() -> None:
     """Each iteration begins anew."""
-    store = FrameStore()
+    store = FrameStore(1 << 20)
     store.add(*frame_of((0, 0, 0), b"row"))
     store.add(*frame_of((0, 0, 1), b"change", CHANGELOG))
     assert [columns.values for columns in store.view(ROWS)] == [[b"row"]]
