@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mustela.state.interfaces import Token
 
-__all__ = ["Spool", "clear", "fetch", "forget"]
+__all__ = ["Spool", "clear", "clear_others", "fetch", "forget"]
 
 _HERE, _THERE = b"\x00", b"\x01"
 _LEAST = 32 * 1024
@@ -23,7 +24,7 @@ class Spool:
     """Keeps the large bodies of one task.
 
     Args:
-        root: The application's spool directory; empty where driver and workers share no disk.
+        root: The program's spool directory; empty where driver and workers share no disk.
         token: The epoch.
         stage: The task's stage.
         task: The task.
@@ -78,10 +79,23 @@ def forget(root: str, token: Token) -> None:
         shutil.rmtree(Path(root) / _name(token), ignore_errors=True)
 
 
+def clear_others(root: str) -> None:
+    """Delete what earlier runs of the application left; they are dead or fenced."""
+    if not root or not Path(root).parent.is_dir():
+        return
+    for other in Path(root).parent.iterdir():
+        if other != Path(root):
+            shutil.rmtree(other, ignore_errors=True)
+
+
 def clear(root: str) -> None:
-    """Delete what earlier runs left."""
-    if root:
-        shutil.rmtree(root, ignore_errors=True)
+    """Delete all that a program left, and the directories that held nothing else."""
+    if not root:
+        return
+    shutil.rmtree(root, ignore_errors=True)
+    for parent in list(Path(root).parents)[:2]:
+        with suppress(OSError):
+            parent.rmdir()
 
 
 def _name(token: Token) -> str:
