@@ -213,5 +213,5 @@ def test_a_signal_stops_a_program_cleanly(world: World, number: signal.Signals) 
     committed = world.records()[-1].partitions[0].end
     assert sum(last.values()) == sum(range(committed))
     told = (world.directory / "stderr").read_text()
-    assert "Traceback" not in told
+    assert "Traceback" not in told, told
     assert "ERROR" not in told

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import gc
 import importlib
+import socket
+from collections.abc import Callable
+
+Worker = Callable[[socket.socket, bool], int]
 
 _MODULES = (
     "confluent_kafka",
@@ -22,6 +26,18 @@ _MODULES = (
 """What tasks use; none of these starts a thread or opens a file when it is imported."""
 
 
+def _until_spark_is_gone(worker: Worker) -> Worker:
+    """Return ``worker`` without its traceback when Spark closes the socket of an idle worker."""
+
+    def run(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     from pyspark import daemon
@@ -30,6 +46,7 @@ def main() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    daemon.worker = _until_spark_is_gone(daemon.worker)
     daemon.manager()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -194,7 +195,10 @@ def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
         if _LINGERING and _LINGERING[0].context is context:
             _LINGERING.clear()
             context.stop()
+        atexit.unregister(stop)
 
+    # At the end of the process too: a JVM that is cut off makes workers print tracebacks.
+    atexit.register(stop)
     timer = threading.Timer(LINGER_S, stop)
     timer.daemon = True
     _LINGERING[:] = [_Lingering(context, dict(user), timer)]
