@@ -62,6 +62,11 @@ class Stage:
     stores: tuple[StoreSpec, ...] = ()
     identity: str = ""
 
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """Names of the stores that have a changelog, in the order of a key group's marks."""
+        return tuple(store.name for store in self.stores if store.logged)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

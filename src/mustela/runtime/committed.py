@@ -118,7 +118,7 @@ class CommittedState:
         for stage in self.plan.stages:
             if not stage.stores:
                 continue
-            ends = [self.changelog_ends[store.name] for store in stage.stores if store.logged]
+            ends = [self.changelog_ends[store] for store in stage.logged]
             result[stage.index] = tuple(
                 GroupMark(
                     None if state is None else (state.incarnation, state.epoch, state.attempt),

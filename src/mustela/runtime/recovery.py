@@ -268,7 +268,7 @@ class Recovery:
         resets = dict.fromkeys(self._plan.topics, self._settings.auto_offset_reset)
         for source in self._plan.stages[0].sources:
             if source.auto_offset_reset is not None:
-                for topic in getattr(source, "topics", (getattr(source, "topic", ""),)):
+                for topic in source.topics:
                     resets[topic] = source.auto_offset_reset  # type: ignore[assignment]
         return resets  # type: ignore[return-value]
 

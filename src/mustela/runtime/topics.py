@@ -109,11 +109,7 @@ def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[
 
 def _require(admin: KafkaAdmin, plan: Plan, missing: Iterable[str]) -> None:
     for topic in missing:
-        source = next(
-            node
-            for node in plan.stages[0].sources
-            if topic in getattr(node, "topics", (getattr(node, "topic", ""),))
-        )
+        source = next(node for node in plan.stages[0].sources if topic in node.topics)
         raise admin.missing_topic(topic, use="source", at=source.origin)
 
 

@@ -120,8 +120,7 @@ class LaneEnvironments:
         self._stage = stage
         self._marks = marks
         self._suspect = suspect
-        stores = process.program.plan.stages[stage].stores
-        self._logged = tuple(store.name for store in stores if store.logged)
+        self._logged = process.program.plan.stages[stage].logged
         self._open: dict[int, tuple[Environment, Committed, Overlay]] = {}
         self.restored: dict[str, int] = {}
         self.wrote: list[int] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
@@ -50,6 +50,7 @@ from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
+from mustela.state.interfaces import Committed
 
 __all__ = ["lane_task", "restore_task", "settle_task", "source_task"]
 
@@ -129,7 +130,7 @@ def _read_range(
 ) -> Iterator[Parcel]:
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
-    sources = [s for s in program.plan.stages[0].sources if topic in _topics_of(s)]
+    sources = [s for s in program.plan.stages[0].sources if topic in s.topics]
     floor, records, size = source_range.floor, 0, 0
     chunks = process.reader.read(
         topic,
@@ -166,11 +167,6 @@ def _read_range(
             size,
         )
     )
-
-
-def _topics_of(source: object) -> Sequence[str]:
-    topics: Sequence[str] | None = getattr(source, "topics", None)
-    return topics if topics is not None else (source.topic,)  # type: ignore[attr-defined]
 
 
 def _size(raw: RawChunk) -> int:
@@ -303,23 +299,7 @@ def restore_task(
     rows: Iterable[object],
 ) -> Iterator[bytes]:
     """Bring the key groups of this task to the committed state."""
-    _exhaust(rows)
-    process = current(program.value)
-    report = TaskReport(stage=-1, task=task)
-    try:
-        if order.suspect:
-            process.weed_out(places[task])
-        for stage, group in places[task]:
-            stores = process.program.plan.stages[stage].stores
-            logged = tuple(store.name for store in stores if store.logged)
-            committed = order.marks[stage][group].committed(logged)
-            _, read = make_current(process, stage, group, committed)
-            for store, count in read.items():
-                report.restored[store] = report.restored.get(store, 0) + count
-            report.wrote.append(group)
-    except Exception as error:  # noqa: BLE001 - the report carries it to the driver
-        report.failure = failure_of(error)
-    yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
+    return _on_places(_restore, program, order, places[task], task, rows)
 
 
 def settle_task(
@@ -330,19 +310,50 @@ def settle_task(
     rows: Iterable[object],
 ) -> Iterator[bytes]:
     """Fold, sync and close the key groups of this task; before a clean stop."""
+    return _on_places(_settle, program, order, places[task], task, rows)
+
+
+_OnPlace = Callable[[Process, int, int, Committed, TaskReport], None]
+
+
+def _on_places(
+    act: _OnPlace,
+    program: Broadcast[Shipment],
+    order: RestoreOrder,
+    places: Sequence[tuple[int, int]],
+    task: int,
+    rows: Iterable[object],
+) -> Iterator[bytes]:
+    """Do something for each key group of a task, and report it."""
     _exhaust(rows)
     process = current(program.value)
     report = TaskReport(stage=-1, task=task)
     try:
-        for stage, group in places[task]:
-            stores = process.program.plan.stages[stage].stores
-            logged = tuple(store.name for store in stores if store.logged)
+        if order.suspect:
+            process.weed_out(places)
+        for stage, group in places:
+            logged = process.program.plan.stages[stage].logged
             committed = order.marks[stage][group].committed(logged)
-            environment = process.environment(stage, group)
-            if environment.condition(committed).ready:
-                environment.fold(committed)
-                environment.close(clean=True)
-                report.wrote.append(group)
+            act(process, stage, group, committed, report)
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
     yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
+
+
+def _restore(
+    process: Process, stage: int, group: int, committed: Committed, report: TaskReport
+) -> None:
+    _, read = make_current(process, stage, group, committed)
+    for store, count in read.items():
+        report.restored[store] = report.restored.get(store, 0) + count
+    report.wrote.append(group)
+
+
+def _settle(
+    process: Process, stage: int, group: int, committed: Committed, report: TaskReport
+) -> None:
+    environment = process.environment(stage, group)
+    if environment.condition(committed).ready:
+        environment.fold(committed)
+        environment.close(clean=True)
+        report.wrote.append(group)

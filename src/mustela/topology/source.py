@@ -47,6 +47,12 @@ class TableSourceNode(Node):
     value: Serde[Any] | None = None
     store: StoreSpec | None = None
     auto_offset_reset: str | None = None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic, as `SourceNode` names its topics."""
+        return (self.topic,)
+
     explicit_store: bool = False
 
     @property
