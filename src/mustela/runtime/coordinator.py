@@ -117,13 +117,11 @@ class Coordinator:
         """Check topics, fence older instances, read the last epoch and restore what is missing."""
         on_fault = self._listener.on_error
         self._patience.insist(self._recovery.ensure_topics, on_fault)
-        self._place_state()
-        # Before the claim: a program that cannot be sent must not end an instance that runs.
-        self._engine.load(self._patience.insist(self._program, on_fault))
         self._patience.insist(self._claim, on_fault)
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
+        self._place_state()
+        self._engine.load(self._program())
         self._is_loaded = True
-        self._remove_unclaimed()
         if not self.state.is_empty:
             self._restore()
 
@@ -138,7 +136,7 @@ class Coordinator:
             raise self._fenced(error) from error
 
     def _place_state(self) -> None:
-        """Choose where local state lives."""
+        """Choose where local state lives, and delete what no stage claims any more."""
         settings = self._settings
         self._state_dir = choose_directory(
             settings.state_dir,
@@ -146,11 +144,8 @@ class Coordinator:
             backend="memory" if settings.state.backend == "memory" else "disk",
             say=lambda text: self._listener.on_event(Said(text=text)),
         )
-
-    def _remove_unclaimed(self) -> None:
-        """Delete state that no stage claims any more."""
         claimed = {stage.identity for stage in self._plan.stages if stage.stores}
-        remove_unclaimed(self._state_dir, self._settings.application_id, claimed)
+        remove_unclaimed(self._state_dir, settings.application_id, claimed)
 
     def _program(self) -> Program:
         settings = self._settings

@@ -31,7 +31,7 @@ from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import lingers, release_context, take_context
 from mustela.spark.shipment import Shipment, ship
-from mustela.spark.spool import clear, clear_others, forget
+from mustela.spark.spool import clear, forget
 from mustela.spark.worker import restore_task, settle_task
 from mustela.state.interfaces import Token
 
@@ -54,7 +54,6 @@ class SparkEngine:
         self._own = False
         self._properties: dict[str, str] = {}
         self._debug = False
-        self._is_spool_clear = False
         self._jobs: Jobs | None = None
         self._program: Program | None = None
         self._shipment: Broadcast[Shipment] | None = None
@@ -89,21 +88,18 @@ class SparkEngine:
         """Broadcast the program to the workers."""
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
+            clear(program.spool_dir)
         shipment = ship(program)
         if self._shipment is not None:
             self._shipment.unpersist()
         self._shipment = self._context.broadcast(shipment)
         self._program = program
-        self._is_spool_clear = False
 
     def run(self, order: EpochOrder) -> EpochOutput:
         """Run the job of one epoch, whole."""
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
-        if not self._is_spool_clear:
-            clear_others(self._program.spool_dir)
-            self._is_spool_clear = True
         frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
@@ -243,5 +239,4 @@ class _SparkOutput(EpochOutput):
 
 
 def _spool_dir(program: Program) -> str:
-    root = Path(program.state_dir) / "~spool" / program.application_id
-    return str(root / program.identity)
+    return str(Path(program.state_dir) / "~spool" / program.application_id)

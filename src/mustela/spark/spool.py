@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from mustela.state.interfaces import Token
 
-__all__ = ["Spool", "clear", "clear_others", "fetch", "forget"]
+__all__ = ["Spool", "clear", "fetch", "forget"]
 
 _HERE, _THERE = b"\x00", b"\x01"
 _LEAST = 32 * 1024
@@ -24,7 +23,7 @@ class Spool:
     """Keeps the large bodies of one task.
 
     Args:
-        root: The program's spool directory; empty where driver and workers share no disk.
+        root: The application's spool directory; empty where driver and workers share no disk.
         token: The epoch.
         stage: The task's stage.
         task: The task.
@@ -79,23 +78,10 @@ def forget(root: str, token: Token) -> None:
         shutil.rmtree(Path(root) / _name(token), ignore_errors=True)
 
 
-def clear_others(root: str) -> None:
-    """Delete what earlier runs of the application left; they are dead or fenced."""
-    if not root or not Path(root).parent.is_dir():
-        return
-    for other in Path(root).parent.iterdir():
-        if other != Path(root):
-            shutil.rmtree(other, ignore_errors=True)
-
-
 def clear(root: str) -> None:
-    """Delete all that a program left, and the directories that held nothing else."""
-    if not root:
-        return
-    shutil.rmtree(root, ignore_errors=True)
-    for parent in list(Path(root).parents)[:2]:
-        with suppress(OSError):
-            parent.rmdir()
+    """Delete what earlier runs left."""
+    if root:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _name(token: Token) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustela.spark.frames import CHANGELOG, ROWS, Columns, Frame, pack, pack_columns
 from mustela.spark.results import FrameStore
-from mustela.spark.spool import Spool, clear, clear_others, fetch, forget
+from mustela.spark.spool import Spool, clear, fetch, forget
 from mustela.state.interfaces import Token
 
 TOKEN = Token(1, 2, 3)
@@ -102,22 +102,6 @@ def test_forgetting_an_epoch_leaves_the_others(tmp_path: Path) -> None:
     clear(root)
     forget(root, later)
     assert not (tmp_path / "spool").exists()
-
-
-def test_a_program_that_ends_leaves_the_files_of_the_one_that_replaced_it(tmp_path: Path) -> None:
-    """Only the newer one, which has fenced all others, deletes what they left."""
-    old, new = str(tmp_path / "app" / "old"), str(tmp_path / "app" / "new")
-    kept = {}
-    for root in (old, new):
-        spool = Spool(root, TOKEN, 0, 0)
-        kept[root] = spool.keep(b"x" * 50_000)
-        spool.close()
-    clear(old)
-    assert fetch(kept[new]) == b"x" * 50_000
-    Spool(old, TOKEN, 0, 0).keep(b"x" * 50_000)
-    clear_others(new)
-    assert fetch(kept[new]) == b"x" * 50_000
-    assert not Path(old).exists()
 
 
 def test_without_a_common_disk_everything_travels() -> None:
