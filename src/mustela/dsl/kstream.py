@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.grouped import KGroupedStream
+from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name, path_name
 from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import Place
+from mustela.dsl.routing import Routing
 from mustela.dsl.serdes import choose, choose_serde, serde_to_write
+from mustela.dsl.stream_joins import StreamJoins
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
@@ -48,7 +51,7 @@ _ROLES = {
 }
 
 
-class KStream(Generic[K, V]):
+class KStream(StreamJoins[K, V], Routing[K, V], Handle[K, V]):
     """A stream of records with keys of type K and values of type V.
 
     Each method adds a step and returns what comes out of it. The stream itself never changes and
@@ -68,19 +71,6 @@ class KStream(Generic[K, V]):
         ...     driver.create_output_topic("totals").read_key_values_to_map()
         {'o-1': 30}
     """
-
-    def __init__(
-        self, registry: Registry, name: str, key: Serde[Any] | None, value: Serde[Any] | None
-    ) -> None:
-        self._registry = registry
-        self._name = name
-        self._key = key
-        self._value = value
-
-    @property
-    def name(self) -> str:
-        """The name of the step that makes this stream."""
-        return self._name
 
     def map(
         self, mapper: Callable[[K, V], tuple[K2, W]], *, name: str | None = None

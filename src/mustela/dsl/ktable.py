@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose_serde
+from mustela.dsl.suppression import Suppression
+from mustela.dsl.table_grouping import TableGrouping
+from mustela.dsl.table_joins import TableJoins
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
@@ -26,7 +30,7 @@ W = TypeVar("W")
 K2 = TypeVar("K2")
 
 
-class KTable(Generic[K, V]):
+class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K, V]):
     """A table whose rows change as records arrive; made by a builder or by an aggregation.
 
     Each method adds a step and returns what comes out of it. The table itself never changes and
@@ -45,19 +49,6 @@ class KTable(Generic[K, V]):
         ...     driver.create_output_topic("dear").read_values_to_list()
         [12, None]
     """
-
-    def __init__(
-        self, registry: Registry, name: str, key: Serde[Any] | None, value: Serde[Any] | None
-    ) -> None:
-        self._registry = registry
-        self._name = name
-        self._key = key
-        self._value = value
-
-    @property
-    def name(self) -> str:
-        """The name of the step that makes this table."""
-        return self._name
 
     @property
     def queryable_store_name(self) -> str | None:

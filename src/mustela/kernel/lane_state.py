@@ -53,6 +53,25 @@ class LaneStore:
             msg = f"key group {group} is not one of this lane's: {sorted(self._overlays)}"
             raise InvariantError(msg, evidence={"store": self.name}) from None
 
+    @property
+    def groups(self) -> list[int]:
+        """The key groups that are open in this lane."""
+        return sorted(self._overlays)
+
+    def group(self, group: int) -> StoreOverlay:
+        """Return the store in one key group; for kinds whose store keys are more than the key.
+
+        Raises:
+            InvariantError: If the key group is not one of this lane's.
+        """
+        return self._overlay(group)
+
+    def by_group(self, keys: Sequence[bytes]) -> Routes:
+        """Return each key group that the record keys belong to, and the places of its keys."""
+        if self._single is not None:
+            return [(self._single, list(range(len(keys))))] if keys else []
+        return self._route(keys)
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key`` now, or None."""
         return self._overlay(key_group(key, self._key_groups)).get(key)

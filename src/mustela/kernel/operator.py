@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mustela.errors import DataError
@@ -13,6 +13,7 @@ from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.step import Step
+from mustela.plan.time import EpochTime
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.node import Node
@@ -42,6 +43,7 @@ class OperatorContext:
         key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
             made them, or None if they are not known to be of one serde.
         ordered: Whether anything behind this step looks at the order of its rows.
+        time: Event time and wall-clock time of the epoch.
     """
 
     options: KernelOptions
@@ -49,6 +51,7 @@ class OperatorContext:
     state: LaneState | None = None
     key_serde: Serde[Any] | None = None
     ordered: bool = True
+    time: EpochTime = field(default_factory=EpochTime)
 
 
 class Operator(Generic[N]):

@@ -20,10 +20,8 @@ from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.step import Step
+from mustela.plan.time import EpochTime
 from mustela.serdes.base import Serde
-from mustela.topology.aggregate import AggregateNode
-from mustela.topology.source import TableSourceNode
-from mustela.topology.stateless import MergeNode
 
 __all__ = ["StageRunner"]
 
@@ -69,8 +67,7 @@ class _Wiring:
         if any(exchange.ordered for exchange in place.exchanges):
             return True
         for index, _ in place.readers:
-            node = stage.steps[index].node
-            if isinstance(node, (MergeNode, AggregateNode, TableSourceNode)):
+            if stage.steps[index].node.needs_order:
                 return True
             if self.wants_order(stage, self.places[self.first_step + index]):
                 return True
@@ -104,6 +101,7 @@ class StageRunner:
         topics: The plan's topics, to name records in errors.
         options: The engine's settings.
         state: The lane's state; None for the source stage.
+        time: Event time and wall-clock time of the epoch.
 
     Example:
         >>> from mustela.plan.batch import Batch, Origins
@@ -128,8 +126,10 @@ class StageRunner:
         topics: Sequence[str],
         options: KernelOptions,
         state: LaneState | None = None,
+        time: EpochTime | None = None,
     ) -> None:
         self.stage = stage
+        self.time = time or EpochTime()
         self.topics = tuple(topics)
         self.options = options
         self._output = StageOutput()
@@ -170,6 +170,7 @@ class StageRunner:
             options=self.options,
             output=self._current_output,
             state=state,
+            time=self.time,
             key_serde=feeding[0] if same else None,
             ordered=wiring.wants_order(self.stage, place),
         )

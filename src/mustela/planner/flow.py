@@ -7,32 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mustela.plan.step import Role, Step
-from mustela.serdes.base import Serde
 from mustela.topology.graph import Topology
-from mustela.topology.node import Node
+from mustela.topology.node import Arrival, Node
 
-__all__ = ["Edge", "Flow", "FlowStep", "Shuffle", "StepId"]
+__all__ = ["Edge", "Flow", "FlowStep", "StepId"]
 
 StepId = tuple[str, Role | None]
 """A node's name and the part of it that a step does; None for reading a source."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffle:
-    """Records go to the lane of their key.
-
-    Attributes:
-        key: Serde that makes the key bytes.
-        ordered: Whether the receiver sees records in merged source order.
-        keep_null_keys: Whether records without a key travel too.
-    """
-
-    key: Serde[Any]
-    ordered: bool = True
-    keep_null_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +28,7 @@ class Edge:
     """
 
     source: StepId
-    shuffle: Shuffle | None = None
+    shuffle: Arrival | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from mustela.planner.flow import Edge, Flow, FlowStep, Shuffle, StepId
-from mustela.serdes.primitives import BytesSerde
-from mustela.serdes.values import ValueSerde
-from mustela.topology.aggregate import AggregateNode
+from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.topology.graph import Topology
-from mustela.topology.node import Node
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["lower"]
@@ -28,19 +24,8 @@ def lower(topology: Topology) -> Flow:
         if isinstance(node, TableSourceNode):
             inputs = [output_of[node.name]]
         if not isinstance(node, SourceNode):
-            shuffle = _shuffle(node)
-            edges = tuple(Edge(source=source, shuffle=shuffle) for source in inputs)
+            pairs = zip(inputs, node.arrivals, strict=True)
+            edges = tuple(Edge(source=source, shuffle=shuffle) for source, shuffle in pairs)
             steps.append(FlowStep(node=node, inputs=edges))
             output_of[node.name] = steps[-1].id
     return Flow(topology, tuple(steps))
-
-
-def _shuffle(node: Node) -> Shuffle | None:
-    """Return how records come to a node, None where any place will do."""
-    match node:
-        case TableSourceNode():
-            return Shuffle(key=node.key or BytesSerde())
-        case AggregateNode():
-            return Shuffle(key=node.key or ValueSerde(sort_keys=True))
-        case _:
-            return None

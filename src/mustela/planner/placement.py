@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mustela.planner.flow import Edge, FlowStep, Shuffle, StepId
+from mustela.planner.flow import Edge, FlowStep, StepId
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.node import Node
-from mustela.topology.stateless import FlatMapNode, MapNode, MergeNode, SelectKeyNode
-from mustela.topology.table import TableToStreamNode
+from mustela.topology.node import Arrival, Node
+from mustela.topology.stateless import MergeNode
 
 __all__ = ["Placement", "place"]
 
@@ -51,7 +50,7 @@ def place(step: FlowStep, placed: Mapping[StepId, Placement]) -> Placement:
     )
     keys = [edge.shuffle.key if edge.shuffle else placed[edge.source].keyed_by for edge in inputs]
     same = bool(keys) and all(key == keys[0] for key in keys)
-    keyed_by = keys[0] if same and not _changes_keys(step.node) and step.role != "combine" else None
+    keyed_by = keys[0] if same and not step.node.changes_keys and step.role != "combine" else None
     return Placement(stage=stage, keyed_by=keyed_by, inputs=inputs)
 
 
@@ -59,13 +58,7 @@ def _arrival(edge: Edge, placed: Mapping[StepId, Placement]) -> int:
     return placed[edge.source].stage + (edge.shuffle is not None)
 
 
-def _meeting(node: Node) -> Shuffle:
+def _meeting(node: Node) -> Arrival:
     """Return how records travel only because other inputs of the same step are further on."""
     key = node.key if isinstance(node, MergeNode) else None
-    return Shuffle(key=key or ValueSerde(sort_keys=True), keep_null_keys=True)
-
-
-def _changes_keys(node: Node) -> bool:
-    if isinstance(node, TableToStreamNode):
-        return node.mapper is not None
-    return isinstance(node, MapNode | FlatMapNode | SelectKeyNode)
+    return Arrival(key=key or ValueSerde(sort_keys=True), keep_null_keys=True)

@@ -40,7 +40,16 @@ Rows = Sequence[tuple[bytes, bytes | None]]
 Changes = Mapping[str, Rows]
 """The rows of an epoch by store name."""
 
-StoreKind = Literal["key_value", "timestamped_key_value"]
+StoreKind = Literal[
+    "key_value",
+    "timestamped_key_value",
+    "versioned",
+    "window",
+    "session",
+    "list",
+    "buffer",
+    "timer",
+]
 """How a store lays out keys and values; see ``kinds``."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.node import Node
+from mustela.topology.node import Arrival, Node
 
 __all__ = ["AggregateKind", "AggregateNode"]
 
@@ -50,3 +51,8 @@ class AggregateNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The table's store."""
         return (self.store,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Records travel to the lane of their key."""
+        return (Arrival(key=self.key or ValueSerde(sort_keys=True)),)

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mustela.errors import Origin
+from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 
-__all__ = ["Node"]
+__all__ = ["Arrival", "Node"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """How the records of one parent come to a step: to the lane of their key.
+
+    Attributes:
+        key: Serde that makes the key bytes; they decide the key group.
+        ordered: Whether the step must see the records in merged source order.
+        keep_null_keys: Whether records without a key come too; they go to key group 0.
+    """
+
+    key: Serde[Any]
+    ordered: bool = True
+    keep_null_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +47,19 @@ class Node:
     def stores(self) -> tuple[StoreSpec, ...]:
         """The stores that this node reads or writes; nodes that share one stay together."""
         return ()
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """How each parent's records come to this step; None where any place will do."""
+        return (None,) * len(self.parents)
+
+    @property
+    def changes_keys(self) -> bool:
+        """Whether records may leave this step with another key than they came with."""
+        return False
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the step looks at the order of the rows that come to it."""
+        arrivals = (arrival for arrival in self.arrivals if arrival is not None)
+        return len(self.parents) > 1 or any(arrival.ordered for arrival in arrivals)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.node import Node
+from mustela.topology.node import Arrival, Node
 
 __all__ = ["SourceNode", "TableSourceNode"]
 
@@ -59,3 +60,8 @@ class TableSourceNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The table's store, if it has one."""
         return () if self.store is None else (self.store,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """What is read travels to the lane of its key, where the table is."""
+        return (Arrival(key=self.key or BytesSerde()),)

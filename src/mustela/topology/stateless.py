@@ -44,6 +44,11 @@ class MapNode(Node):
 
     mapper: Callable[[Any, Any], Any]
 
+    @property
+    def changes_keys(self) -> bool:
+        """The mapper gives a new key."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMapNode(Node):
@@ -51,12 +56,22 @@ class FlatMapNode(Node):
 
     mapper: Callable[[Any, Any], Any]
 
+    @property
+    def changes_keys(self) -> bool:
+        """The mapper gives a new key."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectKeyNode(Node):
     """``mapper(key, value)`` gives a new key; ``group_by`` is this step and a grouping."""
 
     mapper: Callable[[Any, Any], Any]
+
+    @property
+    def changes_keys(self) -> bool:
+        """The mapper gives a new key."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

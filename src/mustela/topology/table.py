@@ -51,3 +51,8 @@ class TableToStreamNode(Node):
     """
 
     mapper: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def changes_keys(self) -> bool:
+        """A mapper gives a new key."""
+        return self.mapper is not None
