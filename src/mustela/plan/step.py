@@ -27,6 +27,10 @@ class Step:
             (`Batch.olds`). For a table filter it says too that the changes it reads carry it, so
             that it can tell a row that leaves the result from one that was never in it, and
             passes no deletion on for the second kind.
+        each_change: For a step that gives a table: it forwards every change, also with
+            ``emit = barrier``, because a step behind it looks rows up as of a moment.
+        lag_ms: How far behind the watermark the rows that come to this step may lie, because steps
+            before it hold rows back until a window closes.
     """
 
     name: str
@@ -34,3 +38,5 @@ class Step:
     node: Node
     role: Role = "whole"
     wants_old: bool = False
+    each_change: bool = False
+    lag_ms: int = 0

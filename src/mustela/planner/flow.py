@@ -39,13 +39,15 @@ class FlowStep:
         node: What it means.
         role: Which part of the meaning; None for reading a source, which is no step.
         inputs: What it reads, in order.
-        wants_old: As in `mustela.plan.step.Step`.
+        wants_old: As in `mustela.plan.step.Step`; likewise the next two.
     """
 
     node: Node
     role: Role | None = "whole"
     inputs: tuple[Edge, ...] = ()
     wants_old: bool = False
+    each_change: bool = False
+    lag_ms: int = 0
 
     @property
     def id(self) -> StepId:
@@ -61,6 +63,8 @@ class FlowStep:
             node=self.node,
             role=self.role,
             wants_old=self.wants_old,
+            each_change=self.each_change,
+            lag_ms=self.lag_ms,
         )
 
 

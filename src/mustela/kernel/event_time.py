@@ -1,0 +1,94 @@
+"""What time it is for an operator: by the app's watermark, or by the records it has seen itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Final
+
+from mustela.kernel.lane_state import LaneStore
+from mustela.kernel.operator import OperatorContext
+from mustela.plan.batch import Batch
+from mustela.plan.keygroups import key_groups_of
+
+__all__ = ["STREAM_TIME_KEY", "EventClock"]
+
+STREAM_TIME_KEY: Final = b"\x00"
+"""Where a store keeps the stream time of its key group. Kinds whose store keys are longer than one
+byte never use it for a row."""
+
+_LENGTH = 8
+
+
+class EventClock:
+    """Event time of one operator.
+
+    With ``event_time = watermark`` a row is judged by the lower of its own order time and the
+    epoch's watermark, so that the answer does not depend on where an epoch was cut, and never by
+    less than the watermark of the epoch before, which has closed windows already. With
+    ``event_time = stream-time`` each key group has a largest timestamp of its own, kept in the
+    operator's store, as each task of Kafka Streams has.
+
+    Args:
+        context: The stage around the operator.
+        store: Where stream time is kept.
+        lag_ms: How far behind the watermark the operator's input may lie, because steps before it
+            hold rows back.
+    """
+
+    def __init__(self, context: OperatorContext, store: LaneStore, *, lag_ms: int = 0) -> None:
+        self._by_stream = context.options.event_time == "stream-time"
+        self._key_groups = context.options.key_groups
+        self._time = context.time
+        self._store = store
+        self._lag_ms = lag_ms
+        self._now: dict[int, int] = {}
+        self._moved: set[int] = set()
+
+    def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
+        """Return for each row the time at which it is judged; stream time moves with the rows.
+
+        Args:
+            batch: Rows in merged order.
+            key_bytes: Their keys.
+        """
+        if self._by_stream:
+            return self._advance(batch.timestamps, key_groups_of(key_bytes, self._key_groups))
+        before, watermark, lag = self._time.before, self._time.watermark, self._lag_ms
+        order = batch.order
+        if order is None:
+            return list(repeat(watermark - lag, len(batch)))
+        return [max(before, min(place[0], watermark)) - lag for place in order]
+
+    def closed_until(self, group: int) -> int:
+        """Return the time of a key group behind all rows so far; what ends before it is over."""
+        if not self._by_stream:
+            return self._time.watermark - self._lag_ms
+        now = self._now.get(group)
+        return self._load(group) if now is None else now
+
+    def save(self) -> None:
+        """Write the stream time of each key group in which it moved."""
+        for group in sorted(self._moved):
+            data = self._now[group].to_bytes(_LENGTH, "big", signed=True)
+            self._store.group(group).put(STREAM_TIME_KEY, data)
+        self._moved.clear()
+
+    def _advance(self, timestamps: Sequence[int], groups: Sequence[int]) -> list[int]:
+        now = self._now
+        for group in set(groups).difference(now):
+            self._load(group)
+        times: list[int] = []
+        for timestamp, group in zip(timestamps, groups, strict=True):
+            time = now[group]
+            if timestamp > time:
+                now[group] = time = timestamp
+                self._moved.add(group)
+            times.append(time)
+        return times
+
+    def _load(self, group: int) -> int:
+        data = self._store.group(group).get(STREAM_TIME_KEY)
+        found = -1 if data is None else int.from_bytes(data, "big", signed=True)
+        self._now[group] = found
+        return found
