@@ -116,6 +116,8 @@ class Coordinator:
     def prepare(self) -> None:
         """Check topics, fence older instances, read the last epoch and restore what is missing."""
         on_fault = self._listener.on_error
+        # Before the claim: a program that cannot be sent must not end an instance that runs.
+        self._engine.check(self._plan)
         self._patience.insist(self._recovery.ensure_topics, on_fault)
         self._patience.insist(self._claim, on_fault)
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from mustela.errors import EnvironmentFault
 from mustela.model import Headers
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
+from mustela.plan.plan import Plan
 
 __all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput", "RowColumns"]
 
@@ -108,6 +109,14 @@ class Engine(Protocol):
     @property
     def cores(self) -> int:
         """How many tasks run at once."""
+        ...
+
+    def check(self, plan: Plan) -> None:
+        """See whether a plan can be sent to the tasks; nothing is sent.
+
+        Raises:
+            UsageError: If it cannot, naming the step.
+        """
         ...
 
     def load(self, program: Program) -> None:

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from mustela.errors import InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
+from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
 from mustela.spark.frames import (
     CHANGELOG,
@@ -30,8 +31,8 @@ from mustela.spark.frames import (
 from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import lingers, release_context, take_context
-from mustela.spark.shipment import Shipment, ship
-from mustela.spark.spool import clear, forget
+from mustela.spark.shipment import Shipment, check_plan, ship
+from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.worker import restore_task, settle_task
 from mustela.state.interfaces import Token
 
@@ -84,11 +85,15 @@ class SparkEngine:
         """Whether workers run on the driver's host."""
         return str(self._context.master).startswith("local")
 
+    def check(self, plan: Plan) -> None:
+        """See whether the plan can be sent to the workers."""
+        check_plan(plan)
+
     def load(self, program: Program) -> None:
         """Broadcast the program to the workers."""
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
-            clear(program.spool_dir)
+            clear_others(program.spool_dir)
         shipment = ship(program)
         if self._shipment is not None:
             self._shipment.unpersist()
@@ -239,4 +244,4 @@ class _SparkOutput(EpochOutput):
 
 
 def _spool_dir(program: Program) -> str:
-    return str(Path(program.state_dir) / "~spool" / program.application_id)
+    return str(Path(program.state_dir) / "~spool" / program.application_id / program.identity)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
+from mustela.plan.plan import Plan
 from mustela.spark.frames import load_object
 from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
@@ -40,21 +41,35 @@ def ship(program: Program) -> Shipment:
     """Pack a program.
 
     Raises:
-        UnpicklableFunctionError: If a function of the user's holds something that cannot travel,
-            such as an open file, a lock or a client.
+        UnpicklableFunctionError: As `check_plan`.
     """
     try:
         return Shipment(program.identity, dump_by_value(program))
     except Exception as error:
-        for node in _nodes(program):
-            _check(node)
-        msg = f"the program cannot be sent to Spark's workers: {error}"
-        raise UnpicklableFunctionError(msg) from error
+        raise _cannot_travel(program.plan, error) from error
 
 
-def _nodes(program: Program) -> list[Node]:
-    stages = program.plan.stages
-    return [*stages[0].sources, *(step.node for stage in stages for step in stage.steps)]
+def check_plan(plan: Plan) -> None:
+    """See whether a plan can be sent.
+
+    Raises:
+        UnpicklableFunctionError: If a function of the user's holds something that cannot travel,
+            such as an open file, a lock or a client.
+    """
+    try:
+        dump_by_value(plan)
+    except Exception as error:
+        raise _cannot_travel(plan, error) from error
+
+
+def _cannot_travel(plan: Plan, error: Exception) -> UnpicklableFunctionError:
+    for node in _nodes(plan):
+        _check(node)
+    return UnpicklableFunctionError(f"the program cannot be sent to Spark's workers: {error}")
+
+
+def _nodes(plan: Plan) -> list[Node]:
+    return [*plan.stages[0].sources, *(step.node for stage in plan.stages for step in stage.steps)]
 
 
 def _check(node: Node) -> None:

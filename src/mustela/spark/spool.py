@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mustela.state.interfaces import Token
 
-__all__ = ["Spool", "clear", "fetch", "forget"]
+__all__ = ["Spool", "clear", "clear_others", "fetch", "forget"]
 
 _HERE, _THERE = b"\x00", b"\x01"
 _LEAST = 32 * 1024
@@ -23,7 +23,7 @@ class Spool:
     """Keeps the large bodies of one task.
 
     Args:
-        root: The application's spool directory; empty where driver and workers share no disk.
+        root: The program's spool directory; empty where driver and workers share no disk.
         token: The epoch.
         stage: The task's stage.
         task: The task.
@@ -79,9 +79,18 @@ def forget(root: str, token: Token) -> None:
 
 
 def clear(root: str) -> None:
-    """Delete what earlier runs left."""
+    """Delete what a program left."""
     if root:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def clear_others(root: str) -> None:
+    """Delete what earlier programs of the application left; they are dead, or replaced."""
+    siblings = Path(root).parent
+    if root and siblings.is_dir():
+        for other in siblings.iterdir():
+            if other != Path(root):
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def _name(token: Token) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustela.spark.frames import CHANGELOG, ROWS, Columns, Frame, pack, pack_columns
 from mustela.spark.results import FrameStore
-from mustela.spark.spool import Spool, clear, fetch, forget
+from mustela.spark.spool import Spool, clear, clear_others, fetch, forget
 from mustela.state.interfaces import Token
 
 TOKEN = Token(1, 2, 3)
@@ -104,9 +104,24 @@ def test_forgetting_an_epoch_leaves_the_others(tmp_path: Path) -> None:
     assert not (tmp_path / "spool").exists()
 
 
+def test_a_program_clears_what_others_left_and_a_stopping_one_only_its_own(tmp_path: Path) -> None:
+    """So an instance that was replaced takes no results away from the one that replaced it."""
+    kept = {}
+    for name in ("old", "new"):
+        spool = Spool(str(tmp_path / "app" / name), TOKEN, 0, 0)
+        kept[name] = spool.keep(b"x" * 50_000)
+        spool.close()
+    clear(str(tmp_path / "app" / "old"))
+    assert fetch(kept["new"]) == b"x" * 50_000
+    clear_others(str(tmp_path / "app" / "third"))
+    assert not list((tmp_path / "app").iterdir())
+    clear_others(str(tmp_path / "elsewhere" / "third"))
+
+
 def test_without_a_common_disk_everything_travels() -> None:
     """An empty root says so."""
     spool = Spool("", TOKEN, 0, 0)
     assert fetch(spool.keep(b"x" * 100_000)) == b"x" * 100_000
     forget("", TOKEN)
     clear("")
+    clear_others("")
