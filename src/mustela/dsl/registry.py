@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypedDict
 
-from mustela.dsl.names import check_name, path_name
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.errors import Origin
 from mustela.topology.errors import (
     DuplicateNameError,
     DuplicateStoreError,
     SourceConflictError,
     StreamAndTableError,
+    UnfinishedSplitError,
 )
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
+from mustela.topology.old_values import with_store
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["Place", "Registry", "SourceLike"]
@@ -38,6 +40,7 @@ class Registry:
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, Node] = {}
         self._readers: dict[str, SourceLike] = {}
+        self._unfinished: dict[str, Origin] = {}
 
     def place(
         self,
@@ -81,6 +84,15 @@ class Registry:
         Raises:
             DuplicateStoreError: If another node has a store of the same name.
         """
+        self._claim_stores(node)
+        assert node.name not in self._nodes, node.name
+        self._nodes[node.name] = node
+        wishes = zip(node.parents, node.asks_old, node.looks_up, strict=True)
+        for parent, asks, looks in wishes:
+            if asks or looks:
+                self._keep_rows(self._nodes[parent])
+
+    def _claim_stores(self, node: Node) -> None:
         for store in node.stores:
             other = self._stores.setdefault(store.name, node)
             if other is not node:
@@ -93,8 +105,20 @@ class Registry:
                     fix='give one of them another name: store="..."',
                     fields={"store": store.name, "steps": (other.name, node.name)},
                 )
-        assert node.name not in self._nodes, node.name
-        self._nodes[node.name] = node
+
+    def _keep_rows(self, node: Node) -> None:
+        """Let a table be able to tell the values before: give it a store if it must have one."""
+        if getattr(node, "store", None) is not None:
+            return
+        if node.passes_old:
+            for parent in node.parents:
+                self._keep_rows(self._nodes[parent])
+            return
+        if not hasattr(node, "store"):
+            return
+        kept = with_store(node, path_name(node.name, length_max=STORE_NAME_LENGTH_MAX))
+        self._claim_stores(kept)
+        self._nodes[node.name] = kept
 
     def add_source(self, node: SourceLike) -> SourceLike:
         """Add a source, or return the one that reads the same topics in the same way.
@@ -121,8 +145,29 @@ class Registry:
         """Return the node of that name."""
         return self._nodes[name]
 
+    def begin(self, name: str, at: Origin) -> None:
+        """Note a step that is written in several calls and has begun."""
+        self._unfinished[name] = at
+
+    def end(self, name: str) -> None:
+        """Note that such a step is written to its end."""
+        del self._unfinished[name]
+
     def topology(self) -> Topology:
-        """Return what was written so far."""
+        """Return what was written so far.
+
+        Raises:
+            UnfinishedSplitError: If a split was begun and not ended.
+        """
+        for name, at in self._unfinished.items():
+            msg = f"split {name!r} has no end"
+            raise UnfinishedSplitError(
+                msg,
+                at=at,
+                why="only its end says what becomes of records that belong to no branch",
+                fix="end it with .default_branch() or .no_default_branch()",
+                fields={"name": name},
+            )
         return Topology(tuple(self._nodes.values()))
 
     def _duplicate(

@@ -11,9 +11,12 @@ from mustela.plan.plan import Plan
 from mustela.planner.assemble import assemble
 from mustela.planner.flow import Flow
 from mustela.planner.lower import lower
+from mustela.planner.old_values import answer_old_values
 from mustela.planner.options import PlanOptions
 from mustela.planner.rules.combine_before_shuffle import combine_before_shuffle
+from mustela.planner.rules.each_change import each_change
 from mustela.planner.rules.keep_known_keys import keep_known_keys
+from mustela.planner.rules.materialize_lookup import materialize_lookup
 from mustela.planner.rules.send_old_values import send_old_values
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
@@ -26,7 +29,9 @@ RULES: Final = MappingProxyType[str, Rule](
     {
         "keep_known_keys": keep_known_keys,
         "send_old_values": send_old_values,
+        "each_change": each_change,
         "combine_before_shuffle": combine_before_shuffle,
+        "materialize_lookup": materialize_lookup,
     }
 )
 """The rules by name, in the order in which they are applied."""
@@ -53,7 +58,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
     """
     options = options or PlanOptions()
     _check_names(options.rules_off)
-    flow = lower(topology)
+    flow = answer_old_values(lower(topology))
     for name, rule in RULES.items():
         if name not in options.rules_off:
             flow = rule(flow, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mustela.topology.node import Node
+from mustela.topology.source import TableSourceNode
 
 __all__ = ["unnamed_stateful_steps"]
 
@@ -19,4 +20,10 @@ def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:
     Args:
         topology: A `Topology`, or its nodes.
     """
-    return [node for node in topology if node.stores and not getattr(node, "explicit_store", False)]
+    return [
+        node
+        for node in topology
+        if node.stores
+        and not isinstance(node, TableSourceNode)
+        and not getattr(node, "explicit_store", False)
+    ]

@@ -59,6 +59,43 @@ class Node:
         return False
 
     @property
+    def keyed_by(self) -> Serde[Any] | None:
+        """Of a step that changes keys: the serde by whose bytes the new keys are in their lane.
+
+        None where they are not, so that they have to travel.
+        """
+        return None
+
+    @property
+    def lag_ms(self) -> int:
+        """How far behind event time the rows may be stamped that this step holds back."""
+        return 0
+
+    @property
+    def acts_on_time(self) -> bool:
+        """Whether the step may act without a record: because a window closes or a timer is due."""
+        return False
+
+    @property
+    def asks_old(self) -> tuple[bool, ...]:
+        """Which parents' changes must carry the value before; a parent without a store gets one."""
+        return (False,) * len(self.parents)
+
+    @property
+    def passes_old(self) -> bool:
+        """Whether a step that gives a table, but has no ``store``, can tell the values before.
+
+        It makes them of the old values of its parents, which are asked in turn. Where this is
+        false, such a step gets a store of its own as soon as somebody asks.
+        """
+        return False
+
+    @property
+    def looks_up(self) -> tuple[bool, ...]:
+        """Which parents' rows the step looks up; a parent whose rows are nowhere gets a store."""
+        return (False,) * len(self.parents)
+
+    @property
     def needs_order(self) -> bool:
         """Whether the step looks at the order of the rows that come to it."""
         arrivals = (arrival for arrival in self.arrivals if arrival is not None)

@@ -6,10 +6,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.node import Node
+from mustela.topology.node import Arrival, Node
 
-__all__ = ["TableFilterNode", "TableMapValuesNode", "TableToStreamNode"]
+__all__ = ["StreamToTableNode", "TableFilterNode", "TableMapValuesNode", "TableToStreamNode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamToTableNode(Node):
+    """Records of a stream as a table: the newest value of each key, a null value deletes.
+
+    Attributes:
+        key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
+        value: Serde of the values, where it is known.
+        store: The table's store, or None where nobody needs the table's old values.
+        explicit_store: Whether the user named the store.
+    """
+
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    store: StoreSpec | None = None
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The table's store, if it has one."""
+        return () if self.store is None else (self.store,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Records travel to the lane of their key."""
+        return (Arrival(key=self.key or ValueSerde(sort_keys=True)),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +49,11 @@ class TableFilterNode(Node):
     negate: bool = False
     store: StoreSpec | None = None
     explicit_store: bool = False
+
+    @property
+    def passes_old(self) -> bool:
+        """What was in the result before follows from what was in the table before."""
+        return True
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
@@ -35,6 +69,11 @@ class TableMapValuesNode(Node):
     with_key: bool = False
     store: StoreSpec | None = None
     explicit_store: bool = False
+
+    @property
+    def passes_old(self) -> bool:
+        """What was in the result before follows from what was in the table before."""
+        return True
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
