@@ -6,14 +6,29 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.conformance.script import Produced, Sent, Written
 
-__all__ = ["Case", "compare", "load_cases"]
+__all__ = ["ORDERINGS", "Case", "Row", "WindowKey", "compare", "load_cases", "plain_key"]
 
 _FILE = Path(__file__).parent / "cases" / "kafka_streams.json"
-_Key = tuple[Any, Any, int | None]
+
+
+class WindowKey(NamedTuple):
+    """A windowed key, whatever class the library has for it."""
+
+    key: Any
+    start: int
+    end: int
+
+
+class Row(NamedTuple):
+    """What is compared of a record; the time is None where the case asserts none."""
+
+    key: Any
+    value: Any
+    timestamp: int | None
 
 
 @dataclass(frozen=True)
@@ -23,16 +38,20 @@ class Case:
     Attributes:
         name: Its name, which picks the topology.
         inputs: What is sent.
-        expected: What Kafka Streams writes, by topic.
-        ordering: How to compare.
+        expected: What Kafka Streams writes, or what Mustela writes instead.
+        ordering: How to compare, by topic; the entry ``""`` holds for all others.
         checkpoints: Inputs after which the output so far must be exactly what is expected so far.
+        one_key_group: Whether all keys must share one stream time, as they do in one partition.
+        divergence: The id of the difference, where Mustela rightly writes something else.
     """
 
     name: str
     inputs: tuple[Sent, ...]
     expected: tuple[Written, ...]
-    ordering: str
+    ordering: Mapping[str, str]
     checkpoints: tuple[int, ...]
+    one_key_group: bool
+    divergence: str | None = None
 
 
 def load_cases() -> list[Case]:
@@ -41,68 +60,123 @@ def load_cases() -> list[Case]:
 
 
 def _case(data: Mapping[str, Any]) -> Case:
+    ordering = data["ordering"]
     return Case(
         name=data["name"],
         inputs=tuple(
-            Sent(i["topic"], i["key"], i["value"], i["timestamp_ms"] or 0) for i in data["inputs"]
+            Sent(topic, key, value, time or 0) for topic, key, value, time in data["inputs"]
         ),
         expected=tuple(
-            Written(e["topic"], e["key"], e["value"], e["timestamp_ms"], e["after_input"])
-            for e in data["expected"]
+            Written(topic, _key(key), value, time, after)
+            for topic, key, value, time, after in data.get("instead", data["expected"])
         ),
-        ordering=data["ordering"],
+        ordering=ordering if isinstance(ordering, dict) else {"": ordering},
         checkpoints=tuple(data["checkpoints"]),
+        one_key_group=data["one_key_group"],
+        divergence=data.get("divergence"),
     )
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, dict):
+        return WindowKey(key["key"], key["window_start"], key["window_end"])
+    return key
+
+
+def plain_key(key: Any) -> Any:
+    """Return a windowed key as one of plain numbers, any other key as it is."""
+    if type(key).__name__ == "Windowed":
+        return WindowKey(key.key, key.start, key.end)
+    return key
 
 
 def compare(case: Case, produced: Produced) -> None:
     """Compare what was written with what Kafka Streams writes.
 
+    At each checkpoint everything written so far is compared, topic by topic.
+
     Raises:
         AssertionError: If they differ.
     """
-    check = _ORDERINGS[case.ordering]
-    for topic in sorted({record.topic for record in case.expected}):
+    topics = {record.topic for record in case.expected} | {r.topic for r in produced.records}
+    for topic in sorted(topics):
+        how = ORDERINGS[case.ordering.get(topic) or case.ordering[""]]
+        before = -1
         for checkpoint in case.checkpoints:
-            wanted = _until(case.expected, topic, checkpoint)
-            got = _until(produced.records, topic, checkpoint)
-            check(_faded(got, wanted), _plain(wanted))
+            start = before if how.drains else -1
+            wanted = _between(case.expected, topic, start, checkpoint)
+            got = _between(produced.records, topic, start, checkpoint)
+            timed = any(row.timestamp is not None for row in wanted)
+            if not timed and wanted:
+                got = [row._replace(timestamp=None) for row in got]
+            seen, right = how.view(got), how.view(wanted)
+            if how.prefix:
+                seen = seen[: len(right)]
+            assert seen == right, f"{case.name}: {topic} after input {checkpoint}"
+            before = checkpoint
 
 
-def _until(records: Sequence[Written], topic: str, checkpoint: int) -> list[Written]:
-    return [r for r in records if r.topic == topic and r.after_input <= checkpoint]
+def _between(records: Sequence[Written], topic: str, start: int, end: int) -> list[Row]:
+    return [
+        Row(plain_key(record.key), record.value, record.timestamp)
+        for record in records
+        if record.topic == topic and start < record.after_input <= end
+    ]
 
 
-def _plain(records: Sequence[Written]) -> list[_Key]:
-    return [(r.key, r.value, r.timestamp) for r in records]
+@dataclass(frozen=True)
+class Ordering:
+    """How rows are compared.
+
+    Attributes:
+        view: What of the rows must be equal.
+        drains: Whether only what came since the checkpoint before is looked at.
+        prefix: Whether more may follow.
+    """
+
+    view: Callable[[list[Row]], Any]
+    drains: bool = False
+    prefix: bool = False
 
 
-def _faded(got: Sequence[Written], wanted: Sequence[Written]) -> list[_Key]:
-    """Leave timestamps away where the case asserts none."""
-    if all(record.timestamp is None for record in wanted):
-        return [(r.key, r.value, None) for r in got]
-    return _plain(got)
+def _by_key_then_window(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.key.key, row.key.start))
 
 
-def _exact(got: list[_Key], wanted: list[_Key]) -> None:
-    assert got == wanted
+def _by_printed_key_then_time(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.key, row.timestamp))
 
 
-def _exact_prefix(got: list[_Key], wanted: list[_Key]) -> None:
-    assert got[: len(wanted)] == wanted
+def _set_per_window(rows: list[Row]) -> dict[Any, set[Any]]:
+    found: dict[Any, set[Any]] = {}
+    for row in rows:
+        found.setdefault(row.key, set()).add((row.value, row.timestamp))
+    return found
 
 
-def _last_per_key(got: list[_Key], wanted: list[_Key]) -> None:
-    assert {row[0]: row for row in got} == {row[0]: row for row in wanted}
+def _last_per_key(rows: list[Row]) -> dict[Any, Row]:
+    return {row.key: row for row in rows}
 
 
-def _key_values(got: list[_Key], wanted: list[_Key]) -> None:
-    assert sorted(row[:2] for row in got) == sorted(row[:2] for row in wanted)
+def _pairs(rows: list[Row]) -> list[tuple[Any, Any]]:
+    return sorted((row.key, row.value) for row in rows)
 
 
-_ORDERINGS: dict[str, Callable[[list[_Key], list[_Key]], None]] = {
-    "exact": _exact,
-    "exact_prefix": _exact_prefix,
-    "last_per_key": _last_per_key,
-    "kv_list": _key_values,
+def _content(rows: list[Row]) -> dict[Any, Any]:
+    return {key: row.value for key, row in _last_per_key(rows).items() if row.value is not None}
+
+
+ORDERINGS: Mapping[str, Ordering] = {
+    "exact": Ordering(list),
+    "exact_prefix": Ordering(list, prefix=True),
+    "sorted_by_key_then_window_start": Ordering(_by_key_then_window),
+    "sorted_by_printed_key_then_timestamp": Ordering(_by_printed_key_then_time),
+    "set_per_window": Ordering(_set_per_window),
+    "kv_list": Ordering(_pairs),
+    "values_list": Ordering(lambda rows: [row.value for row in rows]),
+    "kv_map_per_checkpoint": Ordering(lambda rows: {r.key: r.value for r in rows}, drains=True),
+    "last_per_key": Ordering(_last_per_key),
+    "last_per_key_at_checkpoint": Ordering(_last_per_key, drains=True),
+    "store_content": Ordering(_content),
 }
+"""The ways to compare, by the name that a case gives."""

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from mustela.broker.process import DevelopmentBroker
 from mustela.topology.graph import Topology
+from tests.conformance.bundles import Bundles
+from tests.conformance.cases import load_cases
 from tests.conformance.script import Produced, Sent
 from tests.conformance.spark_ways import SPARK_WAYS, SparkWay
 from tests.conformance.ways import WAYS, WayFactory
@@ -21,6 +24,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         random = hasattr(metafunc.function, "hypothesis")
         ways = WAYS if random else [*WAYS, *SPARK_WAYS]
         metafunc.parametrize("run_topology", ways, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def spark_bundles(
+    broker: DevelopmentBroker, spark_context: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Bundles:
+    """The cases on Spark, each area run once in each way."""
+    scratch = tmp_path_factory.mktemp("bundles")
+    way = SparkWay(restarts=False).on(broker.bootstrap_servers, spark_context, scratch)
+    return Bundles(load_cases(), way)
 
 
 @pytest.fixture

@@ -41,7 +41,8 @@ class SparkWay:
     """Runs topologies as an application does, one epoch after the other.
 
     Args:
-        restarts: Whether the application dies after each epoch and starts again.
+        restarts: Whether the application dies after each epoch and starts again, where a run
+            does not say how often (``restart_every``).
     """
 
     def __init__(self, *, restarts: bool) -> None:
@@ -61,6 +62,8 @@ class SparkWay:
 
         def run(topology: Topology, epochs: Sequence[Sequence[Sent]]) -> Produced:
             given = dict(options)
+            every = given.pop("restart_every", 1 if self._restarts else None)
+            by_epoch = given.pop("count_epochs", False)
             settings = Settings.load(
                 {
                     "application_id": f"conformance-{next(_NUMBERS)}",
@@ -75,9 +78,9 @@ class SparkWay:
             )
             assert not given, f"options that this way does not know: {given}"
             with _Case(topology, settings, context) as case:
-                for epoch in epochs:
-                    case.run(epoch)
-                    if self._restarts:
+                for number, epoch in enumerate(epochs):
+                    case.run(epoch, counted=1 if by_epoch else len(epoch))
+                    if every and number % every == 0:
                         case.crash()
             return case.produced
 
@@ -145,8 +148,13 @@ class _Case:
             self._coordinator.prepare()
         return self._coordinator
 
-    def run(self, epoch: Sequence[Sent]) -> None:
-        """Write an epoch's records, run it, and read what it wrote."""
+    def run(self, epoch: Sequence[Sent], *, counted: int) -> None:
+        """Write an epoch's records, run it, and read what it wrote.
+
+        Args:
+            epoch: The records.
+            counted: How many inputs they are for ``after_input``.
+        """
         coordinator = self._started()
         for sent in epoch:
             key, value = self._sources[sent.topic]
@@ -160,7 +168,7 @@ class _Case:
         assert self._producer.flush(30) == 0
         while coordinator.run_once():
             pass
-        self._last += len(epoch)
+        self._last += counted
         for topic, sink in self._sinks.items():
             self._collect(topic, sink)
 
