@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
+from mustela.state.interfaces import Changes, Rows
 from mustela.state.overlay import Overlay, StoreOverlay
 
 __all__ = ["LaneState", "LaneStore"]
@@ -20,12 +21,33 @@ class LaneStore:
         name: The store's name.
         overlays: The store's view in each key group of the lane.
         key_groups: Number of key groups of the application.
+        prefix: How many bytes a store's key has before the record's key.
+        suffix: How many of a record key's last bytes do not count for its key group.
     """
 
-    __slots__ = ("_key_groups", "_overlays", "_routed_keys", "_routes", "_single", "name")
+    __slots__ = (
+        "_key_groups",
+        "_overlays",
+        "_prefix",
+        "_routed_keys",
+        "_routes",
+        "_single",
+        "_suffix",
+        "name",
+    )
 
-    def __init__(self, name: str, overlays: Mapping[int, StoreOverlay], key_groups: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        overlays: Mapping[int, StoreOverlay],
+        key_groups: int,
+        *,
+        prefix: int = 0,
+        suffix: int = 0,
+    ) -> None:
         self.name = name
+        self._prefix = prefix
+        self._suffix = suffix
         self._overlays = overlays
         self._key_groups = key_groups
         self._single = next(iter(overlays.values())) if key_groups == 1 and overlays else None
@@ -36,15 +58,27 @@ class LaneStore:
         """Sort the places of the keys by key group; the last answer is kept for the write."""
         if keys is self._routed_keys:
             return self._routes
+        prefix = self._prefix
+        record_keys = [key[prefix:] for key in keys] if prefix else keys
+        self._routes = self._divide(self.groups_of(record_keys))
+        self._routed_keys = keys
+        return self._routes
+
+    def _divide(self, groups: Sequence[int]) -> Routes:
         places: dict[int, list[int]] = {}
-        for place, group in enumerate(key_groups_of(keys, self._key_groups)):
+        for place, group in enumerate(groups):
             if group in places:
                 places[group].append(place)
             else:
                 places[group] = [place]
-        self._routes = [(self._overlay(group), found) for group, found in places.items()]
-        self._routed_keys = keys
-        return self._routes
+        return [(self._overlay(group), found) for group, found in places.items()]
+
+    def groups_of(self, keys: Sequence[bytes]) -> list[int]:
+        """Return the key group of each record key."""
+        return key_groups_of(keys, self._key_groups, suffix=self._suffix)
+
+    def _overlay_of(self, key: bytes) -> StoreOverlay:
+        return self._overlay(key_group(key[self._prefix :], self._key_groups, suffix=self._suffix))
 
     def _overlay(self, group: int) -> StoreOverlay:
         try:
@@ -70,11 +104,11 @@ class LaneStore:
         """Return each key group that the record keys belong to, and the places of its keys."""
         if self._single is not None:
             return [(self._single, list(range(len(keys))))] if keys else []
-        return self._route(keys)
+        return self._divide(self.groups_of(keys)) if self._prefix else self._route(keys)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key`` now, or None."""
-        return self._overlay(key_group(key, self._key_groups)).get(key)
+        return self._overlay_of(key).get(key)
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys`` now, in the same order, with one fetch per key group."""
@@ -83,6 +117,17 @@ class LaneStore:
         found: list[bytes | None] = [None] * len(keys)
         for overlay, places in self._route(keys):
             values = overlay.getmulti([keys[place] for place in places])
+            for place, value in zip(places, values, strict=True):
+                found[place] = value
+        return found
+
+    def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values that ``keys`` had before the epoch, in the same order."""
+        if self._single is not None:
+            return self._single.before_many(keys)
+        found: list[bytes | None] = [None] * len(keys)
+        for overlay, places in self._route(keys):
+            values = overlay.before_many([keys[place] for place in places])
             for place, value in zip(places, values, strict=True):
                 found[place] = value
         return found
@@ -100,7 +145,7 @@ class LaneStore:
 
     def delete(self, key: bytes) -> None:
         """Remove ``key``; an absent key is fine."""
-        self._overlay(key_group(key, self._key_groups)).delete(key)
+        self._overlay_of(key).delete(key)
 
 
 class LaneState:
@@ -138,18 +183,23 @@ class LaneState:
         """Return the overlay of one key group."""
         return self._overlays[group]
 
-    def store(self, name: str) -> LaneStore:
-        """Return one store, the same object every time."""
+    def store(self, name: str, *, prefix: int = 0, suffix: int = 0) -> LaneStore:
+        """Return one store, the same object every time; see `LaneStore`."""
         found = self._stores.get(name)
         if found is None:
             views = {group: overlay.store(name) for group, overlay in self._overlays.items()}
-            found = self._stores[name] = LaneStore(name, views, self._key_groups)
+            found = LaneStore(name, views, self._key_groups, prefix=prefix, suffix=suffix)
+            self._stores[name] = found
         return found
 
     def changes(self) -> dict[int, dict[str, list[tuple[bytes, bytes | None]]]]:
         """Return the rows to be stored and logged, by key group and store."""
         found = {group: overlay.changes() for group, overlay in sorted(self._overlays.items())}
         return {group: changes for group, changes in found.items() if changes}
+
+    def logged(self, group: int, changes: Changes) -> dict[str, Rows]:
+        """Return the rows among a key group's changes that the changelogs hear of."""
+        return self._overlays[group].logged(changes)
 
     def close(self) -> None:
         """Close the snapshots below."""

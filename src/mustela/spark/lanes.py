@@ -9,7 +9,7 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.plan.epoch import GroupMark, changelog_topic
 from mustela.spark.process import Process
-from mustela.state.interfaces import Committed, Condition, Environment, Token
+from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
 from mustela.state.overlay import Overlay
 
 __all__ = ["LaneEnvironments", "StateAheadError", "make_current"]
@@ -139,7 +139,7 @@ class LaneEnvironments:
             self._open[group] = (environment, committed, overlay)
         return {group: opened[2] for group, opened in self._open.items()}
 
-    def write(self, token: Token) -> Iterator[tuple[int, str, list[tuple[bytes, bytes | None]]]]:
+    def write(self, token: Token) -> Iterator[tuple[int, str, Rows]]:
         """Write each key group's pending; yield (group, store, rows) for the changelogs."""
         sync_every = self._process.program.sync_every
         for group in sorted(self._open):
@@ -152,9 +152,10 @@ class LaneEnvironments:
             self.wrote.append(group)
             if (token.epoch + group) % sync_every == 0:
                 environment.sync()
+            logged = overlay.logged(changes)
             for store in self._logged:
-                if changes.get(store):
-                    yield group, store, changes[store]
+                if store in logged:
+                    yield group, store, logged[store]
         self._open.clear()
 
     def close(self) -> None:

@@ -114,6 +114,16 @@ class StoreSpec:
         value_serde: Serde of the values; likewise.
         logged: Whether changes go to a changelog topic.
         retention_ms: How long a windowed store keeps a row; None for ever.
+        window_ms: Length of a window store's windows.
+        segment_ms: Length of the segments of time in which a list or versioned store keeps rows.
+        history_retention_ms: How far behind its newest row a versioned store can be read.
+        duplicates: A window store keeps every value of a key and start, not the last alone.
+        indexed: A window store knows the starts of each key; for windows that start anywhere.
+        max_entries: A key-value store keeps so many keys at most, and forgets those that were
+            not used for longest; None for all.
+        cached: Whether changes within an epoch may be combined before they are forwarded; None
+            leaves it to the application's ``emit``.
+        in_memory: The store was asked to be in memory.
         format_version: Version of the kind's layout.
         topic_config: Settings for the changelog topic that differ from the default.
 
@@ -128,6 +138,14 @@ class StoreSpec:
     value_serde: Serde[Any] | None = None
     logged: bool = True
     retention_ms: int | None = None
+    window_ms: int | None = None
+    segment_ms: int | None = None
+    history_retention_ms: int | None = None
+    duplicates: bool = False
+    indexed: bool = False
+    max_entries: int | None = None
+    cached: bool | None = None
+    in_memory: bool = False
     format_version: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
@@ -329,6 +347,17 @@ class Environment(Protocol):
 
         Raises:
             StateNotReadyError: If a logged store's position is not at its committed end.
+        """
+        ...
+
+    def compact(self, *, live_bytes_max: int | None = None) -> bool:
+        """Give unused disk back where that is worth the work; no snapshot may be open.
+
+        Args:
+            live_bytes_max: Leave more data than this alone: copying it takes too long.
+
+        Returns:
+            Whether something was done.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mustela.state.interfaces import Snapshot
+from mustela.state.interfaces import Changes, Rows, Snapshot
 from mustela.state.ordered import key_slice, merge_layers
 
 __all__ = ["Overlay", "StoreOverlay"]
@@ -24,7 +24,15 @@ class StoreOverlay:
             `load`, operators may read it directly; they must not change it.
     """
 
-    __slots__ = ("_before", "_snapshot", "_written", "current", "name")
+    __slots__ = (
+        "_before",
+        "_expired",
+        "_ordered",
+        "_snapshot",
+        "_written",
+        "current",
+        "name",
+    )
 
     def __init__(self, name: str, snapshot: Snapshot) -> None:
         self.name = name
@@ -32,6 +40,8 @@ class StoreOverlay:
         self._snapshot = snapshot
         self._before: dict[bytes, bytes | None] = {}
         self._written: set[bytes] = set()
+        self._expired: set[bytes] = set()
+        self._ordered: list[bytes] = []
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Fetch the keys that are not held yet, with one call, and return `current`."""
@@ -76,6 +86,17 @@ class StoreOverlay:
         self.current[key] = None
         self._written.add(key)
 
+    def expire(self, keys: Iterable[bytes]) -> None:
+        """Remove rows whose time is over, here but not in the changelog.
+
+        Only for rows that their reader knows to be over by their own bytes: a copy that is
+        restored from the changelog has them again until it expires them itself.
+        """
+        gone = dict.fromkeys(keys)
+        self.current.update(gone)
+        self._written.update(gone)
+        self._expired.update(gone)
+
     def before(self, key: bytes) -> bytes | None:
         """Return the value that ``key`` had before the epoch, or None."""
         try:
@@ -100,10 +121,31 @@ class StoreOverlay:
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over low <= key <= high as it is now; later writes do not show."""
-        keys = sorted(self._written)
+        keys = self._in_order()
         start, stop = key_slice(keys, low, high)
         below = self._snapshot.range(self.name, low, high, reverse=reverse)
         return self._merge(below, keys[start:stop], reverse=reverse)
+
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, bytes] | None:
+        """Return the first row that `range` would give; quick, also after many writes."""
+        keys, current = self._in_order(), self.current
+        start, stop = key_slice(keys, low, high)
+        step = range(stop - 1, start - 1, -1) if reverse else range(start, stop)
+        above = next(((keys[i], row) for i in step if (row := current[keys[i]]) is not None), None)
+        written = self._written
+        for row in self._snapshot.range(self.name, low, high, reverse=reverse):
+            if above is not None and (row[0] >= above[0]) is not reverse:
+                return above
+            if row[0] not in written:
+                return row
+        return above
+
+    def _in_order(self) -> list[bytes]:
+        if len(self._ordered) != len(self._written):  # keys are only ever added
+            self._ordered = sorted(self._written)
+        return self._ordered
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys that start with ``prefix`` as they are now."""
@@ -141,6 +183,11 @@ class StoreOverlay:
             rows = [row for row in rows if row[0] in written]
         unknown = _UNKNOWN
         return [row for row in sorted(rows) if before.get(row[0], unknown) != row[1]]
+
+    def unlogged(self) -> set[bytes]:
+        """Return the keys among `changes` that the changelog does not hear of."""
+        current = self.current
+        return {key for key in self._expired if current[key] is None}
 
 
 class Overlay:
@@ -225,6 +272,16 @@ class Overlay:
         """Return the rows to be stored and logged, by store; stores without any are left out."""
         found = {name: store.changes() for name, store in self._stores.items()}
         return {name: rows for name, rows in sorted(found.items()) if rows}
+
+    def logged(self, changes: Changes) -> dict[str, Rows]:
+        """Return the rows of `changes` that the changelogs hear of: all but what expired."""
+        found: dict[str, Rows] = {}
+        for name, rows in changes.items():
+            silent = self._stores[name].unlogged()
+            heard = [row for row in rows if row[0] not in silent] if silent else rows
+            if heard:
+                found[name] = heard
+        return found
 
     def close(self) -> None:
         """Close the snapshot below."""

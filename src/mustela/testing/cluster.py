@@ -38,7 +38,7 @@ class JobResult:
         token: The run of the epoch.
         rows: Rows for sinks, in order.
         dead_letters: Records that a handler gave up.
-        changes: What each place wrote.
+        changes: What each place wrote, but for what expired: the rows of its changelogs.
         counters: Counts by name.
     """
 

@@ -93,13 +93,14 @@ class _Job:
             runner.finish()
             self._gather(stage, runner.take_output())
             changes = state.changes()
+            logged = {group: state.logged(group, rows) for group, rows in changes.items()}
         finally:
             state.close()
         for group, rows in changes.items():
             place = stage.index, group
             committed = cluster.committed(place)
             cluster.environments[place].write_pending(self._result.token, committed, rows)
-            self._result.changes[place] = rows
+            self._result.changes[place] = logged[group]
 
     def _gather(self, stage: Stage, output: StageOutput) -> None:
         self._result.rows += output.rows
@@ -113,7 +114,9 @@ class _Job:
     def _send(self, exchange: Exchange, batch: Batch) -> None:
         """Give each row to the lane of its key; a row without a key goes to key group 0."""
         places: dict[int, list[int]] = {}
-        groups = key_groups_of([key or b"" for key in self._keys(batch)], self._cluster.key_groups)
+        keys = [key or b"" for key in self._keys(batch)]
+        suffix = exchange.key.group_suffix
+        groups = key_groups_of(keys, self._cluster.key_groups, suffix=suffix)
         for row, (key, group) in enumerate(zip(self._keys(batch), groups, strict=True)):
             lane = self._lane_of_group[0 if key is None else group]
             places.setdefault(lane, []).append(row)

@@ -1,0 +1,236 @@
+"""Buffers: rows that wait until their time has come.
+
+Two shapes, both format 1. Times, and what first bytes mean: see layout.py.
+
+*Slots*, one for each key (suppress): ``01`` and the record key hold the slot's time and the value,
+so that a later update of the key is one row and keeps the slot; time and record key, with an empty
+value, bring the slots into order.
+
+*Records*, any number for each key (a join that waits): time, record key and a sequence number of
+four bytes hold the value.
+
+In both ``00 n`` holds how many rows wait and how many bytes their keys and values have, and in the
+second ``00 s`` the next sequence number. Rows that leave are removed in the changelog too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from struct import Struct
+from typing import Final, NamedTuple
+
+from mustela.state.kinds.layout import (
+    TIME_BYTES,
+    TIME_MAX,
+    TIME_MIN,
+    RowView,
+    first_row,
+    key_row,
+    key_rows,
+    pack_time,
+    time_key,
+    time_rows,
+    unpack_time,
+)
+
+__all__ = ["BUFFER_FORMAT", "Buffered", "RecordBuffer", "SlotBuffer"]
+
+BUFFER_FORMAT = 1
+
+_FILL_KEY: Final = b"\x00n"
+_SEQUENCE_KEY: Final = b"\x00s"
+_FILL = Struct(">QQ")
+_SEQUENCE_BYTES = 4
+_SEQUENCE_MASK = (1 << 32) - 1
+
+
+class Buffered(NamedTuple):
+    """A row that waits."""
+
+    time: int
+    key: bytes
+    value: bytes
+
+
+class _Filled:
+    """Counts rows and bytes; the row that says so is written when `save_fill` is called."""
+
+    def __init__(self, view: RowView) -> None:
+        self.view = view
+        stored = view.get(_FILL_KEY)
+        self._count, self._bytes = (0, 0) if stored is None else _FILL.unpack(stored)
+
+    @property
+    def count(self) -> int:
+        """How many rows wait."""
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the keys and values of the waiting rows have."""
+        return self._bytes
+
+    def _fill(self, count: int, size: int) -> None:
+        self._count += count
+        self._bytes += size
+        self.view.put(_FILL_KEY, _FILL.pack(self._count, self._bytes) if self._count else None)
+
+
+class SlotBuffer(_Filled):
+    """One waiting value for each key of a key group, in order of (time, key).
+
+    Args:
+        view: The rows of the store.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="b", kind="buffer"),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("b")
+        >>> buffer = SlotBuffer(view)
+        >>> buffer.put_many([b"apple", b"pear", b"apple"], [5, 7, 9], [b"1", b"2", b"3"])
+        >>> buffer.load_many([b"apple"])
+        [(5, b'3')]
+        >>> buffer.count, buffer.bytes
+        (2, 11)
+        >>> list(buffer.due(5))
+        [Buffered(time=5, key=b'apple', value=b'3')]
+        >>> buffer.remove([b"apple"])
+        >>> buffer.oldest()
+        Buffered(time=7, key=b'pear', value=b'2')
+    """
+
+    def load_many(self, keys: Sequence[bytes]) -> list[tuple[int, bytes] | None]:
+        """Return (time, value) of each key that waits, with one fetch."""
+        return [
+            None if stored is None else (unpack_time(stored), stored[TIME_BYTES:])
+            for stored in self.view.getmulti(key_rows(keys))
+        ]
+
+    def put_many(
+        self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]
+    ) -> None:
+        """Set the values of keys; a key that waits already keeps its time."""
+        places = key_rows(keys)
+        now = dict(zip(places, self.view.getmulti(places), strict=True))
+        rows: dict[bytes, bytes | None] = {}
+        count = size = 0
+        for key, place, time, value in zip(keys, places, times, values, strict=True):
+            stored = now[place]
+            if stored is None:
+                head = pack_time(time)
+                rows[head + key] = b""
+                count += 1
+                size += len(key) + len(value)
+            else:
+                head = stored[:TIME_BYTES]
+                size += len(value) - (len(stored) - TIME_BYTES)
+            rows[place] = now[place] = head + value
+        self.view.put_many(rows)
+        self._fill(count, size)
+
+    def due(self, until: int = TIME_MAX) -> Iterator[Buffered]:
+        """Iterate over the rows with time <= until, by time, then by key; remove nothing."""
+        keys = [stored[TIME_BYTES:] for stored, _ in time_rows(self.view, to=until)]
+        for key, stored in zip(keys, self.view.getmulti(key_rows(keys)), strict=True):
+            assert stored is not None, key
+            yield Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
+
+    def oldest(self) -> Buffered | None:
+        """Return the row that `due` would give first, or None."""
+        row = first_row(self.view)
+        if row is None:
+            return None
+        key = row[0][TIME_BYTES:]
+        stored = self.view.get(key_row(key))
+        assert stored is not None, key
+        return Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Remove the rows of keys; one that does not wait is fine."""
+        names = list(dict.fromkeys(keys))
+        rows: dict[bytes, bytes | None] = {}
+        count = size = 0
+        for key, stored in zip(names, self.view.getmulti(key_rows(names)), strict=True):
+            if stored is not None:
+                rows[key_row(key)] = rows[stored[:TIME_BYTES] + key] = None
+                count += 1
+                size += len(key) + len(stored) - TIME_BYTES
+        if rows:
+            self.view.put_many(rows)
+            self._fill(-count, -size)
+
+
+class RecordBuffer(_Filled):
+    """Waiting records of a key group, in order of (time, key, arrival).
+
+    Args:
+        view: The rows of the store.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="b", kind="buffer"),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("b")
+        >>> buffer = RecordBuffer(view)
+        >>> buffer.put_many([b"pear", b"apple", b"pear"], [7, 5, 7], [b"1", b"2", b"3"])
+        >>> [(row.time, row.key, row.value) for row in buffer.take_due(7)]
+        [(5, b'apple', b'2'), (7, b'pear', b'1'), (7, b'pear', b'3')]
+        >>> buffer.count
+        0
+    """
+
+    def put_many(
+        self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]
+    ) -> None:
+        """Add records."""
+        if not keys:
+            return
+        stored = self.view.get(_SEQUENCE_KEY)
+        sequence = 0 if stored is None else int.from_bytes(stored, "big")
+        rows: dict[bytes, bytes | None] = {}
+        size = 0
+        for key, time, value in zip(keys, times, values, strict=True):
+            tail = (sequence & _SEQUENCE_MASK).to_bytes(_SEQUENCE_BYTES, "big")
+            rows[time_key(time, key) + tail] = value
+            sequence += 1
+            size += len(key) + len(value)
+        rows[_SEQUENCE_KEY] = (sequence & _SEQUENCE_MASK).to_bytes(_SEQUENCE_BYTES, "big")
+        self.view.put_many(rows)
+        self._fill(len(keys), size)
+
+    def due(self, until: int = TIME_MAX) -> Iterator[Buffered]:
+        """Iterate over the records with time <= until, in order; remove nothing."""
+        for stored, value in _in_order(time_rows(self.view, to=until)):
+            yield Buffered(unpack_time(stored), stored[TIME_BYTES:-_SEQUENCE_BYTES], value)
+
+    def take_due(self, until: int = TIME_MAX) -> list[Buffered]:
+        """Remove the records with time <= until, and return them in order."""
+        rows = list(_in_order(time_rows(self.view, to=until)))
+        if not rows:
+            return []
+        found = [
+            Buffered(unpack_time(stored), stored[TIME_BYTES:-_SEQUENCE_BYTES], value)
+            for stored, value in rows
+        ]
+        self.view.put_many((stored, None) for stored, _ in rows)
+        self._fill(-len(found), -sum(len(row.key) + len(row.value) for row in found))
+        return found
+
+    def next_time(self) -> int | None:
+        """Return the time of the first record, or None."""
+        row = first_row(self.view, TIME_MIN, TIME_MAX)
+        return None if row is None else unpack_time(row[0])
+
+
+def _in_order(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Bring the records of one time into order of key: one key may be another's beginning."""
+    for _, same in groupby(rows, key=lambda row: row[0][:TIME_BYTES]):
+        yield from sorted(
+            same, key=lambda row: (row[0][TIME_BYTES:-_SEQUENCE_BYTES], row[0][-_SEQUENCE_BYTES:])
+        )

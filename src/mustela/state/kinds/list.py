@@ -1,0 +1,169 @@
+"""List stores: every record of a key, in segments of time; what a join of two streams keeps.
+
+Layout, format 1. A row's key is the start of a segment of time (see layout.py) and the record key.
+Its value is a packed array of entries, each (timestamp, sequence, value or nil, flags), in the
+order in which they were appended. Appending does not decode; a record's window needs a few
+segments, so what a whole batch looks for is one `getmulti`. Segments are dropped whole.
+
+Segments that expire are removed in the changelog too, which is compacted and never deletes by age:
+a record that waits for its window to close must survive however long nothing comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mustela.state.kinds.layout import (
+    TIME_BYTES,
+    TIME_MAX,
+    TIME_MIN,
+    RowView,
+    first_row,
+    time_key,
+    time_rows,
+    unpack_time,
+)
+from mustela.state.kinds.packed import append_packed, pack_rows, unpacker
+
+__all__ = ["LIST_FORMAT", "Entry", "ListRows"]
+
+LIST_FORMAT = 1
+
+
+class Entry(NamedTuple):
+    """One record of a list.
+
+    Attributes:
+        timestamp: Milliseconds.
+        sequence: Tells entries of one key and time apart; the owner of the store counts it.
+        value: The value's bytes, or None.
+        flags: Bits that belong to the owner of the store.
+    """
+
+    timestamp: int
+    sequence: int
+    value: bytes | None
+    flags: int = 0
+
+
+Packed = tuple[int, int, bytes | None, int]
+"""An entry as it comes from a row: (timestamp, sequence, value, flags)."""
+
+_unpack: Callable[[bytes], list[Packed]] = unpacker(list[tuple[int, int, bytes | None, int]])
+
+
+def _time_of(entry: Packed) -> int:
+    return entry[0]
+
+
+class ListRows:
+    """The lists of one key group, as bytes.
+
+    Args:
+        view: The rows of the store.
+        segment_ms: Length of a segment; the same for the life of a store.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="j", kind="list", segment_ms=100),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("j")
+        >>> lists = ListRows(view, segment_ms=100)
+        >>> lists.append_many({b"apple": [(5, 0, b"x", 0), (150, 1, b"y", 0)]})
+        >>> lists.read_many([b"apple", b"pear"], [0, 0], [120, 120])
+        [[(5, 0, b'x', 0)], []]
+    """
+
+    def __init__(self, view: RowView, *, segment_ms: int) -> None:
+        assert segment_ms > 0, segment_ms
+        self.view = view
+        self.segment_ms = segment_ms
+
+    def segments(self, from_: int, to: int) -> range:
+        """Return the starts of the segments that hold from_ <= time <= to."""
+        length = self.segment_ms
+        return range(from_ // length * length, to + 1, length)
+
+    def append_many(self, entries: Mapping[bytes, Sequence[Packed]]) -> None:
+        """Append entries to the lists of many keys, with one fetch."""
+        length = self.segment_ms
+        fresh: dict[bytes, list[Packed]] = {}
+        for key, more in entries.items():
+            for entry in more:
+                place = time_key(entry[0] // length * length, key)
+                if place in fresh:
+                    fresh[place].append(entry)
+                else:
+                    fresh[place] = [entry]
+        places = list(fresh)
+        known = self.view.getmulti(places)
+        self.view.put_many(
+            (place, append_packed(packed, fresh[place]))
+            for place, packed in zip(places, known, strict=True)
+        )
+
+    def read_many(
+        self, keys: Sequence[bytes], froms: Sequence[int], tos: Sequence[int]
+    ) -> list[list[Packed]]:
+        """Return for each key its entries with from <= timestamp <= to.
+
+        They come by timestamp, those of one timestamp as they were appended. One fetch for all
+        keys, and each segment is decoded once.
+        """
+        spans = [self.segments(low, high) for low, high in zip(froms, tos, strict=True)]
+        places = [
+            [time_key(start, key) for start in span] for key, span in zip(keys, spans, strict=True)
+        ]
+        wanted = list(dict.fromkeys(place for mine in places for place in mine))
+        rows = zip(wanted, self.view.getmulti(wanted), strict=True)
+        decoded = {place: _sorted(_unpack(packed)) for place, packed in rows if packed is not None}
+        found: list[list[Packed]] = []
+        for mine, low, high in zip(places, froms, tos, strict=True):
+            entries: list[Packed] = []
+            for place in mine:
+                segment = decoded.get(place)
+                if segment is not None:
+                    if segment[0][0] >= low and segment[-1][0] <= high:
+                        entries += segment
+                    else:
+                        entries += [entry for entry in segment if low <= entry[0] <= high]
+            found.append(entries)
+        return found
+
+    def replace(self, key: bytes, segment: int, entries: Sequence[Packed]) -> None:
+        """Set the entries of a key in the segment that starts at ``segment``; none deletes it."""
+        assert segment % self.segment_ms == 0, segment
+        self.view.put(time_key(segment, key), pack_rows(entries) if entries else None)
+
+    def scan(
+        self, from_: int = TIME_MIN, to: int = TIME_MAX
+    ) -> Iterator[tuple[int, bytes, list[Packed]]]:
+        """Iterate over (segment start, record key, entries), by segment, then by key.
+
+        Args:
+            from_: Segments that hold this time or later ones.
+            to: Segments that hold this time or earlier ones.
+        """
+        low = from_ if from_ == TIME_MIN else from_ // self.segment_ms * self.segment_ms
+        for stored, packed in time_rows(self.view, low, to):
+            yield unpack_time(stored), stored[TIME_BYTES:], _sorted(_unpack(packed))
+
+    def first_segment(self) -> int | None:
+        """Return the start of the oldest segment, or None."""
+        row = first_row(self.view)
+        return None if row is None else unpack_time(row[0])
+
+    def expire_before(self, bound: int) -> int:
+        """Remove the segments that end at or below ``bound``; return how many rows that were."""
+        over = [stored for stored, _ in time_rows(self.view, to=bound - self.segment_ms)]
+        self.view.put_many(dict.fromkeys(over))
+        return len(over)
+
+
+def _sorted(entries: list[Any]) -> list[Packed]:
+    """Bring entries into the order of time; most are already."""
+    entries.sort(key=_time_of)
+    return entries
