@@ -26,12 +26,13 @@ class Reporter:
     def on_event(self, event: Event) -> None:
         """Say what the harness wants to know."""
         if isinstance(event, Restoring):
-            # Not called when there is nothing to restore.
-            emit("restore_end", groups=event.done, records=sum(event.records.values()))
+            if event.done == 0:
+                emit("restore_start")
+            else:
+                emit("restore_end", groups=event.done, records=sum(event.records.values()))
         elif isinstance(event, StateChanged):
             if event.state is AppState.RESTORING:
                 emit("session")
-                emit("restore_start")
             elif event.state is AppState.RUNNING:
                 emit("running")
             elif event.state is AppState.ERROR:

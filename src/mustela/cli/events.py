@@ -31,7 +31,7 @@ class EventPrinter:
 
         if isinstance(event, StateChanged):
             self._tell("state", f"is {event.state.value}", state=event.state.value)
-        elif isinstance(event, Restoring):
+        elif isinstance(event, Restoring) and event.done:
             records = sum(event.records.values())
             self._tell(
                 "restoring",

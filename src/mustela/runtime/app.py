@@ -25,7 +25,14 @@ from mustela.runtime.pace import Pace
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
 
-__all__ = ["App", "AppState", "AppStateError", "NoTopologyError", "UnnamedStepError"]
+__all__ = [
+    "App",
+    "AppState",
+    "AppStateError",
+    "ListenerError",
+    "NoTopologyError",
+    "UnnamedStepError",
+]
 
 
 class NoTopologyError(UsageError):
@@ -38,6 +45,12 @@ class AppStateError(UsageError):
     """The call does not fit the application's state."""
 
     code = "APP_STATE"
+
+
+class ListenerError(UsageError):
+    """A listener of the application raised."""
+
+    code = "APP_LISTENER"
 
 
 class UnnamedStepError(UsageError):
@@ -263,8 +276,7 @@ class App:
         with self._changed:
             self._state = state
             self._changed.notify_all()
-        for listener in self._listeners:
-            listener.on_event(StateChanged(state=state))
+        _Fan(self._listeners).on_event(StateChanged(state=state))
 
     def _main(self, settings: Settings, plan: Plan) -> None:
         try:
@@ -278,7 +290,13 @@ class App:
             )
             self._error.__cause__ = error
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        try:
             self._set(AppState.STOPPED if self._error is None else AppState.ERROR)
+        except ListenerError as error:
+            self._error = self._error or error
 
     def _live(self, settings: Settings, plan: Plan) -> None:
         engine = _load_engine(self._engine_name)
@@ -340,11 +358,27 @@ class _Fan:
 
     def on_event(self, event: Event) -> None:
         for listener in self._listeners:
-            listener.on_event(event)
+            with _named(listener, "on_event"):
+                listener.on_event(event)
 
     def on_error(self, error: BaseException) -> None:
         for listener in self._listeners:
-            listener.on_error(error)
+            with _named(listener, "on_error"):
+                listener.on_error(error)
+
+
+@contextmanager
+def _named(listener: Listener, method: str) -> Generator[None]:
+    """Say whose fault it is if a listener raises."""
+    try:
+        yield
+    except Exception as error:
+        msg = f"the listener {type(listener).__name__} raised {type(error).__name__}: {error}"
+        raise ListenerError(
+            msg,
+            why="listeners are called between epochs; what they raise ends the application",
+            fix=f"handle the error inside {type(listener).__name__}.{method}",
+        ) from error
 
 
 def _refuse_unnamed(topology: Topology) -> None:

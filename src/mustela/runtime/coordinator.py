@@ -24,17 +24,21 @@ from mustela.faultpoints import armed, reach
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
 from mustela.plan.plan import Plan
+from mustela.plan.time import NEVER
+from mustela.plan.watermark import watermark_after
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.committer import Committer
+from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
 from mustela.runtime.patience import IdleWait, Patience
 from mustela.runtime.progress import Cut, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.sizing import EpochBudget, EpochLimits
+from mustela.runtime.tidying import Tidying
 from mustela.runtime.timecut import TimeCutter
-from mustela.runtime.watermark import WatermarkState
+from mustela.runtime.watermark import Look
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
 
@@ -108,10 +112,13 @@ class Coordinator:
         self._next_refresh = clock.monotonic() + _REFRESH_EVERY_S
         self._state_dir = settings.state_dir
         self._time_cutter = TimeCutter()
+        self._tidying = Tidying(clock)
         self._idle_wait = IdleWait(clock, settings.max_task_idle.total_seconds())
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
+        self._was_blind = False
+        self._due = DueTimes(plan, settings.key_groups, known=True)
 
     def prepare(self) -> None:
         """Check topics, fence older instances, read the last epoch and restore what is missing."""
@@ -121,6 +128,10 @@ class Coordinator:
         self._patience.insist(self._recovery.ensure_topics, on_fault)
         self._patience.insist(self._claim, on_fault)
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
+        self.state.watermark.resume(self._clock.now_ms())
+        self._due = DueTimes(
+            self._plan, self._settings.key_groups, known=not self.state.has_lane_state
+        )
         self._place_state()
         self._engine.load(self._program())
         self._is_loaded = True
@@ -212,13 +223,15 @@ class Coordinator:
         if not self._look():
             return False
         now_ms = self._clock.now_ms()
-        cuts = self._cut(now_ms)
-        if not cuts:
-            self._rest(now_ms)
+        self.state.watermark.track(self.state.progress.next_offsets, now_ms)
+        cuts, until_ms = self._cut(now_ms)
+        look = Look(now_ms=now_ms, short=self._short(cuts), until_ms=until_ms)
+        if not cuts and not self._is_due(look):
+            self._rest(look)
             return False
         started = self._clock.monotonic()
         try:
-            output = self._run_job(cuts, now_ms)
+            output = self._run_job(cuts, look)
         except MustelaError as error:
             self._refuse_if_replaced(error)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
@@ -227,11 +240,26 @@ class Coordinator:
             return True
         job_seconds = self._clock.monotonic() - started
         try:
-            self._commit(output, cuts, now_ms)
+            self._commit(output, cuts, look)
         finally:
             output.close()
         self._learn(output, started, job_seconds)
         return True
+
+    def _short(self, cuts: Mapping[TopicPartition, Cut]) -> set[TopicPartition]:
+        """Return the partitions that hold records which the next epoch does not read."""
+        waiting = self.state.progress.waiting(self.ends)
+        return {
+            place for place in waiting if place not in cuts or cuts[place].end < waiting[place][1]
+        }
+
+    def _is_due(self, look: Look) -> bool:
+        """Whether something wants to run though there is nothing to read."""
+        first = self._due.first
+        if first.event_ms == first.wall_ms == NEVER:
+            return False
+        order = self.state.watermark.order(self._topics, look)
+        return first.reached(watermark_after(order, ()), look.now_ms)
 
     def _look(self) -> bool:
         """Ask for the end offsets, and now and then for new partitions; False if nobody answers."""
@@ -242,22 +270,30 @@ class Coordinator:
                 self._next_refresh = now + _REFRESH_EVERY_S
             self.ends = dict(self._admin.end_offsets(list(self.state.progress.next_offsets)))
         except EnvironmentFault as fault:
+            self._was_blind = True
             self._listener.on_error(fault)
             self._patience.bear(fault)
             return False
         self._patience.rest()
+        if self._was_blind:
+            self._was_blind = False
+            self.state.watermark.resume(self._clock.now_ms())
         return True
 
-    def _cut(self, now_ms: int) -> dict[TopicPartition, Cut]:
-        """Choose what the next epoch reads; nothing while an empty source is waited for."""
+    def _cut(self, now_ms: int) -> tuple[dict[TopicPartition, Cut], int | None]:
+        """Choose what the next epoch reads; nothing while an empty source is waited for.
+
+        Returns:
+            What is read, and the moment at which it is cut, if it is cut by time.
+        """
         progress, budget = self.state.progress, self._budget.records
         waiting = progress.waiting(self.ends)
         if len(self._plan.topics) > 1:
             if waiting and not self._idle_wait.is_over(self._empty_topics(waiting)):
-                return {}
+                return {}, None
             if progress.lag(self.ends) > budget:
                 return self._cut_by_time(waiting, budget, now_ms)
-        return progress.cut(self.ends, budget)
+        return progress.cut(self.ends, budget), None
 
     def _empty_topics(self, waiting: Mapping[TopicPartition, Any]) -> bool:
         """Whether a partition that is not idle has nothing to read."""
@@ -269,7 +305,7 @@ class Coordinator:
 
     def _cut_by_time(
         self, waiting: Mapping[TopicPartition, tuple[int, int]], budget: int, now_ms: int
-    ) -> dict[TopicPartition, Cut]:
+    ) -> tuple[dict[TopicPartition, Cut], int | None]:
         times = self.state.watermark.partitions
         floors = [times[place].max_timestamp if place in times else 0 for place in waiting]
 
@@ -281,26 +317,34 @@ class Coordinator:
             waiting, budget, lookup, low=max(0, min(floors)), high=now_ms + _DAY_MS
         )
 
-    def _rest(self, now_ms: int) -> None:
+    def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
-        for place, offset in self.state.progress.next_offsets.items():
-            at_end = self.ends.get(place, offset) <= offset
-            self.state.watermark.rest(place, now_ms, read_to_end=at_end)
+        if self._tidying.is_due() and not self.state.is_empty:
+            self._engine.tidy(
+                RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+            )
+        for place in self.state.progress.next_offsets:
+            self.state.watermark.rest(place, look.now_ms, read_to_end=place not in look.short)
 
-    def _run_job(self, cuts: Mapping[TopicPartition, Cut], now_ms: int) -> EpochOutput:
+    def _run_job(self, cuts: Mapping[TopicPartition, Cut], look: Look) -> EpochOutput:
         token = self.barrier.start()
         reach("before-job")
-        floors = {
-            place: time.max_timestamp for place, time in self.state.watermark.partitions.items()
+        watermark = self.state.watermark
+        floors = {place: time.max_timestamp for place, time in watermark.partitions.items()}
+        latest = {
+            topic: watermark.options_of(topic).latest_ms(look.now_ms) for topic in self._topics
         }
+        ranges = ranges_of(cuts, self._topics, floors, latest)
         header = None
         if self._settings.epoch_header:
             header = (self._settings.epoch_header, str(token.epoch).encode())
         order = EpochOrder(
             token=token,
-            ranges=split_ranges(ranges_of(cuts, self._topics, floors), self._engine.cores),
+            ranges=split_ranges(ranges, self._engine.cores) or ((),),
             marks=self.state.marks(),
-            now_ms=now_ms,
+            now_ms=look.now_ms,
+            event_time=watermark.order(self._topics, look),
+            due=self._due.order(),
             suspect=self._suspect,
             header=header,
         )
@@ -321,31 +365,20 @@ class Coordinator:
             raise error
         self._budget.halve()
 
-    def _watermark(
-        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int
-    ) -> WatermarkState:
-        watermark = self.state.watermark.copy()
-        seen: dict[TopicPartition, int] = {}
-        for report in output.reports:
-            for part in report.ranges:
-                if part.records:
-                    place = TopicPartition(self._plan.topics[part.topic_index], part.partition)
-                    seen[place] = max(seen.get(place, -1), part.max_timestamp)
-        for place in self.state.progress.next_offsets:
-            if place in seen:
-                watermark.observe(place, seen[place], now_ms)
-            else:
-                cut = cuts.get(place)
-                watermark.rest(place, now_ms, read_to_end=cut is None or cut.to_end)
-        watermark.advance()
-        return watermark
-
-    def _commit(self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], now_ms: int) -> None:
+    def _commit(self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], look: Look) -> None:
+        now_ms = look.now_ms
+        ranges = [part for report in output.reports for part in report.ranges]
+        watermark = self.state.watermark.after(self._topics, look, ranges)
         token = self.barrier.token
         wrote: dict[int, list[int]] = {}
         for report in output.reports:
             if report.wrote:
                 wrote.setdefault(report.stage, []).extend(report.wrote)
+        if not (cuts or wrote or output.size):
+            self.barrier.nothing_to_say()
+            self.state.watermark = watermark
+            self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
+            return
         mirror_all = now_ms - self.state.mirrored_ms >= _MIRROR_EVERY_MS
         change = EpochChange(
             token=token,
@@ -353,7 +386,7 @@ class Coordinator:
             cuts=cuts,
             wrote=wrote,
             changelog_ends={},
-            watermark=self._watermark(output, cuts, now_ms),
+            watermark=watermark,
             mirrored=mirror_all,
         )
         offsets = {place: cut.end for place, cut in cuts.items()}
@@ -373,6 +406,7 @@ class Coordinator:
             if not self._settle_outcome(error, token):
                 return
         self.state = after[0]
+        self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False
 
@@ -422,6 +456,7 @@ class Coordinator:
         ranges = [part for report in output.reports for part in report.ranges]
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.size
+        self._tidying.worked()
         self._budget.learn(records=records, size=size, seconds=seconds)
         counters: dict[str, int] = {}
         for report in output.reports:

@@ -146,6 +146,10 @@ class Engine(Protocol):
         """Sync and close local state before a clean stop."""
         ...
 
+    def tidy(self, order: RestoreOrder) -> None:
+        """Give back disk that local state does not need; called while there is nothing to do."""
+        ...
+
     def stop(self) -> None:
         """Stop; a session that is the user's own goes on."""
         ...

@@ -16,7 +16,8 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
-from mustela.errors import InvariantError, MustelaError
+from mustela.clock import SystemClock
+from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
@@ -30,10 +31,16 @@ from mustela.spark.frames import (
 )
 from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
-from mustela.spark.session import lingers, release_context, take_context
+from mustela.spark.session import (
+    check_joined,
+    is_alive,
+    lingers,
+    release_context,
+    take_context,
+)
 from mustela.spark.shipment import Shipment, check_plan, ship
 from mustela.spark.spool import clear, clear_others, forget
-from mustela.spark.worker import restore_task, settle_task
+from mustela.spark.worker import restore_task, settle_task, tidy_task
 from mustela.state.interfaces import Token
 
 __all__ = ["SparkEngine", "WorkerError"]
@@ -45,6 +52,16 @@ class WorkerError(InvariantError):
     """A task failed with an error that is not one of Mustela's own."""
 
     code = "WORKER"
+
+
+class SparkStoppedError(EnvironmentFault):
+    """The user's Spark session ended before the application."""
+
+    code = "SPARK_STOPPED"
+
+
+_RESTORE_ROUND_S = 1.0
+_RESTORE_GROWTH_MAX = 8.0
 
 
 class SparkEngine:
@@ -73,6 +90,8 @@ class SparkEngine:
             self._context = (
                 take_context(options.application_id, options.properties) if self._own else active
             )
+        if not self._own:
+            check_joined(dict(self._context.getConf().getAll()))
         self._jobs = Jobs(self._context)
 
     @property
@@ -135,6 +154,13 @@ class SparkEngine:
 
     def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
         """Turn what Spark raises into an error of ours; its stack only when debugging."""
+        if not is_alive(self._context):
+            msg = "the Spark session was stopped while the application was running"
+            raise SparkStoppedError(
+                msg,
+                why="the session belongs to the program around the application",
+                fix="close the application before the session is stopped",
+            )
         try:
             yield from frames
         except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
@@ -154,15 +180,24 @@ class SparkEngine:
         order: RestoreOrder,
         on_progress: Callable[[Sequence[TaskReport], int, int], None],
     ) -> list[TaskReport]:
-        """Bring all key groups to the committed state, some for each core at a time."""
+        """Bring all key groups to the committed state, some at a time.
+
+        As many as are done in about a second: few jobs where there is little to do, and progress
+        to show where there is much.
+        """
         places = [(stage, group) for stage in order.marks for group in range(self._groups)]
         reports: list[TaskReport] = []
-        step = max(1, self.cores) * 2
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
-            new = self._run_places(restore_task, order, part)
+        clock, step, done = SystemClock(), max(1, self.cores), 0
+        on_progress((), 0, len(places))
+        while done < len(places):
+            started = clock.monotonic()
+            new = self._run_places(restore_task, order, places[done : done + step])
+            seconds = clock.monotonic() - started
             reports.extend(new)
-            on_progress(new, min(start + step, len(places)), len(places))
+            done = min(done + step, len(places))
+            on_progress(new, done, len(places))
+            share = _RESTORE_ROUND_S / max(seconds, 0.001)
+            step = max(self.cores, int(step * min(share, _RESTORE_GROWTH_MAX)))
         return reports
 
     def settle(self, order: RestoreOrder) -> None:
@@ -170,6 +205,12 @@ class SparkEngine:
         places = [(stage, group) for stage in order.marks for group in range(self._groups)]
         if places:
             self._run_places(settle_task, order, places)
+
+    def tidy(self, order: RestoreOrder) -> None:
+        """Give back disk that key groups do not need."""
+        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
+        if places:
+            self._run_places(tidy_task, order, places)
 
     @property
     def _groups(self) -> int:

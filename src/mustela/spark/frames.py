@@ -152,6 +152,7 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
         rows.timestamps,
         *((False, None) if order is None else _order_columns(order)),
         rows.headers,
+        rows.latest,
     )
     encoded = marshal.dumps(columns)
     values = dump_object((rows.values, rows.olds))
@@ -173,8 +174,8 @@ def unpack_batch(data: bytes, topics: Sequence[str]) -> Batch:
     """Return the batch that `pack_batch` made ``data`` from, without its keys."""
     length = int.from_bytes(data[:8], "big")
     packed: tuple[Any, ...] = marshal.loads(data[8 : 8 + length])
-    key_bytes, timestamps, by_column, places, headers = packed
+    key_bytes, timestamps, by_column, places, headers, latest = packed
     values, olds = load_object(data[8 + length :])
     order: list[Order] | None = list(zip(*places, strict=True)) if by_column else places
     origins = Origins(timestamps, headers, order, topics)
-    return Batch([], values, origins, olds=olds, key_bytes=key_bytes)
+    return Batch([], values, origins, olds=olds, key_bytes=key_bytes, latest=latest)

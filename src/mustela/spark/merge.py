@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.plan.epoch import RangeReport, SourceRange
+from mustela.plan.ranges import RangeReport, SourceRange
 
 __all__ = ["mend_order"]
 
@@ -67,4 +67,5 @@ def mend_order(
         Origins(batch.timestamps, batch.headers, mended, batch.origins.topics),
         olds=batch.olds,
         key_bytes=batch.key_bytes,
+        latest=batch.latest,
     )

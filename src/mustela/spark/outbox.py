@@ -9,8 +9,10 @@ from typing import Any, cast
 
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch
-from mustela.plan.epoch import EpochOrder, Failure, RangeReport, TaskReport
+from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.keygroups import key_group, key_groups_of, lanes_by_group
+from mustela.plan.plan import Exchange
+from mustela.plan.ranges import RangeReport
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -87,12 +89,13 @@ class Outbox:
         for name, batches in output.exchanges.items():
             exchange = self._process.exchanges[name]
             for batch in batches:
-                yield from self._exchange(name, exchange.target, batch, ordered=exchange.ordered)
+                yield from self._exchange(exchange, batch)
         yield from self._rows(output.rows)
         if len(output.dead_letters):
             yield self._dead_letters(output.dead_letters)
 
-    def _exchange(self, name: str, target: int, batch: Batch, *, ordered: bool) -> Iterator[Parcel]:
+    def _exchange(self, exchange: Exchange, batch: Batch) -> Iterator[Parcel]:
+        name, target, ordered = exchange.name, exchange.target, exchange.ordered
         keys = batch.key_bytes
         assert keys is not None, f"exchange {name} got a batch without key bytes"
         if self._lanes == 1:
@@ -100,7 +103,7 @@ class Outbox:
             return
         table = self._lane_of_group
         rows: list[list[int]] = [[] for _ in range(self._lanes)]
-        for row, group in enumerate(_groups_of(keys, self._groups)):
+        for row, group in enumerate(_groups_of(keys, self._groups, exchange.key.group_suffix)):
             rows[table[group]].append(row)
         for lane, index in enumerate(rows):
             if index:
@@ -150,8 +153,8 @@ class Outbox:
         return self._task % self._lanes
 
 
-def _groups_of(keys: Sequence[bytes | None], groups: int) -> list[int]:
+def _groups_of(keys: Sequence[bytes | None], groups: int, suffix: int) -> list[int]:
     """Return the key group of each row; rows without a key belong to the first."""
     if None not in keys:
-        return key_groups_of(cast("Sequence[bytes]", keys), groups)
-    return [0 if key is None else key_group(key, groups) for key in keys]
+        return key_groups_of(cast("Sequence[bytes]", keys), groups, suffix=suffix)
+    return [0 if key is None else key_group(key, groups, suffix=suffix) for key in keys]

@@ -19,7 +19,9 @@ from mustela.java import find_java
 __all__ = [
     "LINGER_S",
     "ForcedSparkPropertyError",
+    "check_joined",
     "forced_properties",
+    "is_alive",
     "lingers",
     "open_context",
     "properties_for",
@@ -105,6 +107,22 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
     return properties
 
 
+def check_joined(properties: Mapping[str, str]) -> None:
+    """See whether the user's own session can run epochs.
+
+    Raises:
+        ForcedSparkPropertyError: If it runs tasks twice at a time. Tasks that it tries again are
+            refused by the tasks themselves.
+    """
+    if properties.get("spark.speculation", "false").lower() == "true":
+        msg = "the Spark session has spark.speculation switched on"
+        raise ForcedSparkPropertyError(
+            msg,
+            why="a task that runs twice at a time would write its state twice",
+            fix='build the session with .config("spark.speculation", "false")',
+        )
+
+
 @contextmanager
 def _environment(**values: str) -> Generator[None]:
     """Set environment variables while the JVM starts, and put back what was there."""
@@ -162,7 +180,7 @@ def lingers(context: SparkContext) -> bool:
     return any(kept.context is context for kept in _LINGERING)
 
 
-def _is_alive(context: Any) -> bool:
+def is_alive(context: Any) -> bool:
     """Return whether a context, and the JVM behind it, still work."""
     if SparkContext._active_spark_context is not context:  # pyright: ignore[reportPrivateUsage]
         return False
@@ -177,7 +195,7 @@ def take_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
     if _LINGERING:
         kept = _LINGERING.pop()
         kept.timer.cancel()
-        alive = _is_alive(kept.context)
+        alive = is_alive(kept.context)
         if alive and kept.properties == dict(user):
             return kept.context
         if alive:

@@ -25,15 +25,12 @@ from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
-from mustela.plan.epoch import (
-    EpochOrder,
-    RangeReport,
-    RestoreOrder,
-    SourceRange,
-    TaskReport,
-)
-from mustela.plan.keygroups import key_group
+from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
+from mustela.plan.keygroups import key_groups_of, lanes_by_group
 from mustela.plan.plan import Exchange
+from mustela.plan.ranges import RangeReport, SourceRange
+from mustela.plan.time import EpochTime
+from mustela.plan.watermark import epoch_time
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
@@ -109,7 +106,10 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
     try:
         options = KernelOptions(**process.program.kernel)
         topics = process.program.plan.topics
-        runner = StageRunner(process.program.plan.stages[0], topics=topics, options=options)
+        stage = process.program.plan.stages[0]
+        before = order.event_time.before
+        time_now = EpochTime(before=before, watermark=before, now_ms=order.now_ms)
+        runner = StageRunner(stage, topics=topics, options=options, time=time_now)
         for source_range in order.ranges[task]:
             yield from _read_range(process, outbox, runner, source_range)
         runner.finish()
@@ -131,7 +131,7 @@ def _read_range(
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
     sources = [s for s in program.plan.stages[0].sources if topic in s.topics]
-    floor, records, size = source_range.floor, 0, 0
+    floor, records, size, future = source_range.floor, 0, 0, 0
     chunks = process.reader.read(
         topic,
         source_range.partition,
@@ -148,10 +148,13 @@ def _read_range(
             timestamps=raw.timestamps,
             floor=floor,
             headers=raw.headers,
+            latest=source_range.latest,
         )
         records += len(raw.offsets)
         size += _size(raw)
-        floor = max(floor, max(raw.timestamps, default=-1))
+        counting, ahead = chunk.counting()
+        floor = max(floor, max(counting, default=-1))
+        future += ahead
         for source in sources:
             runner.run({source.name: runner.decode(source.name, chunk, raw.keys, raw.values)})
         yield from outbox.send(runner.take_output())
@@ -165,8 +168,13 @@ def _read_range(
             records,
             floor,
             size,
+            future,
         )
     )
+    if future:
+        counters = outbox.report.counters
+        name = f"future_records:{topic}"
+        counters[name] = counters.get(name, 0) + future
 
 
 def _size(raw: RawChunk) -> int:
@@ -211,7 +219,9 @@ def _lane_parcels(
     report.seconds["wait"] = time.perf_counter() - started
     if not failed:
         try:
-            yield from _run_lane(process, order, outbox, mine, markers)
+            inputs = _inputs(process, order, mine, markers)
+            time_now = epoch_time(order.event_time, markers, order.now_ms)
+            yield from _run_lane(process, order, outbox, inputs, time_now)
         except Exception as error:  # noqa: BLE001 - the report carries it to the driver
             report.failure = failure_of(error)
     report.seconds["lane"] = time.perf_counter() - started
@@ -227,26 +237,33 @@ def _run_lane(
     process: Process,
     order: EpochOrder,
     outbox: Outbox,
-    frames: list[Frame],
-    markers: list[RangeReport],
+    inputs: dict[str, Batch],
+    time_now: EpochTime,
 ) -> Iterator[Parcel]:
     program = process.program
     stage = program.plan.stages[outbox.report.stage]
-    inputs = _inputs(process, order, frames, markers)
     environments = LaneEnvironments(
         process, stage.index, order.marks.get(stage.index, ()), suspect=order.suspect
     )
-    keys = (key for batch in inputs.values() for key in batch.key_bytes or ())
-    groups = {key_group(key or b"", program.key_groups) for key in keys} if stage.stores else ()
+    groups: set[int] = set()
+    if stage.stores:
+        for name, batch in inputs.items():
+            suffix = process.exchanges[name].key.group_suffix
+            keys = [key or b"" for key in batch.key_bytes or ()]
+            groups.update(key_groups_of(keys, program.key_groups, suffix=suffix))
+        groups.update(_due(process, order, outbox.report, time_now))
     try:
         runner = StageRunner(
             stage,
             topics=program.plan.topics,
             options=KernelOptions(**program.kernel),
             state=LaneState(environments.open(groups), key_groups=program.key_groups),
+            time=time_now,
         )
         runner.run(inputs)
         runner.finish()
+        if stage.acts_on_time:
+            outbox.report.due.update(runner.due_times(groups))
         yield from outbox.send(runner.take_output())
         reach("in-lane-before-pending")
         changes = 0
@@ -259,6 +276,14 @@ def _run_lane(
     finally:
         outbox.report.restored.update(environments.restored)
         environments.close()
+
+
+def _due(process: Process, order: EpochOrder, report: TaskReport, time_now: EpochTime) -> set[int]:
+    """Return the key groups of a lane that want to run though no record comes to them."""
+    program = process.program
+    lane_of_group = lanes_by_group(program.lanes, program.key_groups)
+    due = time_now.due_groups(order.due.get(report.stage, ()))
+    return {group for group in due if lane_of_group[group] == report.task}
 
 
 def _inputs(
@@ -313,6 +338,20 @@ def settle_task(
     return _on_places(_settle, program, order, places[task], task, rows)
 
 
+def tidy_task(
+    program: Broadcast[Shipment],
+    order: RestoreOrder,
+    places: Sequence[Sequence[tuple[int, int]]],
+    task: int,
+    rows: Iterable[object],
+) -> Iterator[bytes]:
+    """Give back the disk that the key groups of this task do not need."""
+    return _on_places(_tidy, program, order, places[task], task, rows)
+
+
+_COMPACTED_AT_STOP_BYTES = 16 << 20
+"""Larger key groups are not rewritten when the application stops: it should not take long."""
+
 _OnPlace = Callable[[Process, int, int, Committed, TaskReport], None]
 
 
@@ -355,5 +394,16 @@ def _settle(
     environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         environment.fold(committed)
+        environment.compact(live_bytes_max=_COMPACTED_AT_STOP_BYTES)
         environment.close(clean=True)
         report.wrote.append(group)
+
+
+def _tidy(
+    process: Process, stage: int, group: int, committed: Committed, report: TaskReport
+) -> None:
+    environment = process.environment(stage, group)
+    if environment.condition(committed).ready:
+        environment.fold(committed)
+        if environment.compact():
+            report.wrote.append(group)

@@ -29,6 +29,7 @@ from mustela.state.faults import (
     StateNotReadyError,
 )
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
 from mustela.state.lmdb_files import (
     DATA_FILE,
     Handle,
@@ -47,6 +48,8 @@ __all__ = ["LmdbEnvironment"]
 
 _META_KEY = b"meta"
 _RESTORE_ROWS = 20_000
+_FIRST_RESTORE_ROWS = 100_000
+"""More at first, because what goes into an empty table sorted is appended."""
 
 
 @dataclass(slots=True)
@@ -227,9 +230,10 @@ class LmdbEnvironment:
         if store not in {known.name for known in self._spec.stores}:
             raise unknown_store(store, self._spec)
         source = iter(rows)
+        wanted = _FIRST_RESTORE_ROWS
         while True:
-            taken = list(islice(source, _RESTORE_ROWS))
-            last = len(taken) < _RESTORE_ROWS
+            taken = list(islice(source, wanted))
+            last = len(taken) < wanted
             fresh = sorted(dict(taken).items())
             with self._writing() as writer:
                 if incarnation is not None:
@@ -243,6 +247,7 @@ class LmdbEnvironment:
             self._decoded = {}
             if last:
                 return
+            wanted = _RESTORE_ROWS
 
     def finish_restore(self, committed: Committed) -> None:
         """Declare the base to be the committed state."""
@@ -307,6 +312,22 @@ class LmdbEnvironment:
 
     # -- files -----------------------------------------------------------------------------
 
+    def compact(self, *, live_bytes_max: int | None = None) -> bool:
+        """Write the files anew if that gives back half of them; see `Environment.compact`."""
+        if self._views:
+            return False
+        with self._lock.held(), self._dropping():
+            handle = self._opened()
+            with reported(self.path):
+                if not is_worth_it(handle):
+                    return False
+                if live_bytes_max is not None and live_bytes(handle) > live_bytes_max:
+                    return False
+                self._declare_open(handle)
+                replace_by_copy(self._root, self.path, handle, self._spec, self._options)
+            self._drop()
+        return True
+
     def sync(self) -> None:
         """Bring everything written to the disk."""
         handle = self._opened()
@@ -357,6 +378,7 @@ class LmdbEnvironment:
             self._drop()
         make_private(self._root, self.path.parent)
         with self._lock.held():
+            put_back(self.path)
             self._handle = open_handle(self._root, self.path, self._spec, self._options)
         return self._handle
 

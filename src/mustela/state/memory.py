@@ -234,6 +234,10 @@ class MemoryEnvironment:
         """Declare the base to be the committed state."""
         self._standing.finish_restore(committed, self._spec, self._where)
 
+    def compact(self, *, live_bytes_max: int | None = None) -> bool:  # noqa: ARG002 - as agreed
+        """Do nothing: a dict holds no free pages."""
+        return False
+
     def sync(self) -> None:
         """Do nothing: there is no disk."""
 

@@ -118,6 +118,12 @@ class EnvironmentMachine(RuleBasedStateMachine):
         self.environment.fold(self.state)
         assert self.environment.condition(self.state) is Condition.CURRENT
 
+    @rule()
+    def files_are_compacted(self):
+        before = self.environment.positions()
+        self.environment.compact()
+        assert self.environment.positions() == before
+
     @rule(cut=st.integers(min_value=0, max_value=30))
     def state_is_lost_and_restored(self, cut):
         self.environment.destroy()

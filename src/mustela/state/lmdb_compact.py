@@ -1,0 +1,97 @@
+"""Writing an environment anew, with full pages and without free ones.
+
+Copy-on-write leaves pages behind that are free until a later epoch takes them, and keys in random
+order leave pages half full: after many epochs a file holds two or three times its data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mustela.state.directories import remove_tree
+from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.lmdb_files import Handle, LmdbOptions, open_handle
+
+if TYPE_CHECKING:
+    import lmdb
+    from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["is_worth_it", "live_bytes", "put_back", "replace_by_copy"]
+
+LEAST_BYTES = 1 << 20
+"""Smaller files are left alone."""
+
+_SHARE = 0.5
+_ROWS_AT_ONCE = 20_000
+
+
+def live_bytes(handle: Handle) -> int:
+    """Return the bytes of the pages that hold data."""
+    env = handle.env
+    with env.begin() as txn:
+        stats = [env.stat(), *(txn.stat(table) for table in _tables(handle))]
+    pages = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
+    return pages * stats[0]["psize"]
+
+
+def is_worth_it(handle: Handle) -> bool:
+    """Say whether at least half of a file that is not small could be given back."""
+    size = (handle.env.info()["last_pgno"] + 1) * handle.env.stat()["psize"]
+    return size >= LEAST_BYTES and live_bytes(handle) <= _SHARE * size
+
+
+def replace_by_copy(
+    root: Path, path: Path, handle: Handle, spec: EnvironmentSpec, options: LmdbOptions
+) -> None:
+    """Put a compact copy in the place of an environment; call it with the write lock held.
+
+    Whoever has the old files open keeps what he sees, and finds the new ones when he looks again.
+    The old files lie aside between two renames; `put_back` undoes the first if a crash kept the
+    second from happening.
+    """
+    fresh, aside = _fresh(path), _aside(path)
+    remove_tree(fresh)
+    target = open_handle(root, fresh, spec, options)
+    try:
+        with handle.env.begin() as read:
+            for old, new in zip(_tables(handle), _tables(target), strict=True):
+                _copy(read, old, target.env, new)
+        target.env.sync(True)
+    finally:
+        target.env.close()
+    remove_tree(aside)
+    os.rename(path, aside)
+    os.rename(fresh, path)
+    remove_tree(aside)
+
+
+def put_back(path: Path) -> None:
+    """Undo half of a replacement; call it with the write lock held."""
+    aside = _aside(path)
+    if aside.exists() and not path.exists():
+        os.rename(aside, path)
+
+
+def _tables(handle: Handle) -> list[Database]:
+    return [handle.meta, handle.pending, *handle.stores.values(), *handle.odd.values()]
+
+
+def _copy(
+    read: lmdb.Transaction[bytes], old: Database, env: lmdb.Environment, new: Database
+) -> None:
+    rows: Iterator[tuple[bytes, bytes]] = iter(read.cursor(old))
+    while part := list(islice(rows, _ROWS_AT_ONCE)):
+        with env.begin(write=True) as write:
+            write.cursor(new).putmulti(part, append=True)
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
