@@ -12,9 +12,29 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mustela.dsl.builder import StreamsBuilder
     from mustela.dsl.grouped import KGroupedStream
+    from mustela.dsl.grouped_table import KGroupedTable
+    from mustela.dsl.join_windows import JoinWindows, StreamJoined
     from mustela.dsl.kstream import KStream
     from mustela.dsl.ktable import KTable
-    from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
+    from mustela.dsl.options import (
+        Branched,
+        Consumed,
+        Grouped,
+        Materialized,
+        Printed,
+        Produced,
+        Repartitioned,
+    )
+    from mustela.dsl.routing import BranchedKStream
+    from mustela.dsl.stream_table_join import Joined
+    from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+    from mustela.dsl.windows import (
+        EmitStrategy,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+    )
     from mustela.errors import (
         DataError,
         EnvironmentFault,
@@ -22,51 +42,88 @@ if TYPE_CHECKING:
         MustelaError,
         UsageError,
     )
-    from mustela.model import Record
+    from mustela.model import Record, Windowed
     from mustela.runtime.app import App
     from mustela.serdes.base import Serde
+    from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
     from mustela.testing.driver import TopologyTestDriver
 
 __all__ = [
     "App",
+    "Branched",
+    "BranchedKStream",
     "Consumed",
     "DataError",
+    "EmitStrategy",
     "EnvironmentFault",
     "Grouped",
     "InvariantError",
+    "JoinWindows",
+    "Joined",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "Materialized",
     "MustelaError",
+    "Printed",
     "Produced",
     "Record",
+    "Repartitioned",
     "Serde",
+    "SessionWindowedKStream",
+    "SessionWindowedSerde",
+    "SessionWindows",
+    "SlidingWindows",
+    "StreamJoined",
     "StreamsBuilder",
+    "TimeWindowedKStream",
+    "TimeWindows",
     "TopologyTestDriver",
+    "UnlimitedWindows",
     "UsageError",
+    "Windowed",
+    "WindowedSerde",
 ]
 
 __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
+    "Branched": "mustela.dsl.options",
+    "BranchedKStream": "mustela.dsl.routing",
     "Consumed": "mustela.dsl.options",
     "DataError": "mustela.errors",
+    "EmitStrategy": "mustela.dsl.windows",
     "EnvironmentFault": "mustela.errors",
     "Grouped": "mustela.dsl.options",
     "InvariantError": "mustela.errors",
+    "Joined": "mustela.dsl.stream_table_join",
+    "JoinWindows": "mustela.dsl.join_windows",
     "KGroupedStream": "mustela.dsl.grouped",
+    "KGroupedTable": "mustela.dsl.grouped_table",
     "KStream": "mustela.dsl.kstream",
     "KTable": "mustela.dsl.ktable",
     "Materialized": "mustela.dsl.options",
     "MustelaError": "mustela.errors",
+    "Printed": "mustela.dsl.options",
     "Produced": "mustela.dsl.options",
     "Record": "mustela.model",
+    "Repartitioned": "mustela.dsl.options",
     "Serde": "mustela.serdes.base",
+    "SessionWindowedKStream": "mustela.dsl.windowed",
+    "SessionWindowedSerde": "mustela.serdes.windowed",
+    "SessionWindows": "mustela.dsl.windows",
+    "SlidingWindows": "mustela.dsl.windows",
+    "StreamJoined": "mustela.dsl.join_windows",
     "StreamsBuilder": "mustela.dsl.builder",
+    "TimeWindowedKStream": "mustela.dsl.windowed",
+    "TimeWindows": "mustela.dsl.windows",
     "TopologyTestDriver": "mustela.testing.driver",
+    "UnlimitedWindows": "mustela.dsl.windows",
     "UsageError": "mustela.errors",
+    "Windowed": "mustela.model",
+    "WindowedSerde": "mustela.serdes.windowed",
 }
 
 

@@ -2,15 +2,771 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
+from mustela.dsl.join_keys import join_key
+from mustela.dsl.join_windows import JoinWindows, StreamJoined
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.dsl.options import options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.stream_table_join import Joined, join_table
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import BadOptionError
+from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind, StreamJoinNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.globalktable import GlobalKTable
+    from mustela.dsl.kstream import KStream
+    from mustela.dsl.ktable import KTable
 
 __all__ = ["StreamJoins"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+W = TypeVar("W")
+R = TypeVar("R")
+GK = TypeVar("GK")
+
+_STORE_SUFFIX_LENGTH_MAX = 30
+_WINDOWS = "JoinWindows(before=timedelta(...), after=timedelta(...), grace=timedelta(...))"
+_VERBS: dict[StreamJoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What a user said of a join, whatever it is with."""
+
+    kind: StreamJoinKind
+    with_key: bool
+    joiner: Callable[..., Any]
+    windows: JoinWindows | None = None
+    key_mapper: Callable[[Any, Any], Any] | None = None
+    value: type[Any] | Serde[Any] | None = None
+    name: str | None = None
+    store: str | None = None
+    stream_joined: StreamJoined[Any, Any, Any] | None = None
+    joined: Joined[Any, Any, Any] | None = None
+
+    @property
+    def verb(self) -> str:
+        """The method."""
+        return _VERBS[self.kind] + ("_with_key" if self.with_key else "")
 
 
 class StreamJoins(Handle[K, V]):
-    """The joins of `KStream`."""
+    """The joins of `KStream`.
+
+    No join needs topics with equal numbers of partitions: records travel to the lane of their key.
+    """
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[V, W], R],
+        *,
+        windows: JoinWindows,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[V, W], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[V, W], R],
+        *,
+        key_mapper: Callable[[K, V], GK],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    def join(  # noqa: PLR0913 - options of three kinds of joins
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        windows: JoinWindows | None = None,
+        key_mapper: Callable[[Any, Any], Any] | None = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[Any, Any]:
+        """Join with the partners of each record in a stream, a table or a global table.
+
+        With a stream, each pair of records of the same key whose times are within ``windows`` is
+        a result, once, when the later of the two arrives; its time is that of the younger one. A
+        record that comes late meets whatever is still kept. With a table, each record meets the
+        row that its key has at that moment; with a global table, the row of the key that
+        ``key_mapper`` gives. Records without a key or without a value have no partner, and records
+        without a partner are dropped.
+
+        Args:
+            other: A stream, a table or a global table.
+            joiner: Called with the two values.
+            windows: For a stream: which records meet.
+            key_mapper: For a global table: called with key and value of the record; returns the
+                key of the row.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+            joined: For a table: serdes, name and grace period as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import JoinWindows, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> views = builder.stream("views", key=str, value=str)
+            >>> clicks = builder.stream("clicks", key=str, value=str)
+            >>> near = JoinWindows.of_time_difference(timedelta(seconds=10))
+            >>> seen = views.join(clicks, lambda view, click: f"{view}, {click}", windows=near)
+            >>> seen.to("seen", value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("views").pipe_input("ann", "shoes", timestamp=0)
+            ...     driver.create_input_topic("clicks").pipe_input("ann", "buy", timestamp=7_000)
+            ...     driver.create_output_topic("seen").read_key_values_to_list()
+            [('ann', 'shoes, buy')]
+        """
+        wish = _Wish(
+            kind="inner",
+            with_key=False,
+            joiner=joiner,
+            windows=windows,
+            key_mapper=key_mapper,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+            joined=joined,
+        )
+        return self._join(other, wish)
+
+    @overload
+    def join_with_key(
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[K, V, W], R],
+        *,
+        windows: JoinWindows,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join_with_key(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[K, V, W], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join_with_key(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[K, V, W], R],
+        *,
+        key_mapper: Callable[[K, V], GK],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    def join_with_key(  # noqa: PLR0913 - options of three kinds of joins
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        windows: JoinWindows | None = None,
+        key_mapper: Callable[[Any, Any], Any] | None = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[Any, Any]:
+        """Join as `join` does; the joiner is given the key too.
+
+        The joiner must not change the key.
+
+        Args:
+            other: A stream, a table or a global table.
+            joiner: Called with the key and the two values.
+            windows: For a stream: which records meet.
+            key_mapper: For a global table: called with key and value of the record; returns the
+                key of the row.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+            joined: For a table: serdes, name and grace period as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=int)
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> costs = orders.join_with_key(prices, lambda item, n, cost: f"{item}: {n * cost}")
+            >>> costs.to("costs", value=str)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("prices").pipe_input("apple", 3)
+            ...     driver.create_input_topic("orders").pipe_input("apple", 2)
+            ...     driver.create_output_topic("costs").read_values_to_list()
+            ['apple: 6']
+        """
+        wish = _Wish(
+            kind="inner",
+            with_key=True,
+            joiner=joiner,
+            windows=windows,
+            key_mapper=key_mapper,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+            joined=joined,
+        )
+        return self._join(other, wish)
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[V, W | None], R],
+        *,
+        windows: JoinWindows,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[V, W | None], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[V, W | None], R],
+        *,
+        key_mapper: Callable[[K, V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    def left_join(  # noqa: PLR0913 - options of three kinds of joins
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        windows: JoinWindows | None = None,
+        key_mapper: Callable[[Any, Any], Any] | None = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[Any, Any]:
+        """Join as `join` does, and keep the records of this stream that have no partner.
+
+        For those the joiner's second argument is None. With a stream, such a result comes when the
+        window of its record has closed: when event time is beyond the record's time, ``after`` and
+        ``grace``. It is never taken back, also if a partner comes later still. A record without a
+        key has no partner, and is a result at once; one without a value is dropped.
+
+        Args:
+            other: A stream, a table or a global table.
+            joiner: Called with the two values, of which the second may be None.
+            windows: For a stream: which records meet.
+            key_mapper: For a global table: called with key and value of the record; returns the
+                key of the row.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+            joined: For a table: serdes, name and grace period as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import JoinWindows, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=str)
+            >>> payments = builder.stream("payments", key=str, value=int)
+            >>> hour = JoinWindows.of_time_difference(timedelta(hours=1))
+            >>> paid = orders.left_join(payments, lambda order, sum_: (order, sum_), windows=hour)
+            >>> paid.filter(lambda _id, pair: pair[1] is None).to("unpaid", value=tuple)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     order = driver.create_input_topic("orders")
+            ...     order.pipe_input("o-1", "apples", timestamp=0)
+            ...     order.pipe_input("o-2", "pears", timestamp=3_600_001)
+            ...     driver.create_output_topic("unpaid").read_key_values_to_list()
+            [('o-1', ('apples', None))]
+        """
+        wish = _Wish(
+            kind="left",
+            with_key=False,
+            joiner=joiner,
+            windows=windows,
+            key_mapper=key_mapper,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+            joined=joined,
+        )
+        return self._join(other, wish)
+
+    @overload
+    def left_join_with_key(
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[K, V, W | None], R],
+        *,
+        windows: JoinWindows,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join_with_key(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[K, V, W | None], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join_with_key(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[K, V, W | None], R],
+        *,
+        key_mapper: Callable[[K, V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    def left_join_with_key(  # noqa: PLR0913 - options of three kinds of joins
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        windows: JoinWindows | None = None,
+        key_mapper: Callable[[Any, Any], Any] | None = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        joined: Joined[Any, Any, Any] | None = None,
+    ) -> KStream[Any, Any]:
+        """Join as `left_join` does; the joiner is given the key too.
+
+        The joiner must not change the key.
+
+        Args:
+            other: A stream, a table or a global table.
+            joiner: Called with the key and the two values, of which the second may be None.
+            windows: For a stream: which records meet.
+            key_mapper: For a global table: called with key and value of the record; returns the
+                key of the row.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+            joined: For a table: serdes, name and grace period as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> names = builder.table("names", key=str, value=str)
+            >>> visits = builder.stream("visits", key=str, value=str)
+            >>> greetings = visits.left_join_with_key(
+            ...     names, lambda user, page, name: f"{name or user} on {page}"
+            ... )
+        """
+        wish = _Wish(
+            kind="left",
+            with_key=True,
+            joiner=joiner,
+            windows=windows,
+            key_mapper=key_mapper,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+            joined=joined,
+        )
+        return self._join(other, wish)
+
+    def outer_join(  # noqa: PLR0913 - the options of the join
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[V | None, W | None], R],
+        *,
+        windows: JoinWindows | None = None,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]:
+        """Join two streams as `join` does, and keep the records of both that have no partner.
+
+        For those the other argument of the joiner is None. Records of this stream wait as in
+        `left_join`; those of the other stream wait for ``before`` and ``grace`` behind their time.
+        A record without a key has no partner, and is a result at once; one without a value is
+        dropped.
+
+        Args:
+            other: The other stream.
+            joiner: Called with the two values, of which either may be None.
+            windows: For a stream: which records meet.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import JoinWindows, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> ours = builder.stream("ours", key=str, value=int)
+            >>> theirs = builder.stream("theirs", key=str, value=int)
+            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
+            >>> both = ours.outer_join(theirs, lambda our, their: (our, their), windows=minute)
+            >>> both.filter(lambda _id, pair: pair[0] != pair[1]).to("differ", value=tuple)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("ours").pipe_input("t-1", 5, timestamp=0)
+            ...     driver.create_input_topic("theirs").pipe_input("t-1", 5, timestamp=10)
+            ...     driver.create_input_topic("theirs").pipe_input("t-2", 7, timestamp=20)
+            ...     driver.create_input_topic("ours").pipe_input("t-3", 1, timestamp=70_000)
+            ...     driver.create_output_topic("differ").read_key_values_to_list()
+            [('t-2', (None, 7))]
+        """
+        wish = _Wish(
+            kind="outer",
+            with_key=False,
+            joiner=joiner,
+            windows=windows,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+        )
+        return self._join(other, wish)
+
+    def outer_join_with_key(  # noqa: PLR0913 - the options of the join
+        self,
+        other: KStream[K, W],
+        joiner: Callable[[K, V | None, W | None], R],
+        *,
+        windows: JoinWindows | None = None,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> KStream[K, R]:
+        """Join as `outer_join` does; the joiner is given the key too.
+
+        The joiner must not change the key.
+
+        Args:
+            other: The other stream.
+            joiner: Called with the key and the two values, of which either may be None.
+            windows: For a stream: which records meet.
+            value: Type or serde of the results, where a later step cannot know it otherwise.
+            name: Step name; made from the step's place if not given.
+            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+                given.
+            stream_joined: For a stream: serdes, names and changelogs as one object.
+
+        Returns:
+            The stream of results, in the lane of their key.
+
+        Raises:
+            BadOptionError: If an option does not fit what is joined, or one is missing.
+            JoinKeysError: If the two sides write their keys in different ways.
+            FunctionError: If the joiner cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import JoinWindows, StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> ours = builder.stream("ours", key=str, value=int)
+            >>> theirs = builder.stream("theirs", key=str, value=int)
+            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
+            >>> told = ours.outer_join_with_key(
+            ...     theirs, lambda id_, our, their: f"{id_}: {our} / {their}", windows=minute
+            ... )
+        """
+        wish = _Wish(
+            kind="outer",
+            with_key=True,
+            joiner=joiner,
+            windows=windows,
+            value=value,
+            name=name,
+            store=store,
+            stream_joined=stream_joined,
+        )
+        return self._join(other, wish)
+
+    def _join(self, other: Any, wish: _Wish) -> KStream[Any, Any]:
+        """Add the join with whatever the other side is."""
+        from mustela.dsl.kstream import KStream  # handles make each other
+        from mustela.dsl.ktable import KTable
+
+        at = user_origin()
+        self._check_builder(other, verb=wish.verb, at=at)
+        if isinstance(other, KStream):
+            return self._join_stream(other, wish, at)  # pyright: ignore[reportUnknownArgumentType]
+        table = isinstance(other, KTable)
+        what = "table" if table else "global table"
+        if wish.kind == "outer":
+            msg = f"{wish.verb} cannot join {self._name!r} with the {what} {other.name!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a change of a table is no record that could be a result without a partner",
+                fix="use left_join, or make a table of the stream with to_table() and join tables",
+                fields={"verb": wish.verb, "other": other.name},
+            )
+        if wish.windows is not None:
+            why = f"a record meets the row that the {what} has at that moment"
+            self._refuse("windows", other, what, wish, at=at, why=why)
+        for option in ("store", "stream_joined"):
+            if getattr(wish, option) is not None:
+                why = "only a join with another stream keeps the records of both sides"
+                self._refuse(option, other, what, wish, at=at, why=why)
+        kind: Literal["inner", "left"] = "left" if wish.kind == "left" else "inner"
+        if table:
+            if wish.key_mapper is not None:
+                why = "only a global table can be looked up by another key than the record's"
+                self._refuse("key_mapper", other, what, wish, at=at, why=why)
+            return join_table(
+                self,
+                other,  # pyright: ignore[reportUnknownArgumentType]
+                wish.joiner,
+                kind=kind,
+                with_key=wish.with_key,
+                options=wish.joined,
+                name=wish.name,
+                at=at,
+                value=wish.value,
+            )
+        if wish.joined is not None:
+            why = "a global table has rows of its own, so nothing travels and nothing waits"
+            self._refuse("joined", other, what, wish, at=at, why=why)
+        if wish.key_mapper is None:
+            msg = f"{wish.verb} with the global table {other.name!r} needs key_mapper="
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a global table is looked up by any key; nothing says by which",
+                fix="write key_mapper=lambda key, value: key, or whatever gives the row's key",
+                fields={"verb": wish.verb, "option": "key_mapper"},
+            )
+        from mustela.dsl.stream_table_join import join_global_table
+
+        return join_global_table(
+            self,
+            other,
+            wish.key_mapper,
+            wish.joiner,
+            kind=kind,
+            with_key=wish.with_key,
+            name=wish.name,
+            at=at,
+            value=wish.value,
+        )
+
+    def _refuse(
+        self, option: str, other: Handle[Any, Any], what: str, wish: _Wish, *, at: Origin, why: str
+    ) -> NoReturn:
+        msg = f"{wish.verb} with the {what} {other.name!r} takes no {option}="
+        raise BadOptionError(
+            msg,
+            at=at,
+            why=why,
+            fix=f"leave {option}= away",
+            fields={"verb": wish.verb, "option": option},
+        )
+
+    def _join_stream(self, other: KStream[Any, Any], wish: _Wish, at: Origin) -> KStream[Any, Any]:
+        from mustela.dsl.kstream import KStream  # handles make each other
+
+        for option in ("key_mapper", "joined"):
+            if getattr(wish, option) is not None:
+                why = f"{option}= is for joins with a table; streams meet by their keys"
+                self._refuse(option, other, "stream", wish, at=at, why=why)
+        window = self._window(other, wish, at)
+        arguments = ("key", "left", "right") if wish.with_key else ("left", "right")
+        check_function(wish.joiner, arguments, role="joiner", verb=wish.verb, at=at)
+        options = options_or(wish.stream_joined, StreamJoined[Any, Any, Any](), at=at)
+        said = choose("name", wish.name, options.name, holder="StreamJoined", at=at)
+        place = self._registry.place(
+            wish.verb, parents=(self._name, other._name), at=at, name=said, apart=other._name
+        )
+        key_said = choose_serde("key", None, options.key, holder="StreamJoined", at=at)
+        key = join_key(self, other, key_said, at=at)
+        base, named = self._store_base(wish, options, place["name"], at=at)
+        named = named or place["explicit_name"]
+
+        def kept(suffix: str, value: Serde[Any] | None) -> StoreSpec:
+            return StoreSpec(
+                name=f"{base}-{suffix}-join-store",
+                kind="list",
+                key_serde=key,
+                value_serde=value or ValueSerde(),
+                logged=options.logged,
+                retention_ms=window.kept_ms + window.segment_ms,
+                segment_ms=window.segment_ms,
+                topic_config=dict(options.topic_config),
+            )
+
+        def serde(value: object, known: Serde[Any] | None) -> Serde[Any] | None:
+            return choose_serde("value", None, value, holder="StreamJoined", at=at) or known
+
+        kind = wish.kind
+        left = kept("outer-this" if kind == "outer" else "this", serde(options.value, self._value))
+        right = kept(
+            "other" if kind == "inner" else "outer-other", serde(options.other_value, other._value)
+        )
+        unmatched: StoreSpec | None = None
+        if kind != "inner":
+            unmatched = StoreSpec(
+                name=f"{base}-{kind}-shared-join-store",
+                kind="buffer",
+                key_serde=key,
+                logged=options.logged,
+                topic_config=dict(options.topic_config),
+            )
+        self._registry.add(
+            StreamJoinNode(
+                **place,
+                kind=kind,
+                joiner=wish.joiner,
+                window=window,
+                left=left,
+                right=right,
+                unmatched=unmatched,
+                key=key,
+                with_key=wish.with_key,
+                explicit_store=named,
+            )
+        )
+        result = choose_serde("value", wish.value, None, holder="StreamJoined", at=at)
+        return KStream(self._registry, place["name"], key, result)
+
+    def _window(self, other: Handle[Any, Any], wish: _Wish, at: Origin) -> JoinWindowSpec:
+        windows: Any = wish.windows
+        if isinstance(windows, JoinWindows):
+            return windows.spec()
+        if windows is None:
+            msg = f"{wish.verb} with the stream {other.name!r} needs windows="
+        else:
+            msg = f"{wish.verb} takes JoinWindows as its windows, not {type(windows).__name__}"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="streams never end: only a window says which records can still meet",
+            fix=f"write windows={_WINDOWS}",
+            fields={"verb": wish.verb, "option": "windows"},
+        )
+
+    @staticmethod
+    def _store_base(
+        wish: _Wish, options: StreamJoined[Any, Any, Any], step: str, *, at: Origin
+    ) -> tuple[str, bool]:
+        """Return what the names of the stores begin with, and whether the user said so."""
+        said = choose("store", wish.store, options.store, holder="StreamJoined", at=at)
+        longest = STORE_NAME_LENGTH_MAX - _STORE_SUFFIX_LENGTH_MAX
+        if said is not None:
+            return check_name(said, what="store", at=at, length_max=longest), True
+        return path_name(step, length_max=longest), False

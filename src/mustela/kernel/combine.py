@@ -17,6 +17,7 @@ from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde, UUIDSerde
 from mustela.serdes.values import ValueSerde
+from mustela.topology.aggregate import AggregateNode
 
 __all__ = ["CountCombiner", "FoldCombiner"]
 
@@ -37,7 +38,7 @@ _EQUAL_TO_NO_OTHER: Final = frozenset({str, bytes})
 look at the type of each key once."""
 
 
-class Combiner(AggregateOperator):
+class Combiner(AggregateOperator[AggregateNode]):
     """Keeps, per key: when it was last seen, and what the last record carried.
 
     Keys are told apart as Python objects where that is the same as telling their bytes apart,

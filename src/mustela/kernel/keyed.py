@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from operator import le
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from mustela.errors import InvariantError
 from mustela.kernel.each import drop, keep_mask, without
@@ -17,7 +18,12 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 
-__all__ = ["KeyedOperator", "last_rows"]
+__all__ = ["STORE_KEY_PREFIX", "KeyedOperator", "last_rows"]
+
+STORE_KEY_PREFIX: Final[Mapping[str, int]] = MappingProxyType(
+    {"list": 8, "session": 8, "window": 8}
+)
+"""How many bytes the keys of a kind of store have before the key of the record."""
 
 
 def last_rows(keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[dict[Any, int], list[int]]:
@@ -61,7 +67,9 @@ class KeyedOperator(Operator[N]):
         if self.context.state is None:
             msg = f"step {self.step.name!r} keeps state, but its stage has none"
             raise InvariantError(msg)
-        return self.context.state.store(spec.name)
+        prefix = STORE_KEY_PREFIX.get(spec.kind, 0)
+        suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
+        return self.context.state.store(spec.name, prefix=prefix, suffix=suffix)
 
     def without_null_keys(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key."""

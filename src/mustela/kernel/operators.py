@@ -7,11 +7,30 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mustela.errors import InvariantError
-from mustela.kernel import aggregate, combine, sink, source, stateless, table
+from mustela.kernel import (
+    aggregate,
+    combine,
+    routing,
+    settle,
+    sink,
+    source,
+    stateless,
+    stream_join,
+    stream_table_join,
+    table,
+    table_aggregate,
+    table_group,
+    table_join,
+)
 from mustela.kernel.operator import Operator, OperatorContext
+from mustela.kernel.session_aggregate import SessionAggregateOperator
+from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
+from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.node import Node
+from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
+from mustela.topology.settle import SettleNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stateless import (
@@ -25,7 +44,19 @@ from mustela.topology.stateless import (
     PeekNode,
     SelectKeyNode,
 )
-from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
+from mustela.topology.stream_join import StreamJoinNode
+from mustela.topology.stream_table_join import StreamTableJoinNode
+from mustela.topology.table import (
+    StreamToTableNode,
+    TableFilterNode,
+    TableMapValuesNode,
+    TableToStreamNode,
+)
+from mustela.topology.table_aggregate import TableAggregateNode
+from mustela.topology.table_group import TableGroupNode
+from mustela.topology.table_join import TableJoinNode
+from mustela.topology.window_aggregate import WindowAggregateNode
+from mustela.topology.windows import SessionWindowSpec, SlidingWindowSpec
 
 __all__ = ["OPERATORS", "make_operator"]
 
@@ -37,15 +68,43 @@ def _lane_aggregate(step: Step, node: AggregateNode, context: OperatorContext) -
     return (aggregate.CountOperator if quick else aggregate.FoldOperator)(step, node, context)
 
 
+def _window_aggregate(
+    step: Step, node: WindowAggregateNode, context: OperatorContext
+) -> Operator[Any]:
+    match node.windows:
+        case SlidingWindowSpec():
+            return SlidingAggregateOperator(step, node, context)
+        case SessionWindowSpec():
+            return SessionAggregateOperator(step, node, context)
+        case _:
+            each = context.options.emit == "every" or step.each_change
+            quick = node.kind == "count" and not each
+            return (WindowCountOperator if quick else WindowFoldOperator)(step, node, context)
+
+
 def _combiner(step: Step, node: AggregateNode, context: OperatorContext) -> Operator[Any]:
     quick = node.kind == "count"
     return (combine.CountCombiner if quick else combine.FoldCombiner)(step, node, context)
+
+
+def _table_aggregate(
+    step: Step, node: TableAggregateNode, context: OperatorContext
+) -> Operator[Any]:
+    each = context.options.emit == "every" or step.each_change
+    if node.kind == "count" and not each:
+        return table_aggregate.TableCountOperator(step, node, context)
+    return table_aggregate.TableFoldOperator(step, node, context)
 
 
 OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
     {
         (SourceNode, "whole"): source.SourceOperator,
         (TableSourceNode, "whole"): table.TableSourceOperator,
+        (StreamToTableNode, "whole"): table.TableSourceOperator,
+        (SplitNode, "whole"): routing.SplitOperator,
+        (BranchNode, "whole"): routing.BranchOperator,
+        (RepartitionNode, "whole"): routing.RepartitionOperator,
+        (PrintNode, "whole"): routing.PrintOperator,
         (MapValuesNode, "whole"): stateless.MapValuesOperator,
         (FlatMapValuesNode, "whole"): stateless.FlatMapValuesOperator,
         (MapNode, "whole"): stateless.MapOperator,
@@ -58,9 +117,16 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (AggregateNode, "whole"): _lane_aggregate,
         (AggregateNode, "combine"): _combiner,
         (AggregateNode, "merge"): _lane_aggregate,
+        (WindowAggregateNode, "whole"): _window_aggregate,
         (TableFilterNode, "whole"): table.TableFilterOperator,
         (TableMapValuesNode, "whole"): table.TableMapValuesOperator,
         (TableToStreamNode, "whole"): table.TableToStreamOperator,
+        (TableGroupNode, "whole"): table_group.TableGroupOperator,
+        (TableAggregateNode, "whole"): _table_aggregate,
+        (SettleNode, "whole"): settle.SettleOperator,
+        (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
+        (StreamTableJoinNode, "whole"): stream_table_join.StreamTableJoinOperator,
+        (TableJoinNode, "whole"): table_join.TableJoinOperator,
         (SinkNode, "whole"): sink.SinkOperator,
     }
 )

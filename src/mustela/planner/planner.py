@@ -18,6 +18,7 @@ from mustela.planner.rules.each_change import each_change
 from mustela.planner.rules.keep_known_keys import keep_known_keys
 from mustela.planner.rules.materialize_lookup import materialize_lookup
 from mustela.planner.rules.send_old_values import send_old_values
+from mustela.planner.rules.single_store_self_join import single_store_self_join
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 
@@ -27,6 +28,7 @@ Rule = Callable[[Flow, PlanOptions], Flow]
 
 RULES: Final = MappingProxyType[str, Rule](
     {
+        "single_store_self_join": single_store_self_join,
         "keep_known_keys": keep_known_keys,
         "send_old_values": send_old_values,
         "each_change": each_change,

@@ -1,0 +1,549 @@
+"""The join of two streams: each record meets those of the other side within a window of time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+from mustela.kernel.each import call_each, drop, without
+from mustela.kernel.encode import encode_column, failing
+from mustela.kernel.event_time import EventClock
+from mustela.kernel.keyed import KeyedOperator
+from mustela.kernel.operator import EXCHANGED
+from mustela.kernel.stream_join_origins import JoinOrigins
+from mustela.kernel.stream_join_rows import SideRows, StreamTimes, insert
+from mustela.kernel.stream_join_waiting import Closed, Waiting
+from mustela.plan.batch import Batch
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.stream_join import StreamJoinNode
+
+__all__ = ["StreamJoinOperator"]
+
+LEFT, RIGHT = 0, 1
+
+
+@dataclass(slots=True)
+class _Side:
+    """The rows of one input that can be kept, with their keys and values as bytes.
+
+    A row without a key has None for a key, one without a value None for a value.
+    """
+
+    batch: Batch
+    keys: list[Any]
+    values: list[Any]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of both sides, left ones first, and what each of them is judged by.
+
+    Attributes:
+        batch: The rows.
+        lefts: How many of them are left ones.
+        order: Their places in merged order.
+        keys: Keys as bytes, None for null.
+        values: Values as bytes, None for null.
+        groups: The key group of each; only where somebody needs it.
+        now: Event time as each row is handled.
+        floors: What is older is no longer there for the row to meet.
+        triggers: Whether a row closes windows.
+    """
+
+    batch: Batch
+    lefts: int
+    order: Sequence[int]
+    keys: list[Any]
+    values: list[Any]
+    times: list[int]
+    groups: list[int] = field(default_factory=list[int])
+    now: list[int] = field(default_factory=list[int])
+    floors: list[int] = field(default_factory=list[int])
+    triggers: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(slots=True)
+class _Results:
+    """Results in the making, as columns.
+
+    Attributes:
+        rows: The row that caused each; of a closed window's result -1 less its place in `closed`.
+        others: The partner's value as bytes, or None.
+        times: Timestamps.
+        closed: Results of closed windows: which, and the row that closed it or -1.
+    """
+
+    rows: list[int] = field(default_factory=list[int])
+    others: list[bytes | None] = field(default_factory=list[bytes | None])
+    times: list[int] = field(default_factory=list[int])
+    closed: list[tuple[Closed, bytes, int]] = field(default_factory=list[tuple[Closed, bytes, int]])
+
+    def add_closed(self, closed: Closed, cause: int, time: int) -> None:
+        """Add the records of a closed window."""
+        for value in closed.values:
+            self.closed.append((closed, value, cause))
+            self.rows.append(-len(self.closed))
+            self.others.append(None)
+            self.times.append(time)
+
+
+class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
+    """Inner, left and outer join of two streams.
+
+    A record meets what the other side has kept; then it is kept itself. A record of an outer side
+    that met nobody waits until its window closes.
+    """
+
+    def open(self) -> None:
+        """Find stores and serdes."""
+        node = self.node
+        window = node.window
+        self.use_key_serde(node.key)
+        self._serdes: list[Serde[Any]] = [
+            spec.value_serde or ValueSerde() for spec in (node.left, node.right)
+        ]
+        self._by_stream = self.options.event_time == "stream-time"
+        kept = (node.left,) if node.single_store else (node.left, node.right)
+        stores = [self.lane_store(spec) for spec in kept]
+        self._sides = [SideRows(store, segment_ms=window.segment_ms) for store in stores]
+        self._seen = [StreamTimes(store) for store in stores]
+        self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
+        self._older = (window.before_ms, window.after_ms)
+        self._younger = (window.after_ms, window.before_ms)
+        self._waiting: Waiting | None = None
+        if node.unmatched is not None:
+            store = self.lane_store(node.unmatched)
+            self._waiting = Waiting(store)
+            self._now = StreamTimes(store)
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Join the rows of both sides, in merged order."""
+        sides = [self._side(side, batch) for side, batch in enumerate(inputs)]
+        if self.node.single_store:
+            return self._process_self(sides[LEFT])
+        rows = self._merged(sides)
+        self._judge(rows)
+        results = self._match(rows)
+        return self._joined(rows, results)
+
+    def _side(self, side: int, batch: Batch) -> _Side:
+        """Encode keys and values; rows that cannot be encoded meet the handler and are dropped."""
+        known = self.context.key_serde
+        failed: set[int] = set()
+        if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
+            keys: list[Any] = batch.key_bytes
+        else:
+            keys, wrong = encode_column(self._key, batch.keys, batch, self.encode_failures())
+            failed.update(wrong)
+        values, wrong = encode_column(
+            self._serdes[side], batch.values, batch, self.encode_failures()
+        )
+        failed.update(wrong)
+        if failed:
+            rows = sorted(failed)
+            batch, keys, values = without(batch, rows), drop(keys, rows), drop(values, rows)
+        outer = self.node.outer_sides[side]
+        if None in keys:
+            lost = sum(
+                key is None and (value is None or not outer)
+                for key, value in zip(keys, values, strict=True)
+            )
+            self._count_lost("dropped_null_key", lost)
+        if None in values:
+            lost = sum(
+                value is None and key is not None for key, value in zip(keys, values, strict=True)
+            )
+            self._count_lost("dropped_null_value", lost)
+        return _Side(batch, keys, values)
+
+    def _count_lost(self, what: str, lost: int) -> None:
+        if lost:
+            self.count(what, lost)
+
+    def _merged(self, sides: list[_Side]) -> _Rows:
+        left, right = sides
+        batch = Batch.concatenate([side.batch for side in sides])
+        order = batch.order if len(left.keys) and len(right.keys) else None
+        places: Sequence[int] = range(len(batch))
+        if order is not None:
+            places = sorted(places, key=order.__getitem__)
+        return _Rows(
+            batch=batch,
+            lefts=len(left.keys),
+            order=places,
+            keys=left.keys + right.keys,
+            values=left.values + right.values,
+            times=batch.timestamps,
+        )
+
+    # --- when a row comes ---------------------------------------------------------------------
+
+    def _judge(self, rows: _Rows) -> None:
+        """Say for each row what time it is, and what the other side still holds for it."""
+        if self._by_stream or self._waiting is not None:
+            store = self._sides[LEFT].store
+            groups = store.groups_of([key or b"" for key in rows.keys])
+            rows.groups = [
+                0 if key is None else group for key, group in zip(rows.keys, groups, strict=True)
+            ]
+        if self._by_stream:
+            self._judge_by_stream(rows)
+        else:
+            kept = self.node.window.kept_ms
+            rows.now = self._clock.row_times(rows.batch, ())
+            rows.floors = [now - kept for now in rows.now]
+            rows.triggers = bytearray(b"\x01") * len(rows.now)
+
+    def _judge_by_stream(self, rows: _Rows) -> None:
+        """Each key group has the time of its records, and each store that of what it has kept."""
+        groups, times, lefts = rows.groups, rows.times, rows.lefts
+        retention = self.node.window.retention_ms
+        # One store for both sides is the same as two: a row is kept after its left part.
+        seen = [times_.load(groups) for times_ in self._seen] * (2 // len(self._seen))
+        tracked = self._now.load(groups) if self._waiting is not None else dict.fromkeys(groups, -1)
+        rows.now, rows.floors = [0] * len(times), [0] * len(times)
+        rows.triggers = bytearray(len(times))
+        for row in rows.order:
+            group, time = groups[row], times[row]
+            now = tracked[group]
+            if time >= now:
+                tracked[group] = now = time
+                rows.triggers[row] = 1
+            rows.now[row] = now
+            mine = LEFT if row < lefts else RIGHT
+            rows.floors[row] = seen[1 - mine][group] - retention + 1
+            if rows.keys[row] is None or rows.values[row] is None:
+                rows.triggers[row] = 0
+            elif time > seen[mine][group]:
+                seen[mine][group] = time
+        for times_ in self._seen:
+            times_.save()
+        if self._waiting is not None:
+            self._now.save()
+
+    def _spans(self, rows: _Rows) -> tuple[list[int], list[int]]:
+        """Return for each row the times of the other side that it meets, both ends inclusive."""
+        lefts, times = rows.lefts, rows.times
+        older, younger = self._older, self._younger
+        lows = [time - older[LEFT] for time in times[:lefts]]
+        lows += [time - older[RIGHT] for time in times[lefts:]]
+        highs = [time + younger[LEFT] for time in times[:lefts]]
+        highs += [time + younger[RIGHT] for time in times[lefts:]]
+        # Times are at least 0, as in Kafka Streams, which asks for 0 where a span ends before it.
+        lows = [
+            low if low >= floor and low >= 0 else max(low, floor, 0)
+            for low, floor in zip(lows, rows.floors, strict=True)
+        ]
+        return lows, [high if high >= 0 else 0 for high in highs]
+
+    # --- matching -----------------------------------------------------------------------------
+
+    def _match(self, rows: _Rows) -> _Results:
+        """Find the partners of each row, keep it, and close the windows that are over by then."""
+        lows, highs = self._spans(rows)
+        keys, values, lefts = rows.keys, rows.values, rows.lefts
+        if None in keys or None in values:
+            kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
+        else:
+            kept = rows.order
+        left_rows = [row for row in kept if row < lefts]
+        right_rows = [row for row in kept if row >= lefts]
+        left, right = self._sides
+        left.want(right_rows, keys, lows, highs)
+        right.want(left_rows, keys, lows, highs)
+        left.add(left_rows, keys, rows.times, values)
+        right.add(right_rows, keys, rows.times, values)
+        left.load()
+        right.load()
+        results = _Results()
+        if self._waiting is None:
+            self._match_inner(rows, kept, (lows, highs), results)
+        else:
+            self._match_outer(rows, (lows, highs), results)
+        left.save()
+        right.save()
+        return results
+
+    def _match_inner(
+        self,
+        rows: _Rows,
+        kept: Iterable[int],
+        spans: tuple[list[int], list[int]],
+        results: _Results,
+    ) -> None:
+        lows, highs = spans
+        keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
+        left, right = self._sides[LEFT].by_key, self._sides[RIGHT].by_key
+        add_row, add_other, add_time = (
+            results.rows.append,
+            results.others.append,
+            results.times.append,
+        )
+        for row in kept:
+            key, time = keys[row], times[row]
+            mine, others = (left, right) if row < lefts else (right, left)
+            theirs, raws = others[key]
+            if theirs:
+                start = bisect_left(theirs, lows[row])
+                end = bisect_right(theirs, highs[row], start)
+                if end - start == 1:
+                    other = theirs[start]
+                    add_row(row)
+                    add_other(raws[start])
+                    add_time(other if other > time else time)
+                elif end > start:
+                    self._add_many(results, row, time, (theirs, raws, start, end))
+            own = mine.get(key)
+            if own is not None:
+                if not own[0] or time >= own[0][-1]:
+                    own[0].append(time)
+                    own[1].append(values[row])
+                else:
+                    insert(own, time, values[row])
+
+    @staticmethod
+    def _add_many(
+        results: _Results, row: int, time: int, found: tuple[list[int], list[bytes], int, int]
+    ) -> None:
+        theirs, raws, start, end = found
+        results.rows.extend(repeat(row, end - start))
+        results.others.extend(raws[start:end])
+        results.times.extend([max(other, time) for other in theirs[start:end]])
+
+    def _match_outer(
+        self, rows: _Rows, spans: tuple[list[int], list[int]], results: _Results
+    ) -> None:
+        waiting = self._waiting
+        assert waiting is not None
+        lows, highs = spans
+        keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
+        outer, by_key = self.node.outer_sides, [side.by_key for side in self._sides]
+        self._begin(rows, waiting)
+        for row in rows.order:
+            key, raw, time = keys[row], values[row], times[row]
+            mine = LEFT if row < lefts else RIGHT
+            if key is None or raw is None:
+                if raw is not None and outer[mine]:
+                    self._add_alone(results, row, time)
+                continue
+            if rows.triggers[row]:
+                closed = waiting.pop(rows.groups[row], rows.now[row])
+                self._close(closed, row, results)
+            theirs, raws = by_key[1 - mine][key]
+            start = bisect_left(theirs, lows[row])
+            end = bisect_right(theirs, highs[row], start)
+            if end > start:
+                self._add_many(results, row, time, (theirs, raws, start, end))
+                if outer[1 - mine]:
+                    self._met(waiting, rows, row, theirs[start:end])
+            elif outer[mine]:
+                if highs[row] < rows.now[row]:
+                    self._add_alone(results, row, time)
+                else:
+                    waiting.add(rows.groups[row], self._closes(mine, time), mine, key, raw)
+            own = by_key[mine].get(key)
+            if own is not None:
+                insert(own, time, raw)
+        waiting.save()
+
+    def _met(self, waiting: Waiting, rows: _Rows, row: int, times: list[int]) -> None:
+        """Let the partners that a row has found wait no longer."""
+        side = RIGHT if row < rows.lefts else LEFT
+        group, key = rows.groups[row], rows.keys[row]
+        for time in dict.fromkeys(times):
+            waiting.discard(group, self._closes(side, time), side, key)
+
+    def _begin(self, rows: _Rows, waiting: Waiting) -> None:
+        """Fetch what closes until the last of the rows, in their key groups."""
+        until: dict[int, int] = {}
+        for row in range(len(rows.keys)):
+            group = rows.groups[row]
+            until[group] = max(until.get(group, rows.now[row]), rows.now[row])
+        for group, time in until.items():
+            waiting.begin(group, time)
+
+    @staticmethod
+    def _add_alone(results: _Results, row: int, time: int) -> None:
+        results.rows.append(row)
+        results.others.append(None)
+        results.times.append(time)
+
+    # --- windows that close -------------------------------------------------------------------
+
+    def _closes(self, side: int, time: int) -> int:
+        return time + self._younger[side] + self.node.window.grace_ms
+
+    def _opened(self, closed: Closed) -> int:
+        return closed.close - self._younger[closed.side] - self.node.window.grace_ms
+
+    def _close(self, closed: list[Closed], row: int, results: _Results) -> None:
+        """Add the results of closed windows, before those of the row that came upon them."""
+        if not closed:
+            return
+        if self._by_stream:  # as Kafka Streams has them: by the records' own time
+            closed.sort(key=lambda one: (self._opened(one), 1 - one.side, one.key))
+        for one in closed:
+            results.add_closed(one, row if self._by_stream else -1, self._opened(one))
+
+    def finish(self) -> Batch | None:
+        """Close what is over at the watermark, and drop the segments that nobody can meet."""
+        closed: Batch | None = None
+        if self._waiting is not None and not self._by_stream:
+            closed = self._close_by_watermark(self._waiting)
+        self._expire()
+        return closed
+
+    def _close_by_watermark(self, waiting: Waiting) -> Batch | None:
+        results = _Results()
+        for group in self._sides[LEFT].store.groups:
+            now = self._clock.closed_until(group)
+            waiting.begin(group, now)
+            self._close(waiting.pop(group, now), -1, results)
+        waiting.save()
+        if not results.rows:
+            return None
+        nothing = Batch.empty()
+        return self._joined(_Rows(nothing, 0, (), [], [], []), results)
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when the window of the first record that waits closes."""
+        if self._waiting is None:
+            return {}
+        lag = self.step.lag_ms
+        due = self._waiting.due(self._sides[LEFT].store.groups)
+        return {group: time + lag for group, time in due.items()}
+
+    def _expire(self) -> None:
+        window = self.node.window
+        length = window.segment_ms
+        for side, seen in zip(self._sides, self._seen, strict=True):
+            for group in side.store.groups:
+                if self._by_stream:
+                    if group not in seen.now:
+                        continue
+                    before = seen.first.get(group, -1) - window.retention_ms + 1
+                    bound = seen.now[group] - window.retention_ms + 1
+                else:
+                    before = self.context.time.before - self.step.lag_ms - window.kept_ms
+                    bound = self._clock.closed_until(group) - window.kept_ms
+                if bound // length > before // length:
+                    side.expire_before(group, bound)
+
+    # --- a stream with itself -----------------------------------------------------------------
+
+    def _process_self(self, side: _Side) -> Batch | None:
+        """Join a stream with itself: each row is a left one, and then a right one.
+
+        As a left row it meets all before it; as a right row itself too, behind those that are not
+        younger.
+        """
+        count = len(side.keys)
+        twice = [*range(count), *range(count)]
+        keys, values = side.keys * 2, side.values * 2
+        rows = _Rows(
+            batch=side.batch.take(twice),
+            lefts=count,
+            order=[row for pair in zip(range(count), range(count, 2 * count)) for row in pair],
+            keys=keys,
+            values=values,
+            times=side.batch.timestamps * 2,
+        )
+        self._judge(rows)
+        lows, highs = self._spans(rows)
+        kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
+        mine = [row for row in kept if row < count]
+        (store,) = self._sides
+        store.want(kept, keys, lows, highs)
+        store.add(mine, keys, rows.times, values)
+        store.load()
+        results = _Results()
+        for row in kept:
+            theirs, raws = known = store.by_key[keys[row]]
+            time = rows.times[row]
+            if row >= count:
+                insert(known, time, values[row])
+            start = bisect_left(theirs, lows[row])
+            end = bisect_right(theirs, highs[row], start)
+            if end > start:
+                self._add_many(results, row, time, (theirs, raws, start, end))
+        store.save()
+        return self._joined(rows, results)
+
+    # --- results ------------------------------------------------------------------------------
+
+    def _joined(self, rows: _Rows, results: _Results) -> Batch | None:
+        """Call the joiner for all results at once."""
+        if not results.rows:
+            return None
+        batch, lefts = rows.batch, rows.lefts
+        causes, others = results.rows, results.others
+        left_others = [raw for row, raw in zip(causes, others, strict=True) if row >= lefts]
+        right_others = [raw for row, raw in zip(causes, others, strict=True) if 0 <= row < lefts]
+        next_left = iter(self._serdes[LEFT].deserialize_many(left_others)).__next__
+        next_right = iter(self._serdes[RIGHT].deserialize_many(right_others)).__next__
+        values = batch.values
+        if results.closed:
+            return self._joined_closed(rows, results, (next_left, next_right))
+        left = [values[row] if row < lefts else next_left() for row in causes]
+        right = [next_right() if row < lefts else values[row] for row in causes]
+        keys = [batch.keys[row] for row in causes]
+        key_bytes = [rows.keys[row] for row in causes]
+        return self._call(rows, results, (keys, left, right), key_bytes)
+
+    def _joined_closed(
+        self, rows: _Rows, results: _Results, nexts: tuple[Any, Any]
+    ) -> Batch | None:
+        batch, lefts = rows.batch, rows.lefts
+        keys: list[Any] = []
+        key_bytes: list[Any] = []
+        pair: tuple[list[Any], list[Any]] = ([], [])
+        for row in results.rows:
+            if row < 0:
+                closed, raw, _ = results.closed[-row - 1]
+                side = closed.side
+                own = self._serdes[side].deserialize(raw)
+                other = None
+                keys.append(self._key.deserialize(closed.key))
+                key_bytes.append(closed.key)
+            else:
+                side = LEFT if row < lefts else RIGHT
+                own = batch.values[row]
+                other = nexts[1 - side]()
+                keys.append(batch.keys[row])
+                key_bytes.append(rows.keys[row])
+            pair[side].append(own)
+            pair[1 - side].append(other)
+        return self._call(rows, results, (keys, *pair), key_bytes)
+
+    def _call(
+        self,
+        rows: _Rows,
+        results: _Results,
+        columns: tuple[list[Any], list[Any], list[Any]],
+        key_bytes: list[Any],
+    ) -> Batch:
+        closes = [
+            (closed.close + self.step.lag_ms + 1, cause) for closed, _, cause in results.closed
+        ]
+        origins = JoinOrigins(
+            results.times,
+            rows.batch,
+            results.rows,
+            closes=closes,
+            groups=lambda: self._groups_of(key_bytes),
+        )
+        node = self.node
+        keys, left, right = columns
+        before = Batch(keys, left, origins, key_bytes=key_bytes)
+        on_failure = failing(before, self.user_failures(node.joiner))
+        called = columns if node.with_key else (left, right)
+        made, failed = call_each(node.joiner, called, on_failure)
+        return without(before.with_values(made), failed)
+
+    def _groups_of(self, key_bytes: list[Any]) -> list[int]:
+        groups = self._sides[LEFT].store.groups_of([key or b"" for key in key_bytes])
+        return [0 if key is None else group for key, group in zip(key_bytes, groups, strict=True)]

@@ -1,0 +1,29 @@
+"""Rule: a stream that is joined with itself is kept once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mustela.planner.flow import Flow, FlowStep
+from mustela.planner.options import PlanOptions
+from mustela.topology.stream_join import StreamJoinNode
+
+__all__ = ["single_store_self_join"]
+
+
+def single_store_self_join(flow: Flow, _options: PlanOptions) -> Flow:
+    """Read the stream once and keep its records in the left store alone.
+
+    Only for inner joins: in the others records wait by side. The results and their order stay.
+    """
+    return replace(flow, steps=tuple(_single(step) for step in flow))
+
+
+def _single(step: FlowStep) -> FlowStep:
+    node = step.node
+    if not isinstance(node, StreamJoinNode) or node.kind != "inner":
+        return step
+    left, right = step.inputs
+    if left != right:
+        return step
+    return replace(step, node=replace(node, single_store=True), inputs=(left,))
