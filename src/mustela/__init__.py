@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Repartitioned,
     )
     from mustela.dsl.routing import BranchedKStream
+    from mustela.dsl.stores import Stores
     from mustela.dsl.stream_table_join import Joined
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from mustela.dsl.windows import (
@@ -76,6 +77,7 @@ __all__ = [
     "SessionWindows",
     "SlidingWindows",
     "StreamJoined",
+    "Stores",
     "StreamsBuilder",
     "TimeWindowedKStream",
     "TimeWindows",
@@ -116,6 +118,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "SessionWindows": "mustela.dsl.windows",
     "SlidingWindows": "mustela.dsl.windows",
     "StreamJoined": "mustela.dsl.join_windows",
+    "Stores": "mustela.dsl.stores",
     "StreamsBuilder": "mustela.dsl.builder",
     "TimeWindowedKStream": "mustela.dsl.windowed",
     "TimeWindows": "mustela.dsl.windows",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast, get_args, overload
 
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
-from mustela.dsl.materialize import store_spec
+from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
 from mustela.dsl.names import check_name, path_name
 from mustela.dsl.options import AutoOffsetReset, Consumed, Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -227,6 +227,7 @@ class StreamsBuilder:
             store=store,
             key=key_serde or BytesSerde(),
             value=value_serde or BytesSerde(),
+            kinds=KEY_VALUE_KINDS,
         )
         node = TableSourceNode(
             **place,

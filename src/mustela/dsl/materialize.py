@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Final
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import Materialized
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose
+from mustela.dsl.stores import checked_supplier
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreSpec
+from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.topology.errors import BadOptionError
 
-__all__ = ["store_spec"]
+__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "store_spec"]
+
+KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
+    "timestamped_key_value",
+    "key_value",
+    "versioned",
+)
+"""The kinds that a table can be kept in whose rows are given, not computed from their own."""
+
+AGGREGATE_KINDS: Final[tuple[StoreKind, ...]] = ("timestamped_key_value", "key_value")
+"""The kinds that an aggregation can be kept in."""
 
 
 def store_spec(
@@ -22,6 +36,7 @@ def store_spec(
     store: str | None,
     key: Serde[Any] | None,
     value: Serde[Any] | None,
+    kinds: Collection[StoreKind] = AGGREGATE_KINDS,
 ) -> tuple[StoreSpec, bool]:
     """Return the store of a step, and whether the user named it.
 
@@ -31,24 +46,65 @@ def store_spec(
         store: The store's name by keyword.
         key: Serde of the keys; None for the one that keeps Python's types.
         value: Serde of the values; None for the one that keeps Python's types.
+        kinds: The kinds of stores that the step can write.
 
     Raises:
         BadNameError: If the store's name breaks the rule for names.
         OptionConflictError: If the name is given twice and differs.
+        BadOptionError: If the supplier gives a store of a kind that the step cannot write.
     """
     at = place["origin"]
     said = choose("store", store, options.store, holder="Materialized", at=at)
+    supplied: StoreSpec | None = None
+    if options.supplier is not None:
+        supplied = checked_supplier(options.supplier, at=at)
+        said = choose("store", said, supplied.name, holder="supplier", at=at)
     if said is not None:
         name = check_name(said, what="store", at=at, length_max=STORE_NAME_LENGTH_MAX)
     elif place["explicit_name"]:
         name = check_name(place["name"], what="store", at=at, length_max=STORE_NAME_LENGTH_MAX)
     else:
         name = path_name(place["name"], length_max=STORE_NAME_LENGTH_MAX)
-    spec = StoreSpec(
+    if supplied is not None:
+        _check_kind(place, options, supplied, kinds)
+    spec = replace(
+        supplied or StoreSpec(name=name),
         name=name,
         key_serde=key or ValueSerde(sort_keys=True),
         value_serde=value or ValueSerde(),
         logged=options.logged,
+        cached=options.caching,
         topic_config=dict(options.topic_config),
     )
     return spec, said is not None or place["explicit_name"]
+
+
+def _check_kind(
+    place: Place,
+    options: Materialized[Any, Any],
+    supplied: StoreSpec,
+    kinds: Collection[StoreKind],
+) -> None:
+    fields = {"store": supplied.name, "kind": supplied.kind, "step": place["name"]}
+    if supplied.kind not in kinds:
+        can = " or ".join(f"{kind}" for kind in kinds)
+        msg = (
+            f"step {place['name']!r} cannot write store {supplied.name!r}: it is a {supplied.kind}"
+            " store"
+        )
+        raise BadOptionError(
+            msg,
+            at=place["origin"],
+            why=f"this step keeps its result in a {can} store",
+            fix="take another supplier from Stores, or store= alone for the one that fits",
+            fields=fields,
+        )
+    if supplied.kind == "versioned" and options.caching:
+        msg = f"store {supplied.name!r} cannot be cached"
+        raise BadOptionError(
+            msg,
+            at=place["origin"],
+            why="a versioned table says each of its versions; joining changes would lose some",
+            fix="leave caching= away",
+            fields=fields,
+        )

@@ -7,16 +7,21 @@ that is frozen and slotted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
+from mustela.dsl.stores import StoreSupplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
 
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
     from typing_extensions import TypeVar
+
+    from mustela.dsl.kstream import KStream
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
@@ -32,19 +37,24 @@ else:
 
 __all__ = [
     "AutoOffsetReset",
+    "Branched",
     "Consumed",
     "Grouped",
     "Materialized",
     "Partitioner",
+    "Printed",
     "Produced",
+    "Repartitioned",
     "options_or",
 ]
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 """Where to begin reading a partition for which nothing is committed."""
 
-Partitioner = Callable[[str, Any, Any, int], int | None]
-"""(topic, key, value, number of partitions) -> partition, or None for Kafka's own choice."""
+Partitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
+"""(topic, key, value, number of partitions) -> partition, or None for Kafka's own choice.
+
+Several partitions send the record to each of them, none at all drops it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +133,14 @@ class Materialized(Generic[GroupK, GroupV]):
         value: Type or serde of the values.
         logged: Whether changes go to a changelog topic, from which the store is restored.
         topic_config: Settings of the changelog topic that differ from the default.
+        supplier: Kind and name of the store, from `Stores`; instead of ``store``.
+        caching: Whether changes of a key within an epoch become one; None leaves it to the
+            application's ``emit``. False forwards each change of this step, as ``emit = every``
+            does for all of them.
+        store_type: Where Kafka Streams would keep the store. Here the setting ``state.backend``
+            says it for all stores of the application.
+        retention: Of a windowed table: how long a window can be read, counted from its start (a
+            session: from its end). At least as long as it takes records, which is the default.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -136,6 +154,124 @@ class Materialized(Generic[GroupK, GroupV]):
     value: type[GroupV] | Serde[GroupV] | None = None
     logged: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    retention: timedelta | None = None
+    supplier: StoreSupplier | None = None
+    caching: bool | None = None
+    store_type: Literal["persistent", "in_memory"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repartitioned(Generic[GroupK, GroupV]):
+    """How records travel where a stream is repartitioned.
+
+    Attributes:
+        key: Type or serde of the keys; those of the stream if nothing is said.
+        value: Type or serde of the values; those of the stream if nothing is said.
+        partitions: The number of partitions that the partitioner is told; the application's
+            number of key groups if nothing is said. How many lanes there are is a setting.
+        partitioner: May drop a record or repeat it, as `Partitioner` says.
+        name: Name of the step.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> lines = StreamsBuilder().stream("lines", key=str, value=str)
+        >>> by_length = lines.select_key(lambda key, line: len(line))
+        >>> spread = by_length.repartition(repartitioned=Repartitioned(key=int, name="spread"))
+    """
+
+    key: type[GroupK] | Serde[GroupK] | None = None
+    value: type[GroupV] | Serde[GroupV] | None = None
+    partitions: int | None = None
+    partitioner: Partitioner | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branched(Generic[GroupK, GroupV]):
+    """What becomes of a branch of a split stream.
+
+    Attributes:
+        name: Name of the branch.
+        function: Called with the branch's stream; what it returns stands in the result.
+        consumer: Called with the branch's stream, which does not stand in the result.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", key=str, value=str)
+        >>> loud = Branched(name="loud", function=lambda stream: stream.map_values(str.upper))
+        >>> split = words.split().branch(lambda _key, word: word.endswith("!"), branched=loud)
+        >>> sorted(split.default_branch())
+        ['default', 'loud']
+    """
+
+    name: str | None = None
+    function: Callable[[KStream[GroupK, GroupV]], KStream[GroupK, GroupV] | None] | None = None
+    consumer: Callable[[KStream[GroupK, GroupV]], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed(Generic[GroupK, GroupV]):
+    """Where and how the records of a stream are printed.
+
+    Attributes:
+        path: A file to add lines to; standard output if nothing is said.
+        label: What each line begins with; the stream's name if nothing is said.
+        mapper: Gives the text of a record from key and value; ``key, value`` if nothing is said.
+        name: Name of the step.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=str, value=str)
+        >>> words.print(Printed(label="w", mapper=lambda key, word: f"{word} from {key}"))
+        >>> with TopologyTestDriver(builder) as driver:
+        ...     driver.create_input_topic("words").pipe_input("a", "sun")
+        [w]: sun from a
+    """
+
+    path: str | None = None
+    label: str | None = None
+    mapper: Callable[[GroupK, GroupV], object] | None = None
+    name: str | None = None
+
+    @classmethod
+    def to_sys_out(cls) -> Printed[Any, Any]:
+        """Print to standard output.
+
+        Example:
+            >>> Printed.to_sys_out().path
+        """
+        return Printed()
+
+    @classmethod
+    def to_file(cls, path: str | PathLike[str]) -> Printed[Any, Any]:
+        """Print to a file: lines are added to what it holds.
+
+        Example:
+            >>> Printed.to_file("words.txt").path
+            'words.txt'
+        """
+        return Printed(path=fspath(path))
+
+    def with_label(self, label: str) -> Printed[GroupK, GroupV]:
+        """Return the same with another label.
+
+        Example:
+            >>> Printed.to_sys_out().with_label("words").label
+            'words'
+        """
+        return replace(self, label=label)
+
+    def with_key_value_mapper(
+        self, mapper: Callable[[GroupK, GroupV], object]
+    ) -> Printed[GroupK, GroupV]:
+        """Return the same with a function that gives the text of a record.
+
+        Example:
+            >>> Printed.to_sys_out().with_key_value_mapper("{}={}".format).mapper("a", 1)
+            'a=1'
+        """
+        return replace(self, mapper=mapper)
 
 
 OptionsT = TypeVar("OptionsT")

@@ -2,15 +2,514 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
+from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
+from mustela.dsl.names import check_name
+from mustela.dsl.options import (
+    Branched,
+    Materialized,
+    Partitioner,
+    Printed,
+    Repartitioned,
+    options_or,
+)
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.topology.errors import BadOptionError, DuplicateNameError, SplitEndedError
+from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
+from mustela.topology.table import StreamToTableNode
 
-__all__ = ["Routing"]
+if TYPE_CHECKING:
+    from mustela.dsl.kstream import KStream
+    from mustela.dsl.ktable import KTable
+
+__all__ = ["BranchedKStream", "Routing"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+_KEY_VALUE = ("key", "value")
+_PARTITIONER = ("topic", "key", "value", "partitions")
+
 
 class Routing(Handle[K, V]):
     """What `KStream` can do to send its records on: split, repartition, to_table, print."""
+
+    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
+        """Begin to split the stream: each record goes to the first branch that takes it.
+
+        Add branches with `BranchedKStream.branch`, and end with
+        `BranchedKStream.default_branch` or `BranchedKStream.no_default_branch`.
+
+        Args:
+            name: Step name, and what the names of the branches begin with; made from the step's
+                place if not given.
+
+        Returns:
+            What branches are added to.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> sizes = orders.split(name="sizes")
+            >>> sizes = sizes.branch(lambda _id, total: total > 99, name="large")
+            >>> streams = sizes.branch(lambda _id, total: total > 9, name="middle").default_branch()
+            >>> streams["large"].to("large-orders")
+            >>> streams["default"].to("small-orders")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     order = driver.create_input_topic("orders")
+            ...     order.pipe_key_value_list([("o-1", 120), ("o-2", 3), ("o-3", 40)])
+            ...     driver.create_output_topic("large-orders").read_values_to_list()
+            ...     driver.create_output_topic("small-orders").read_values_to_list()
+            [120]
+            [3]
+        """
+        at = user_origin()
+        place = self._registry.place("split", parents=(self._name,), at=at, name=name)
+        self._registry.begin(place["name"], at)
+        return BranchedKStream(self, place["name"], at, explicit=name is not None)
+
+    def repartition(
+        self,
+        *,
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        name: str | None = None,
+        partitioner: Partitioner | None = None,
+        repartitioned: Repartitioned[K, V] | None = None,
+    ) -> KStream[K, V]:
+        """Send each record to the lane of its key now, with the serdes given here.
+
+        Steps that work by key do this by themselves, so it is seldom needed: to say the serdes of
+        new keys once for all that follows, or to spread work behind a step. No topic is written;
+        records without a key are kept, and those of one key stay in order.
+
+        Args:
+            key: Type or serde of the keys; the stream's if not given.
+            value: Type or serde of the values; the stream's if not given.
+            name: Step name; made from the step's place if not given.
+            partitioner: Called with the step's name, key, value and the number of partitions. An
+                empty set drops the record, several partitions repeat it; which ones they are
+                changes nothing, because the key alone decides the lane.
+            repartitioned: All of this as one object.
+
+        Returns:
+            The same records. A grouping or a join by the same key moves them no more.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            OptionConflictError: If an option is given twice and differs.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> by_total = orders.select_key(lambda _id, total: total).repartition(key=int)
+            >>> by_total.to("totals")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", 30)
+            ...     driver.create_output_topic("totals").read_key_values_to_list()
+            [(30, 30)]
+        """
+        from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
+
+        at = user_origin()
+        holder = "Repartitioned"
+        options = options_or(repartitioned, Repartitioned[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder=holder, at=at)
+        chooser = choose("partitioner", partitioner, options.partitioner, holder=holder, at=at)
+        if chooser is not None:
+            check_function(chooser, _PARTITIONER, role="partitioner", verb="repartition", at=at)
+        _check_partitions(options.partitions, at=at)
+        key_serde = choose_serde("key", key, options.key, holder=holder, at=at) or self._key
+        value_serde = choose_serde("value", value, options.value, holder=holder, at=at)
+        value_serde = value_serde or self._value
+        place = self._registry.place("repartition", parents=(self._name,), at=at, name=said)
+        self._registry.add(
+            RepartitionNode(
+                **place,
+                key=key_serde,
+                value=value_serde,
+                partitions=options.partitions,
+                partitioner=chooser,
+            )
+        )
+        return KStream(self._registry, place["name"], key_serde, value_serde)
+
+    def to_table(
+        self,
+        *,
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Take the records as changes of a table: the newest value of each key; null deletes.
+
+        Records without a key are dropped. The table has a store if it, or its store, is named
+        here, or if a step downstream needs one. Records travel to the lane of their key.
+
+        Args:
+            key: Type or serde of the keys; the stream's if not given.
+            value: Type or serde of the values; the stream's if not given.
+            name: Step name, and the store's name if ``store`` is not given.
+            store: Name of the store.
+            materialized: Options of the store.
+
+        Returns:
+            The table.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has a store of that name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> moves = builder.stream("moves", key=str, value=str)
+            >>> places = moves.map_values(str.title).to_table(value=str, store="places")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("moves").pipe_input("ann", "oslo")
+            ...     driver.get_key_value_store("places").get("ann")
+            'Oslo'
+        """
+        from mustela.dsl.ktable import KTable  # streams and tables make each other
+
+        at = user_origin()
+        options = options_or(materialized, Materialized[Any, Any](), at=at)
+        holder = "Materialized"
+        key_serde = choose_serde("key", key, options.key, holder=holder, at=at) or self._key
+        value_serde = choose_serde("value", value, options.value, holder=holder, at=at)
+        value_serde = value_serde or self._value
+        apart = store or options.store
+        place = self._registry.place(
+            "to_table", parents=(self._name,), at=at, name=name, apart=apart
+        )
+        spec, explicit = store_spec(
+            place,
+            options,
+            store=store,
+            key=key_serde,
+            value=value_serde,
+            kinds=KEY_VALUE_KINDS,
+        )
+        self._registry.add(
+            StreamToTableNode(
+                **place,
+                key=key_serde,
+                value=value_serde,
+                store=spec if explicit else None,
+                explicit_store=explicit,
+            )
+        )
+        return KTable(self._registry, place["name"], key_serde, value_serde)
+
+    def print(self, printed: Printed[K, V] | None = None, *, name: str | None = None) -> None:
+        """Write each record as a line ``[label]: key, value``; nothing goes on from here.
+
+        Lines are no part of the transaction: they come again when an epoch is run again. On Spark
+        they appear where the worker runs: in its standard output, or its file.
+
+        Args:
+            printed: Where to and how; standard output, and the stream's name as the label, if
+                not given.
+            name: Step name; made from the step's place if not given.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If a mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import Printed, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> words.print(Printed.to_sys_out().with_label("seen"))
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "sun")
+            [seen]: a, sun
+        """
+        at = user_origin()
+        options = options_or(printed, Printed[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder="Printed", at=at)
+        if options.mapper is not None:
+            check_function(options.mapper, _KEY_VALUE, role="mapper", verb="print", at=at)
+        place = self._registry.place(
+            "print", parents=(self._name,), at=at, name=said, apart=options.label
+        )
+        self._registry.add(
+            PrintNode(
+                **place,
+                label=self._name if options.label is None else options.label,
+                path=options.path,
+                mapper=options.mapper,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Branch(Generic[K, V]):
+    """A branch until the split is ended."""
+
+    name: str
+    predicate: Callable[[K, V], object] | None
+    options: Branched[K, V]
+    at: Origin
+
+
+class BranchedKStream(Generic[K, V]):
+    """A stream that is being split; made by `KStream.split`.
+
+    Each record goes to the first branch whose predicate is true for it. A branch is known by the
+    name that is given to it, else by the name of its predicate, else as ``branch``; the default
+    branch is ``default`` if it gets no other name.
+
+    Args:
+        stream: What is split.
+        name: Name of the step.
+        at: The line on which the split begins.
+        explicit: Whether the user gave the name.
+    """
+
+    def __init__(self, stream: Handle[K, V], name: str, at: Origin, *, explicit: bool) -> None:
+        self._stream = stream
+        self._name = name
+        self._at = at
+        self._explicit = explicit
+        self._branches: list[_Branch[K, V]] = []
+        self._ended = False
+
+    def branch(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        consumer: Callable[[KStream[K, V]], object] | None = None,
+        branched: Branched[K, V] | None = None,
+    ) -> BranchedKStream[K, V]:
+        """Add a branch for the records that no branch before it takes.
+
+        Args:
+            predicate: Called with key and value, of which each may be None.
+            name: The branch's name, in the result and as the end of its step's name.
+            function: Called with the branch's stream; what it returns is in the result in the
+                stream's place, and nothing is if it returns None.
+            consumer: Called with the branch's stream, which is not in the result then.
+            branched: Name, function and consumer as one object.
+
+        Returns:
+            This object, for the next branch.
+
+        Raises:
+            DuplicateNameError: If another branch has the same name.
+            FunctionError: If the predicate cannot be called with a key and a value.
+            SplitEndedError: If the split is ended.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> def long(_key, word):
+            ...     return len(word) > 3
+            >>> branches = words.split().branch(long, consumer=lambda stream: stream.to("long"))
+            >>> list(branches.default_branch(name="short"))
+            ['short']
+        """
+        at = user_origin()
+        self._check_open(at)
+        check_function(predicate, _KEY_VALUE, role="predicate", verb="branch", at=at)
+        options = _branched(name, function, consumer, branched, verb="branch", at=at)
+        self._add(options.name or function_name(predicate) or "branch", predicate, options, at)
+        return self
+
+    def default_branch(
+        self,
+        *,
+        name: str | None = None,
+        function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        consumer: Callable[[KStream[K, V]], object] | None = None,
+        branched: Branched[K, V] | None = None,
+    ) -> dict[str, KStream[K, V]]:
+        """End the split: records that no branch takes get a branch of their own.
+
+        Args:
+            name: The branch's name; ``default`` if not given.
+            function: As for `branch`.
+            consumer: As for `branch`.
+            branched: Name, function and consumer as one object.
+
+        Returns:
+            The branches by name, but for those that a consumer took.
+
+        Raises:
+            DuplicateNameError: If another branch has the same name.
+            SplitEndedError: If the split is ended already.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> words = StreamsBuilder().stream("words", key=str, value=str)
+            >>> split = words.split(name="words-by").branch(lambda key, _word: key == "a", name="a")
+            >>> {name: stream.name for name, stream in split.default_branch().items()}
+            {'a': 'words-by.a', 'default': 'words-by.default'}
+        """
+        at = user_origin()
+        self._check_open(at)
+        options = _branched(name, function, consumer, branched, verb="default_branch", at=at)
+        self._add(options.name or "default", None, options, at)
+        return self._end()
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """End the split: records that no branch takes go nowhere.
+
+        Returns:
+            The branches by name, but for those that a consumer took.
+
+        Raises:
+            SplitEndedError: If the split is ended already.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> words = StreamsBuilder().stream("words", key=str, value=str)
+            >>> split = words.split().branch(lambda key, _word: key == "a", name="a")
+            >>> list(split.no_default_branch())
+            ['a']
+        """
+        self._check_open(user_origin())
+        return self._end()
+
+    @property
+    def _registry(self) -> Registry:
+        return self._stream._registry  # pyright: ignore[reportPrivateUsage] - a part of the stream
+
+    def _check_open(self, at: Origin) -> None:
+        if self._ended:
+            msg = f"split {self._name!r} is ended already"
+            raise SplitEndedError(
+                msg,
+                evidence={"split": self._at},
+                at=at,
+                why="its end said what becomes of the records that belong to no branch",
+                fix="add all branches before default_branch() or no_default_branch()",
+                fields={"name": self._name},
+            )
+
+    def _add(
+        self,
+        name: str,
+        predicate: Callable[[K, V], object] | None,
+        options: Branched[K, V],
+        at: Origin,
+    ) -> None:
+        check_name(name, what="branch", at=at)
+        for other in self._branches:
+            if other.name == name:
+                msg = f"two branches of {self._name!r} are named {name!r}"
+                raise DuplicateNameError(
+                    msg,
+                    evidence={"first": other.at},
+                    at=at,
+                    why="a branch is found by its name, and its step's name ends with it",
+                    fix='give each a name of its own: branch(..., name="...")',
+                    fields={"name": name, "first": other.at},
+                )
+        self._branches.append(_Branch(name=name, predicate=predicate, options=options, at=at))
+
+    def _end(self) -> dict[str, KStream[K, V]]:
+        from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
+
+        stream, registry = self._stream, self._registry
+        place = registry.place(
+            "split",
+            parents=(stream.name,),
+            at=self._at,
+            name=self._name if self._explicit else None,
+        )
+        predicates = [branch.predicate for branch in self._branches]
+        registry.add(
+            SplitNode(
+                **place,
+                predicates=tuple(predicate for predicate in predicates if predicate is not None),
+                default=None in predicates,
+            )
+        )
+        self._ended = True
+        registry.end(self._name)
+        result: dict[str, KStream[K, V]] = {}
+        for index, branch in enumerate(self._branches):
+            verb = branch.name
+            place = registry.place(verb, parents=(self._name,), at=branch.at)
+            place["explicit_name"] = branch.options.name is not None
+            registry.add(BranchNode(**place, index=index))
+            made: KStream[K, V] = KStream(
+                registry,
+                place["name"],
+                stream._key,  # pyright: ignore[reportPrivateUsage]
+                stream._value,  # pyright: ignore[reportPrivateUsage]
+            )
+            kept = _handed_on(made, branch.options)
+            if kept is not None:
+                result[branch.name] = kept
+        return result
+
+
+def _handed_on(stream: KStream[K, V], options: Branched[K, V]) -> KStream[K, V] | None:
+    """Give a branch to its function or consumer; return what is in the result, if anything."""
+    if options.consumer is not None:
+        options.consumer(stream)
+        return None
+    return stream if options.function is None else options.function(stream)
+
+
+def _branched(
+    name: str | None,
+    function: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
+    consumer: Callable[[KStream[K, V]], object] | None,
+    branched: Branched[K, V] | None,
+    *,
+    verb: str,
+    at: Origin,
+) -> Branched[K, V]:
+    given = options_or(branched, Branched[Any, Any](), at=at)
+    options = Branched[K, V](
+        name=choose("name", name, given.name, holder="Branched", at=at),
+        function=choose("function", function, given.function, holder="Branched", at=at),
+        consumer=choose("consumer", consumer, given.consumer, holder="Branched", at=at),
+    )
+    for role, called in (("function", options.function), ("consumer", options.consumer)):
+        if called is not None:
+            check_function(called, ("stream",), role=role, verb=verb, at=at)
+    if options.function is not None and options.consumer is not None:
+        msg = f"{verb} has a function and a consumer"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="a function gives the stream that goes into the result, a consumer keeps it",
+            fix="leave one of them away",
+            fields={"option": "consumer"},
+        )
+    return options
+
+
+def _check_partitions(partitions: object, *, at: Origin) -> None:
+    if partitions is None or (isinstance(partitions, int) and partitions > 0):
+        return
+    msg = f"{partitions!r} is not a number of partitions"
+    raise BadOptionError(
+        msg,
+        at=at,
+        fix="use a whole number above 0",
+        fields={"option": "partitions", "value": partitions},
+    )

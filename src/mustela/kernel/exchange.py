@@ -44,6 +44,7 @@ class ExchangeOperator:
             rows=batch.rows,
             olds=batch.olds,
             key_bytes=key_bytes,
+            latest=batch.latest,
         )
         if not self.exchange.keep_null_keys and not all(key_bytes) and None in key_bytes:
             null = [row for row, key in enumerate(key_bytes) if key is None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -143,4 +144,15 @@ def make_operator(step: Step, context: OperatorContext) -> Operator[Any]:
     if factory is None:
         msg = f"no operator for step {step.name!r}: {type(step.node).__name__}, {step.role}"
         raise InvariantError(msg)
-    return factory(step, step.node, context)
+    return factory(step, step.node, _as_its_store_says(step, context))
+
+
+def _as_its_store_says(step: Step, context: OperatorContext) -> OperatorContext:
+    """Return the context of a step whose store was asked to cache, or not to."""
+    asked = {spec.cached for spec in step.node.stores} - {None}
+    emit = context.options.emit
+    if asked:
+        emit = "every" if False in asked else "barrier"
+    if emit == context.options.emit:
+        return context
+    return replace(context, options=replace(context.options, emit=emit))

@@ -11,12 +11,18 @@ from mustela.kernel.encode import failing
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import N, Operator
+from mustela.kernel.versions import put_versions
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.source import TableSourceNode
-from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
+from mustela.topology.table import (
+    StreamToTableNode,
+    TableFilterNode,
+    TableMapValuesNode,
+    TableToStreamNode,
+)
 
 __all__ = [
     "TableFilterOperator",
@@ -28,7 +34,9 @@ __all__ = [
 
 def drop_empty_changes(batch: Batch) -> Batch:
     """Drop changes from nothing to nothing, where the old values are known."""
-    if batch.olds is None or all(batch.values) or None not in batch.values:
+    if batch.olds is None or batch.latest is not None:  # a versioned table says everything
+        return batch
+    if all(batch.values) or None not in batch.values:
         return batch
     mask = [
         new is not None or old is not None
@@ -43,6 +51,7 @@ class KeyedTableOperator(KeyedOperator[N]):
     def open_store(self, spec: StoreSpec | None, serde: Serde[Any] | None = None) -> None:
         """Find the store, if there is one."""
         self._store: LaneStore | None = None
+        self._versioned = spec if spec is not None and spec.kind == "versioned" else None
         if spec is not None:
             self._store = self.lane_store(spec)
             self._codec = StoreCodec(spec, spec.value_serde or serde or ValueSerde())
@@ -62,6 +71,8 @@ class KeyedTableOperator(KeyedOperator[N]):
         encoded, failed = self._encode(batch)
         batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
         encoded = drop(encoded, failed)
+        if self._versioned is not None:
+            return self._put_versions(batch, key_bytes, encoded, store, self._versioned)
         keys = list(dict.fromkeys(key_bytes))
         now = dict(zip(keys, store.getmulti(keys), strict=True))
         before: list[bytes | None] = []
@@ -83,6 +94,33 @@ class KeyedTableOperator(KeyedOperator[N]):
             return changes.select([new is not None or old is not None for new, old in pairs])
         return changes
 
+    def _put_versions(
+        self,
+        batch: Batch,
+        key_bytes: list[bytes],
+        encoded: list[bytes | None],
+        store: LaneStore,
+        spec: StoreSpec,
+    ) -> Batch:
+        """Store versions; those too old for the history are dropped and counted.
+
+        The old value of a change is the newest version before it, also where the change is of an
+        older one.
+        """
+        before, latest, late = put_versions(store, spec, key_bytes, encoded, batch.timestamps)
+        changes = Batch(
+            batch.keys,
+            batch.values,
+            batch.origins,
+            rows=batch.rows,
+            olds=self._codec.decode_many(before)[0] if self.step.wants_old else None,
+            key_bytes=key_bytes,
+            latest=latest,
+        )
+        if late:
+            self.count("dropped_expired", len(late))
+        return without(changes, late)
+
     def _encode(self, batch: Batch) -> tuple[list[bytes | None], list[int]]:
         codec, times = self._codec, batch.timestamps
         try:
@@ -92,8 +130,8 @@ class KeyedTableOperator(KeyedOperator[N]):
             return call_each(codec.encode_one, (batch.values, times), on_failure)
 
 
-class TableSourceOperator(KeyedTableOperator[TableSourceNode]):
-    """A topic as a table, in order of arrival: an older record may replace a newer one."""
+class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode]):
+    """Records as a table, in order of arrival: an older record may replace a newer one."""
 
     def open(self) -> None:
         """Choose serde and store."""
@@ -103,7 +141,8 @@ class TableSourceOperator(KeyedTableOperator[TableSourceNode]):
     def process_one(self, batch: Batch) -> Batch:
         """Turn records into changes."""
         batch = self.without_nulls(batch)
-        if self.options.emit == "barrier" and len(batch):
+        each = self.step.each_change or self._versioned is not None
+        if self.options.emit == "barrier" and not each and len(batch):
             batch, key_bytes = self.with_key_bytes(batch)
             last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
             if len(last) < len(batch):
@@ -139,6 +178,7 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
             rows=batch.rows,
             olds=olds,
             key_bytes=batch.key_bytes,
+            latest=batch.latest,
         )
         return self.settled(without(batch, failed))
 
@@ -212,6 +252,7 @@ class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
             rows=batch.rows,
             olds=olds,
             key_bytes=batch.key_bytes,
+            latest=batch.latest,
         )
         return self.settled(without(batch, failed))
 

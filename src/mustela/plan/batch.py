@@ -12,6 +12,7 @@ from itertools import accumulate, chain, compress, repeat
 from typing import Any
 
 from mustela.model import Headers, RecordContext
+from mustela.plan.time import NEVER
 
 __all__ = ["Batch", "Order", "Origins", "SourceChunk"]
 
@@ -79,9 +80,11 @@ class SourceChunk(Origins):
         timestamps: Milliseconds, one per record.
         floor: The largest timestamp of the partition before this chunk.
         headers: Headers per record, or None where no record has any.
+        latest: A timestamp behind this lies too far ahead to count: such a record takes the place
+            of the record before it, and does not push those behind it.
     """
 
-    __slots__ = ("floor", "offsets", "partition", "topic_index")
+    __slots__ = ("floor", "latest", "offsets", "partition", "topic_index")
 
     def __init__(  # noqa: PLR0913 - the columns of a chunk
         self,
@@ -93,18 +96,31 @@ class SourceChunk(Origins):
         timestamps: list[int],
         floor: int = -1,
         headers: list[Headers] | None = None,
+        latest: int = NEVER,
     ) -> None:
         super().__init__(timestamps, headers, None, topics)
+        self.latest = latest
         self.topic_index = topic_index
         self.partition = partition
         self.offsets = offsets
         self.floor = floor
 
+    def counting(self) -> tuple[list[int], int]:
+        """Return the timestamps that count, and how many lie too far ahead to count.
+
+        The column keeps its length: in the place of one that does not count stands -1.
+        """
+        latest = self.latest
+        if max(self.timestamps, default=-1) <= latest:
+            return self.timestamps, 0
+        counted = [-1 if timestamp > latest else timestamp for timestamp in self.timestamps]
+        return counted, sum(timestamp > latest for timestamp in self.timestamps)
+
     @property
     def order(self) -> list[Order]:
         """Order per record; made when first asked for."""
         if self._order is None:
-            running = accumulate(self.timestamps, max, initial=self.floor)
+            running = accumulate(self.counting()[0], max, initial=self.floor)
             next(running)
             self._order = list(
                 zip(running, repeat(self.topic_index), repeat(self.partition), self.offsets)
@@ -122,11 +138,13 @@ class Batch:
         rows: For each row the index of its record in ``origins``; None where they are the same.
         olds: For a table, the value of each key before; None where nobody asked for it.
         key_bytes: The keys as bytes, where they are known.
+        latest: For a versioned table, whether each change is of the key's newest version, and not
+            of an older one that came late; None for any other table.
     """
 
-    __slots__ = ("key_bytes", "keys", "olds", "origins", "rows", "values")
+    __slots__ = ("key_bytes", "keys", "latest", "olds", "origins", "rows", "values")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the columns
         self,
         keys: list[Any],
         values: list[Any],
@@ -135,6 +153,7 @@ class Batch:
         rows: list[int] | None = None,
         olds: list[Any] | None = None,
         key_bytes: list[bytes] | None = None,
+        latest: list[bool] | None = None,
     ) -> None:
         self.keys = keys
         self.values = values
@@ -142,6 +161,7 @@ class Batch:
         self.rows = rows
         self.olds = olds
         self.key_bytes = key_bytes
+        self.latest = latest
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -196,6 +216,7 @@ class Batch:
             rows=list(compress(rows, mask)),
             olds=None if self.olds is None else list(compress(self.olds, mask)),
             key_bytes=None if self.key_bytes is None else list(compress(self.key_bytes, mask)),
+            latest=None if self.latest is None else list(compress(self.latest, mask)),
         )
 
     def take(self, index: Sequence[int]) -> Batch:
@@ -208,6 +229,7 @@ class Batch:
             rows=list(index) if rows is None else [rows[i] for i in index],
             olds=None if self.olds is None else [self.olds[i] for i in index],
             key_bytes=None if self.key_bytes is None else [self.key_bytes[i] for i in index],
+            latest=None if self.latest is None else [self.latest[i] for i in index],
         )
 
     def expand(self, counts: Iterable[int], values: list[Any], keys: list[Any] | None) -> Batch:
@@ -230,7 +252,8 @@ class Batch:
     def concatenate(cls, batches: Sequence[Batch]) -> Batch:
         """Return the rows of all batches, one batch after the other.
 
-        Columns that one of the batches lacks are missing in the result; headers are filled up.
+        Columns that one of the batches lacks are missing in the result; headers and ``latest`` are
+        filled up.
         """
         batches = [batch for batch in batches if len(batch)]
         if not batches:
@@ -247,12 +270,18 @@ class Batch:
         timestamps = list(chain.from_iterable(batch.timestamps for batch in batches))
         olds = [batch.olds for batch in batches]
         bytes_ = [batch.key_bytes for batch in batches]
+        latest: list[bool] | None = None
+        if any(batch.latest is not None for batch in batches):
+            latest = []
+            for batch in batches:
+                latest.extend(batch.latest or [True] * len(batch))
         return cls(
             list(chain.from_iterable(batch.keys for batch in batches)),
             list(chain.from_iterable(batch.values for batch in batches)),
             Origins(timestamps, headers, order, batches[0].origins.topics),
             olds=None if None in olds else list(chain.from_iterable(o for o in olds if o)),
             key_bytes=None if None in bytes_ else list(chain.from_iterable(b for b in bytes_ if b)),
+            latest=latest,
         )
 
     @classmethod

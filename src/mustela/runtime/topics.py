@@ -22,7 +22,8 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
     """Return the settings of a store's changelog topic.
 
     LogAppendTime, because a record's own time is inside its value and an old one would make the
-    broker delete the segment it lies in.
+    broker delete the segment it lies in. Windows and sessions leave the log by age: the store
+    drops them by itself and says nothing. Every other kind deletes what it no longer needs.
     """
     config = {
         "cleanup.policy": "compact",
@@ -30,7 +31,7 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
         "segment.bytes": str(_SEGMENT_BYTES),
         "retention.ms": "-1",
     }
-    if store.retention_ms is not None:
+    if store.retention_ms is not None and store.kind in {"window", "session"}:
         config["cleanup.policy"] = "compact,delete"
         config["retention.ms"] = str(store.retention_ms + _DAY_MS)
     return {**config, **store.topic_config}

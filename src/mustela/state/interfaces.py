@@ -123,7 +123,6 @@ class StoreSpec:
             not used for longest; None for all.
         cached: Whether changes within an epoch may be combined before they are forwarded; None
             leaves it to the application's ``emit``.
-        in_memory: The store was asked to be in memory.
         format_version: Version of the kind's layout.
         topic_config: Settings for the changelog topic that differ from the default.
 
@@ -145,12 +144,28 @@ class StoreSpec:
     indexed: bool = False
     max_entries: int | None = None
     cached: bool | None = None
-    in_memory: bool = False
     format_version: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
         check_name("store", self.name)
+        for wrong, msg in self._wrong():
+            if wrong:
+                what = f"store {self.name!r} {msg}"
+                raise StoreError(what, fields={"store": self.name})
+
+    def _wrong(self) -> Iterator[tuple[bool, str]]:
+        spans = (self.retention_ms, self.window_ms, self.history_retention_ms)
+        is_window = self.kind == "window"
+        keeps_keys = self.kind in {"key_value", "timestamped_key_value"}
+        yield any(span is not None and span < 0 for span in spans), "has a negative span of time"
+        yield self.segment_ms is not None and self.segment_ms < 1, "has segments without length"
+        yield self.kind == "list" and self.segment_ms is None, "is a list and has no segment_ms"
+        no_history = self.kind == "versioned" and self.history_retention_ms is None
+        yield no_history, "is versioned and has no history_retention_ms"
+        yield not is_window and (self.duplicates or self.indexed), "has options of window stores"
+        entries = self.max_entries
+        yield entries is not None and (not keeps_keys or entries < 1), "cannot have max_entries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

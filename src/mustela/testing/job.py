@@ -8,9 +8,15 @@ from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.kernel.stage import StageRunner
+from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Origins, SourceChunk
-from mustela.plan.keygroups import key_groups_of, lanes_by_group
+from mustela.plan.epoch import TaskReport
+from mustela.plan.keygroups import key_groups_of, lanes_by_group, row_groups
 from mustela.plan.plan import Exchange, Stage
+from mustela.plan.ranges import RangeReport
+from mustela.plan.time import Due, EpochTime
+from mustela.plan.watermark import epoch_time
+from mustela.runtime.watermark import Look
 from mustela.state.overlay import Overlay
 from mustela.testing.cluster import Cluster, JobResult
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -21,41 +27,96 @@ _Inputs = dict[int, dict[str, list[Batch]]]
 """By lane, then by exchange."""
 
 
-def run_job(cluster: Cluster, options: KernelOptions, *, lanes: int) -> JobResult:
+def run_job(
+    cluster: Cluster,
+    options: KernelOptions,
+    *,
+    lanes: int,
+    now_ms: int,
+    until_ms: int | None = None,
+) -> JobResult:
     """Run what no committed epoch has read through every stage, and write the pendings.
+
+    Args:
+        cluster: What is durable.
+        options: Options of the kernel.
+        lanes: Number of lanes.
+        now_ms: The epoch's wall-clock time.
+        until_ms: The moment up to which every topic has been read, if that is known.
 
     Raises:
         DataError: If a record is bad and its handler is ``fail``; nothing is committed then.
     """
-    return _Job(cluster, options, lanes).run()
+    look = Look(
+        now_ms=now_ms,
+        short=() if until_ms is None else _not_idle(cluster),
+        until_ms=until_ms,
+    )
+    return _Job(cluster, options, lanes, look).run()
+
+
+def _not_idle(cluster: Cluster) -> list[TopicPartition]:
+    return [place for place, time in cluster.watermark.partitions.items() if not time.idle]
 
 
 class _Job:
-    def __init__(self, cluster: Cluster, options: KernelOptions, lanes: int) -> None:
+    def __init__(self, cluster: Cluster, options: KernelOptions, lanes: int, look: Look) -> None:
         self._cluster = cluster
         self._options = options
         self._lanes = lanes
         self._topics = cluster.plan.topics
         self._lane_of_group = lanes_by_group(lanes, cluster.key_groups)
-        self._result = JobResult(cluster.next_token())
+        self._look = look
+        self._watermark = cluster.watermark.copy()
+        self._watermark.track(
+            (
+                TopicPartition(topic, 0)
+                for topic, rows in cluster.inputs.items()
+                if len(rows) > cluster.offsets[topic]
+            ),
+            look.now_ms,
+        )
+        self._time = EpochTime()
+        self._due: Mapping[int, tuple[Due, ...]] = cluster.due.order()
+        self._result = JobResult(
+            cluster.next_token(), watermark=self._watermark, now_ms=look.now_ms
+        )
         self._inputs: dict[int, _Inputs] = {}
 
     def run(self) -> JobResult:
         """Run the stages in order."""
         first, *others = self._cluster.plan.stages
-        self._gather(first, self._run_sources(first))
+        topics = self._cluster.topics
+        order = self._watermark.order(topics, self._look)
+        before = order.before
+        self._time = EpochTime(before=before, watermark=before, now_ms=self._look.now_ms)
+        report = TaskReport(stage=0, task=0)
+        self._gather(first, self._run_sources(first, report.ranges))
+        self._result.reports.append(report)
+        self._result.watermark = self._watermark.after(topics, self._look, report.ranges)
+        self._time = epoch_time(order, report.ranges, self._look.now_ms)
         for stage in others:
-            for lane, received in sorted(self._inputs.get(stage.index, {}).items()):
-                self._run_lane(stage, lane, received)
+            received = self._inputs.get(stage.index, {})
+            due = self._due_groups(stage)
+            for lane in sorted(received.keys() | due.keys()):
+                self._run_lane(stage, lane, received.get(lane, {}), due.get(lane, set()))
         return self._result
 
-    def _run_sources(self, stage: Stage) -> StageOutput:
-        runner = StageRunner(stage, topics=self._topics, options=self._options)
+    def _due_groups(self, stage: Stage) -> dict[int, set[int]]:
+        """Return, by lane, the key groups that want to run though no record comes to them."""
+        found: dict[int, set[int]] = {}
+        for group in self._time.due_groups(self._due.get(stage.index, ())):
+            found.setdefault(self._lane_of_group[group], set()).add(group)
+        return found
+
+    def _run_sources(self, stage: Stage, ranges: list[RangeReport]) -> StageOutput:
+        runner = StageRunner(stage, topics=self._topics, options=self._options, time=self._time)
         for index, topic in enumerate(self._topics):
             unread = self._cluster.inputs[topic][self._cluster.offsets[topic] :]
             if not unread:
                 continue
-            start = self._cluster.offsets[topic]
+            place, start = TopicPartition(topic, 0), self._cluster.offsets[topic]
+            floor = self._watermark.partitions[place].max_timestamp
             headers = [row.headers for row in unread]
             chunk = SourceChunk(
                 topics=self._topics,
@@ -63,9 +124,15 @@ class _Job:
                 partition=0,
                 offsets=list(range(start, start + len(unread))),
                 timestamps=[row.timestamp for row in unread],
-                floor=self._cluster.floors[topic],
+                floor=floor,
                 headers=headers if any(headers) else None,
+                latest=self._watermark.options_of(topic).latest_ms(self._look.now_ms),
             )
+            counting, future = chunk.counting()
+            top, end = max([floor, *counting]), start + len(unread)
+            ranges.append(RangeReport(index, 0, start, end, len(unread), top, 0, future))
+            if future:
+                self._result.counters[f"future_records:{topic}"] += future
             keys, values = [row.key for row in unread], [row.value for row in unread]
             for source in stage.sources:
                 if topic in topics_of(source):
@@ -73,24 +140,36 @@ class _Job:
         runner.finish()
         return runner.take_output()
 
-    def _run_lane(self, stage: Stage, lane: int, received: Mapping[str, list[Batch]]) -> None:
+    def _run_lane(
+        self, stage: Stage, lane: int, received: Mapping[str, list[Batch]], due: set[int]
+    ) -> None:
         exchanges = {e.name: e for s in self._cluster.plan.stages for e in s.exchanges}
         inputs = {name: _joined(exchanges[name], batches) for name, batches in received.items()}
-        cluster, groups = self._cluster, range(self._cluster.key_groups)
-        places = [
-            (stage.index, group)
-            for group in groups
-            if stage.stores and self._lane_of_group[group] == lane
-        ]
+        cluster, groups = self._cluster, set(due)
+        if stage.stores:
+            for name, batch in inputs.items():
+                suffix = exchanges[name].key.group_suffix
+                keys = batch.key_bytes or ()
+                groups.update(row_groups(keys, cluster.key_groups, suffix=suffix))
+        places = [(stage.index, group) for group in sorted(groups)]
         overlays = {
             place[1]: Overlay(cluster.environment(place).snapshot(cluster.committed(place)))
             for place in places
         }
         state = LaneState(overlays, key_groups=cluster.key_groups)
         try:
-            runner = StageRunner(stage, topics=self._topics, options=self._options, state=state)
+            runner = StageRunner(
+                stage,
+                topics=self._topics,
+                options=self._options,
+                state=state,
+                time=self._time,
+            )
             runner.run(inputs)
             runner.finish()
+            if stage.acts_on_time:
+                report = TaskReport(stage=stage.index, task=lane, due=runner.due_times(groups))
+                self._result.reports.append(report)
             self._gather(stage, runner.take_output())
             changes = state.changes()
             logged = {group: state.logged(group, rows) for group, rows in changes.items()}
@@ -140,7 +219,14 @@ def _joined(exchange: Exchange, batches: list[Batch]) -> Batch:
         assert batch.key_bytes is not None
         keys = exchange.key.deserialize_many(batch.key_bytes)
         travelled.append(
-            Batch(keys, batch.values, origins, olds=batch.olds, key_bytes=batch.key_bytes)
+            Batch(
+                keys,
+                batch.values,
+                origins,
+                olds=batch.olds,
+                key_bytes=batch.key_bytes,
+                latest=batch.latest,
+            )
         )
     return Batch.merge(travelled) if exchange.ordered else Batch.concatenate(travelled)
 

@@ -15,7 +15,8 @@ def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
     """Fold records per key where they are, send the partial results, put them together there.
 
     Only for counts and for folds that the user said may be combined, only where records travel,
-    and only with one change per key and epoch: with ``emit = every`` each record must be seen.
+    and only with one change per key and epoch: with ``emit = every``, and where a join looks the
+    table up as of a moment, each record must be seen.
     """
     if options.emit != "barrier":
         return flow
@@ -38,6 +39,8 @@ def _can_combine(step: FlowStep) -> bool:
         isinstance(step.node, AggregateNode)
         and step.node.combinable
         and step.role == "whole"
+        and not step.each_change
+        and step.node.store.cached is not False
         and step.inputs[0].shuffle is not None
     )
 

@@ -1,0 +1,547 @@
+"""Stores as a user asks for them: suppliers for tables, builders for processors.
+
+A *supplier* says which kind of store, by what name and how long it keeps things; `Materialized`
+takes one. A *builder* says serdes, logging and caching too; a topology takes one for processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Protocol, runtime_checkable
+
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
+from mustela.dsl.origin import user_origin
+from mustela.dsl.serdes import choose_serde
+from mustela.dsl.windows import milliseconds
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.kinds.versioned import default_segment_ms
+from mustela.topology.errors import BadOptionError
+
+__all__ = ["StoreBuilder", "StoreSupplier", "Stores", "Supplier"]
+
+
+@runtime_checkable
+class StoreSupplier(Protocol):
+    """What `Materialized` and the builders of `Stores` take as a store.
+
+    An object of one's own may stand for a store: it says which of the kinds that Mustela has is
+    meant, by what name, and how long rows are kept. How bytes are kept is not its business: every
+    store is part of the epoch's commit and has its changelog, whoever asked for it.
+
+    Example:
+        >>> from mustela.state.interfaces import StoreSpec
+        >>> class Short:
+        ...     name = "recent"
+        ...     def spec(self) -> StoreSpec:
+        ...         return StoreSpec(name=self.name, kind="session", retention_ms=60_000)
+        >>> isinstance(Short(), StoreSupplier)
+        True
+    """
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        ...
+
+    def spec(self) -> StoreSpec:
+        """Return the store without serdes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supplier:
+    """A store that `Stores` gives.
+
+    Attributes:
+        name: Name of the store.
+        kind: Layout of the store.
+        retention_ms: How long a window or session is kept.
+        window_ms: Length of the windows.
+        history_retention_ms: How far back versions are kept.
+        segment_ms: Length of the segments in which versions are kept.
+        duplicates: Several values of one key and window are kept.
+        max_entries: How many keys are kept.
+    """
+
+    name: str
+    kind: StoreKind
+    retention_ms: int | None = None
+    window_ms: int | None = None
+    history_retention_ms: int | None = None
+    segment_ms: int | None = None
+    duplicates: bool = False
+    max_entries: int | None = None
+
+    def spec(self) -> StoreSpec:
+        """Return the store without serdes.
+
+        Example:
+            >>> Stores.lru_map("recent", 100).spec().max_entries
+            100
+        """
+        return StoreSpec(
+            name=self.name,
+            kind=self.kind,
+            retention_ms=self.retention_ms,
+            window_ms=self.window_ms,
+            history_retention_ms=self.history_retention_ms,
+            segment_ms=self.segment_ms,
+            duplicates=self.duplicates,
+            indexed=self.kind == "window",
+            max_entries=self.max_entries,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreBuilder:
+    """A store for processors: what a supplier says, and serdes, logging and caching.
+
+    Attributes:
+        supplier: Name and kind.
+        kind: What the store shows: with or without timestamps.
+        key: Serde of the keys.
+        value: Serde of the values.
+        logged: Whether changes go to a changelog topic, from which the store is restored.
+        topic_config: Settings of the changelog topic that differ from the default.
+        caching: Kept for what it says elsewhere; writes of an epoch are always gathered.
+
+    Example:
+        >>> supplier = Stores.persistent_key_value_store("seen")
+        >>> seen = Stores.key_value_store_builder(supplier, key=str, value=int)
+        >>> seen.name, seen.with_logging_disabled().spec().logged
+        ('seen', False)
+    """
+
+    supplier: StoreSupplier
+    kind: StoreKind
+    key: Serde[Any]
+    value: Serde[Any]
+    logged: bool = True
+    topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    caching: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.supplier.name
+
+    def with_logging_enabled(self, topic_config: Mapping[str, str] | None = None) -> StoreBuilder:
+        """Return the same with a changelog, and with settings for its topic.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.with_logging_enabled({"segment.ms": "600000"}).spec().topic_config
+            {'segment.ms': '600000'}
+        """
+        return replace(self, logged=True, topic_config=dict(topic_config or {}))
+
+    def with_logging_disabled(self) -> StoreBuilder:
+        """Return the same without a changelog: what the store holds is lost with the machine.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.with_logging_disabled().logged
+            False
+        """
+        return replace(self, logged=False, topic_config={})
+
+    def with_caching_enabled(self) -> StoreBuilder:
+        """Return the same, with caching asked for.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.with_caching_enabled().caching
+            True
+        """
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> StoreBuilder:
+        """Return the same, without caching.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.with_caching_disabled().caching
+            False
+        """
+        return replace(self, caching=False)
+
+    def spec(self) -> StoreSpec:
+        """Return the store as the plan describes it.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.spec().kind
+            'key_value'
+        """
+        return replace(
+            self.supplier.spec(),
+            kind=self.kind,
+            key_serde=self.key,
+            value_serde=self.value,
+            logged=self.logged,
+            cached=self.caching,
+            topic_config=dict(self.topic_config),
+        )
+
+
+class Stores:
+    """Kinds of stores, by the names that Kafka Streams gives them.
+
+    ``persistent`` and ``in_memory`` name the same store here: rows are in memory-mapped files, on
+    disk or in memory as the application's setting ``state.backend`` says for all stores, and each
+    store has its changelog. Who asks for one in memory gets what it is asked for: no read waits for
+    a disk once the pages are warm.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import Materialized, StreamsBuilder
+        >>> prices = Stores.persistent_versioned_key_value_store("prices", timedelta(hours=1))
+        >>> table = StreamsBuilder().table(
+        ...     "prices", key=str, value=float, materialized=Materialized(supplier=prices)
+        ... )
+    """
+
+    @staticmethod
+    def persistent_key_value_store(name: str) -> Supplier:
+        """Keys and values; a table in such a store does not know the time of a row.
+
+        Example:
+            >>> Stores.persistent_key_value_store("counts").kind
+            'key_value'
+        """
+        return _supplier(name, "key_value")
+
+    @staticmethod
+    def persistent_timestamped_key_value_store(name: str) -> Supplier:
+        """Keys and values with the time of each value; what tables have if nothing is said.
+
+        Example:
+            >>> Stores.persistent_timestamped_key_value_store("counts").kind
+            'timestamped_key_value'
+        """
+        return _supplier(name, "timestamped_key_value")
+
+    @staticmethod
+    def in_memory_key_value_store(name: str) -> Supplier:
+        """Keys and values; a table in such a store knows the time of each row.
+
+        Example:
+            >>> Stores.in_memory_key_value_store("counts").name
+            'counts'
+        """
+        return _supplier(name, "timestamped_key_value")
+
+    @staticmethod
+    def lru_map(name: str, max_entries: int) -> Supplier:
+        """The keys that were used last, ``max_entries`` of them in each key group.
+
+        What is pushed out is deleted in the changelog too.
+
+        Raises:
+            BadOptionError: If ``max_entries`` is not a positive number.
+
+        Example:
+            >>> Stores.lru_map("recent", 1_000).max_entries
+            1000
+        """
+        at = user_origin()
+        if type(max_entries) is not int or max_entries < 1:
+            msg = f"lru_map cannot keep {max_entries!r} entries"
+            raise BadOptionError(
+                msg, at=at, fix="pass a positive number, as in lru_map(name, 1000)"
+            )
+        return _supplier(name, "timestamped_key_value", max_entries=max_entries)
+
+    @staticmethod
+    def persistent_versioned_key_value_store(
+        name: str, history_retention: timedelta, segment_interval: timedelta | None = None
+    ) -> Supplier:
+        """Keys and their values over time: what came late goes to its place in the history.
+
+        Args:
+            name: Name of the store.
+            history_retention: How far behind the newest record older versions can be written and
+                read. What is older is dropped; the newest version of a key stays for ever.
+            segment_interval: Length of the segments in which the history is kept and dropped; by
+                default one that fits.
+
+        Raises:
+            BadOptionError: If a span is negative, or ``segment_interval`` is none.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> prices = Stores.persistent_versioned_key_value_store("prices", timedelta(hours=1))
+            >>> prices.history_retention_ms, prices.segment_ms
+            (3600000, 300000)
+        """
+        at = user_origin()
+        owner = "persistent_versioned_key_value_store"
+        history = milliseconds(owner, "history_retention", history_retention, at=at)
+        segment = default_segment_ms(history)
+        if segment_interval is not None:
+            segment = milliseconds(
+                owner, "segment_interval", segment_interval, at=at, positive=True
+            )
+        return _supplier(name, "versioned", history_retention_ms=history, segment_ms=segment)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str,
+        retention: timedelta,
+        window_size: timedelta,
+        *,
+        retain_duplicates: bool = False,
+    ) -> Supplier:
+        """One value for each key and window.
+
+        Args:
+            name: Name of the store.
+            retention: How long a window is kept, from its start; at least ``window_size``.
+            window_size: Length of the windows.
+            retain_duplicates: Keep every value that is put for a key and window.
+
+        Raises:
+            BadOptionError: If a span is negative, or windows would be dropped before their end.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> hour, minute = timedelta(hours=1), timedelta(minutes=1)
+            >>> Stores.persistent_window_store("views", hour, minute).retention_ms
+            3600000
+        """
+        at = user_origin()
+        owner = "persistent_window_store"
+        kept = milliseconds(owner, "retention", retention, at=at)
+        size = milliseconds(owner, "window_size", window_size, at=at)
+        if kept < size:
+            msg = f"store {name!r} cannot keep windows of {window_size} for {retention}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a window would be dropped before its end",
+                fix=f"keep them for {window_size} at least",
+                fields={"store": name, "retention": retention, "window_size": window_size},
+            )
+        return _supplier(
+            name, "window", retention_ms=kept, window_ms=size, duplicates=retain_duplicates
+        )
+
+    @staticmethod
+    def persistent_timestamped_window_store(
+        name: str,
+        retention: timedelta,
+        window_size: timedelta,
+        *,
+        retain_duplicates: bool = False,
+    ) -> Supplier:
+        """As `persistent_window_store`: every window store knows the time of its values.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> Stores.persistent_timestamped_window_store("views", minute, minute).window_ms
+            60000
+        """
+        return Stores.persistent_window_store(
+            name, retention, window_size, retain_duplicates=retain_duplicates
+        )
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str,
+        retention: timedelta,
+        window_size: timedelta,
+        *,
+        retain_duplicates: bool = False,
+    ) -> Supplier:
+        """As `persistent_window_store`.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> Stores.in_memory_window_store("views", minute, minute).window_ms
+            60000
+        """
+        return Stores.persistent_window_store(
+            name, retention, window_size, retain_duplicates=retain_duplicates
+        )
+
+    @staticmethod
+    def persistent_session_store(name: str, retention: timedelta) -> Supplier:
+        """One value for each session of a key.
+
+        Args:
+            name: Name of the store.
+            retention: How long a session is kept, from its end.
+
+        Raises:
+            BadOptionError: If ``retention`` is negative.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> Stores.persistent_session_store("visits", timedelta(minutes=30)).retention_ms
+            1800000
+        """
+        at = user_origin()
+        kept = milliseconds("persistent_session_store", "retention", retention, at=at)
+        return _supplier(name, "session", retention_ms=kept)
+
+    @staticmethod
+    def in_memory_session_store(name: str, retention: timedelta) -> Supplier:
+        """As `persistent_session_store`.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> Stores.in_memory_session_store("visits", timedelta(minutes=30)).kind
+            'session'
+        """
+        return Stores.persistent_session_store(name, retention)
+
+    @staticmethod
+    def key_value_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of keys and values, for processors.
+
+        Args:
+            supplier: Name and kind of the store.
+            key: Type or serde of the keys; Python's own types if nothing is said.
+            value: Type or serde of the values; likewise.
+
+        Raises:
+            BadOptionError: If the supplier gives a store of another kind.
+
+        Example:
+            >>> supplier = Stores.in_memory_key_value_store("seen")
+            >>> Stores.key_value_store_builder(supplier, key=str, value=int).spec().kind
+            'key_value'
+        """
+        return _builder("key_value_store_builder", supplier, "key_value", key, value)
+
+    @staticmethod
+    def timestamped_key_value_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of keys and values that knows the time of each value.
+
+        Example:
+            >>> supplier = Stores.persistent_timestamped_key_value_store("seen")
+            >>> Stores.timestamped_key_value_store_builder(supplier, key=str, value=int).spec().kind
+            'timestamped_key_value'
+        """
+        kind: StoreKind = "timestamped_key_value"
+        return _builder("timestamped_key_value_store_builder", supplier, kind, key, value)
+
+    @staticmethod
+    def versioned_key_value_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of versions.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> supplier = Stores.persistent_versioned_key_value_store("p", timedelta(hours=1))
+            >>> Stores.versioned_key_value_store_builder(supplier, key=str, value=int).spec().kind
+            'versioned'
+        """
+        return _builder("versioned_key_value_store_builder", supplier, "versioned", key, value)
+
+    @staticmethod
+    def window_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of windows.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> supplier = Stores.persistent_window_store("views", minute, minute)
+            >>> Stores.window_store_builder(supplier, key=str, value=int).spec().window_ms
+            60000
+        """
+        return _builder("window_store_builder", supplier, "window", key, value)
+
+    @staticmethod
+    def timestamped_window_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of windows that knows the time of each value.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> supplier = Stores.persistent_timestamped_window_store("views", minute, minute)
+            >>> Stores.timestamped_window_store_builder(supplier, key=str, value=int).name
+            'views'
+        """
+        return _builder("timestamped_window_store_builder", supplier, "window", key, value)
+
+    @staticmethod
+    def session_store_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of sessions.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> supplier = Stores.persistent_session_store("visits", timedelta(minutes=30))
+            >>> Stores.session_store_builder(supplier, key=str, value=int).spec().kind
+            'session'
+        """
+        return _builder("session_store_builder", supplier, "session", key, value)
+
+
+_KEY_VALUE: tuple[StoreKind, ...] = ("key_value", "timestamped_key_value")
+
+
+def _supplier(name: object, kind: StoreKind, **options: Any) -> Supplier:
+    at = user_origin()
+    checked = check_name(name, what="store", at=at, length_max=STORE_NAME_LENGTH_MAX)
+    return Supplier(name=checked, kind=kind, **options)
+
+
+def _builder(
+    verb: str, supplier: StoreSupplier, kind: StoreKind, key: object, value: object
+) -> StoreBuilder:
+    at = user_origin()
+    given = checked_supplier(supplier, at=at).kind
+    fits = given in _KEY_VALUE if kind in _KEY_VALUE else given == kind
+    if not fits:
+        msg = f"{verb} cannot build store {supplier.name!r}: it is a {given} store"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix=f"use the builder for {given} stores, or another supplier",
+            fields={"store": supplier.name, "kind": given},
+        )
+    return StoreBuilder(
+        supplier=supplier,
+        kind=kind,
+        key=choose_serde("key", key, None, holder="StoreBuilder", at=at)
+        or ValueSerde(sort_keys=True),
+        value=choose_serde("value", value, None, holder="StoreBuilder", at=at) or ValueSerde(),
+    )
+
+
+def checked_supplier(supplier: object, *, at: Origin) -> StoreSpec:
+    """Return what a supplier gives.
+
+    Raises:
+        BadOptionError: If it is no supplier.
+    """
+    spec: object = supplier.spec() if isinstance(supplier, StoreSupplier) else None
+    if isinstance(spec, StoreSpec):
+        return spec
+    msg = f"{type(supplier).__name__} does not supply a store"
+    raise BadOptionError(
+        msg,
+        evidence={"got": repr(supplier)},
+        at=at,
+        why="a supplier has a name, and a method spec() that returns a StoreSpec",
+        fix="use one of Stores, such as Stores.persistent_key_value_store(name)",
+    )
