@@ -2,15 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
+from mustela.dsl.options import Grouped, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.table_group import TableGroupNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.grouped_table import KGroupedTable
 
 __all__ = ["TableGrouping"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
 
 
 class TableGrouping(Handle[K, V]):
     """What `KTable` can do to be aggregated: group_by."""
+
+    def group_by(
+        self,
+        mapper: Callable[[K, V], tuple[K2, V2]],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
+        grouped: Grouped[K2, V2] | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Group the rows by something other than their key, to aggregate each group.
+
+        When a row changes, what it was is taken out of its old group before what it is now goes
+        into its group. So the table keeps its rows: one without a store is given one.
+
+        Args:
+            mapper: Called with key and value of a row; returns a pair: the group, and the value
+                that is aggregated. It is called for what a row was, too, and must then return
+                what it returned before. It never sees a null value; a row for which it returns
+                None, or None as the group or the value, belongs to no group.
+            key: Type or serde of the groups; a serde that keeps Python's types if not given.
+            value: Type or serde of the values that are aggregated.
+            name: Step name; made from the step's place if not given.
+            grouped: Serdes and name as one object.
+
+        Returns:
+            The grouped rows, which can be counted, reduced or aggregated.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the mapper cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> homes = builder.table("homes", key=str, value=str)
+            >>> by_town = homes.group_by(lambda person, town: (town, person), key=str, value=str)
+            >>> by_town.count(store="inhabitants").to_stream().to("inhabitants")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     home = driver.create_input_topic("homes")
+            ...     home.pipe_input("ann", "Rome")
+            ...     home.pipe_input("ann", "Oslo")
+            ...     driver.create_output_topic("inhabitants").read_key_values_to_list()
+            [('Rome', 1), ('Rome', 0), ('Oslo', 1)]
+        """
+        from mustela.dsl.grouped_table import KGroupedTable  # tables and groups make each other
+
+        at = user_origin()
+        check_function(mapper, ("key", "value"), role="mapper", verb="group_by", at=at)
+        options = options_or(grouped, Grouped[Any, Any](), at=at)
+        said = choose("name", name, options.name, holder="Grouped", at=at)
+        place = self._registry.place(
+            "group_by", parents=(self._name,), at=at, name=said, apart=function_name(mapper)
+        )
+        key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
+        value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
+        node = TableGroupNode(**place, mapper=mapper, key=key_serde or ValueSerde(sort_keys=True))
+        self._registry.add(node)
+        return KGroupedTable(self._registry, node.name, key_serde, value_serde)

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.keygroups import key_groups_of
 
-__all__ = ["ChangeOrigins"]
+__all__ = ["ChangeOrigins", "latest_only"]
+
+
+def latest_only(batch: Batch) -> Batch:
+    """Return the changes to the newest version of their key; only versioned tables have others.
+
+    Steps that put a table's rows together with others know the newest rows alone.
+    """
+    latest = batch.latest
+    return batch if latest is None or all(latest) else batch.select(latest)
 
 
 class ChangeOrigins(Origins):

@@ -11,12 +11,17 @@ __all__ = [
     "DuplicateStoreError",
     "FunctionError",
     "InitializerError",
+    "JoinKeysError",
     "MissingSerdeError",
     "OptionConflictError",
     "OtherBuilderError",
+    "RetentionError",
     "SourceConflictError",
+    "SplitEndedError",
     "StreamAndTableError",
+    "SubtractorError",
     "TopologyError",
+    "UnfinishedSplitError",
 ]
 
 
@@ -56,6 +61,12 @@ class InitializerError(FunctionError):
     code = "TOPOLOGY_INITIALIZER"
 
 
+class SubtractorError(FunctionError):
+    """A re-grouped table is folded without a function that takes values away again."""
+
+    code = "TOPOLOGY_SUBTRACTOR"
+
+
 class BadOptionError(TopologyError):
     """An option has a value that it cannot have."""
 
@@ -90,3 +101,27 @@ class OtherBuilderError(TopologyError):
     """Two streams of different builders meet."""
 
     code = "TOPOLOGY_OTHER_BUILDER"
+
+
+class RetentionError(TopologyError):
+    """A store would drop what its step still needs."""
+
+    code = "TOPOLOGY_RETENTION"
+
+
+class UnfinishedSplitError(TopologyError):
+    """A stream is split, and nothing says what becomes of records that belong to no branch."""
+
+    code = "TOPOLOGY_UNFINISHED_SPLIT"
+
+
+class SplitEndedError(TopologyError):
+    """A branch is added to a split that is ended."""
+
+    code = "TOPOLOGY_SPLIT_ENDED"
+
+
+class JoinKeysError(TopologyError):
+    """Two sides of a join write their keys in different ways, so that none would ever match."""
+
+    code = "TOPOLOGY_JOIN_KEYS"
