@@ -2,15 +2,232 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
+from mustela.dsl.join_keys import check_same_builder, join_key
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.dsl.options import Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.serdes import choose_serde
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.table_join import TableJoinKind, TableJoinNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = ["TableJoins"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+W = TypeVar("W")
+R = TypeVar("R")
+
+_VERBS: dict[TableJoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What the user said of the result."""
+
+    value: type[Any] | Serde[Any] | None
+    name: str | None
+    store: str | None
+    materialized: Materialized[Any, Any] | None
 
 
 class TableJoins(Handle[K, V]):
     """The joins of `KTable`."""
+
+    def join(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[V, W], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, R] | None = None,
+    ) -> KTable[K, R]:
+        """Join with the rows of another table that have the same key.
+
+        The result has a row where both tables have one. It changes with either of them.
+
+        Args:
+            other: The other table.
+            joiner: Called with this table's value and the other's.
+            value: Type or serde of the joined values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of joined rows.
+
+        Raises:
+            JoinKeysError: If the two tables write their keys in different ways.
+            FunctionError: If the joiner cannot be called with two values.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> names = builder.table("names", key=int, value=str)
+            >>> towns = builder.table("towns", key=int, value=str)
+            >>> joined = names.join(towns, lambda name, town: f"{name} of {town}", value=str)
+            >>> joined.to_stream().to("people")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("names").pipe_input(1, "Ann")
+            ...     driver.create_input_topic("towns").pipe_input(1, "Rome")
+            ...     driver.create_output_topic("people").read_values_to_list()
+            ['Ann of Rome']
+        """
+        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        return self._join_by_key("inner", other, joiner, wish, at=user_origin())
+
+    def left_join(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[V, W | None], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, R] | None = None,
+    ) -> KTable[K, R]:
+        """Join with another table; the result has a row for each row of this table.
+
+        Args:
+            other: The other table.
+            joiner: Called with this table's value and the other's, or None where it has no row.
+            value: Type or serde of the joined values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of joined rows.
+
+        Raises:
+            JoinKeysError: If the two tables write their keys in different ways.
+            FunctionError: If the joiner cannot be called with two values.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> orders = builder.table("orders", key=str, value=int)
+            >>> left = stock.left_join(orders, lambda n, sold: n - (sold or 0), value=int)
+            >>> left.to_stream().to("left")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("stock").pipe_input("apple", 9)
+            ...     driver.create_input_topic("orders").pipe_input("apple", 2)
+            ...     driver.create_output_topic("left").read_values_to_list()
+            [9, 7]
+        """
+        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        return self._join_by_key("left", other, joiner, wish, at=user_origin())
+
+    def outer_join(
+        self,
+        other: KTable[K, W],
+        joiner: Callable[[V | None, W | None], R],
+        *,
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, R] | None = None,
+    ) -> KTable[K, R]:
+        """Join with another table; the result has a row where either table has one.
+
+        Args:
+            other: The other table.
+            joiner: Called with this table's value and the other's; a missing one is None.
+            value: Type or serde of the joined values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of a store to keep the result in; it is not stored if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of joined rows.
+
+        Raises:
+            JoinKeysError: If the two tables write their keys in different ways.
+            FunctionError: If the joiner cannot be called with two values.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> mails = builder.table("mails", key=int, value=str)
+            >>> phones = builder.table("phones", key=int, value=str)
+            >>> both = mails.outer_join(phones, lambda mail, phone: mail or phone, value=str)
+            >>> both.to_stream().to("contacts")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("phones").pipe_input(1, "555")
+            ...     driver.create_input_topic("mails").pipe_input(1, "ann@example.org")
+            ...     driver.create_output_topic("contacts").read_values_to_list()
+            ['555', 'ann@example.org']
+        """
+        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        return self._join_by_key("outer", other, joiner, wish, at=user_origin())
+
+    def _join_by_key(
+        self,
+        kind: TableJoinKind,
+        other: Handle[Any, Any],
+        joiner: Callable[..., Any],
+        wish: _Wish,
+        *,
+        at: Origin,
+    ) -> KTable[Any, Any]:
+        from mustela.dsl.ktable import KTable  # a table is made of its parts
+
+        verb = _VERBS[kind]
+        check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
+        check_same_builder(self, other, at=at)
+        options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
+        stored = wish.store or options.store
+        place = self._registry.place(
+            verb,
+            parents=(self._name, other.name),
+            at=at,
+            name=wish.name,
+            apart=stored or other.name,
+        )
+        said = choose_serde("key", None, options.key, holder="Materialized", at=at)
+        key = join_key(self, other, said, at=at)
+        value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
+        spec: StoreSpec | None = None
+        if stored is not None:
+            spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)
+        sides = zip((self, other), ("left", "right"), strict=True)
+        left, right = (_copy(place["name"], side, key, suffix) for side, suffix in sides)
+        self._registry.add(
+            TableJoinNode(
+                **place,
+                joiner=joiner,
+                kind=kind,
+                key=key,
+                value=value,
+                copies=(left, right),
+                store=spec,
+                explicit_store=spec is not None,
+            )
+        )
+        return KTable(self._registry, place["name"], key, value)
+
+
+def _copy(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:
+    """Return the store in which a join keeps a side that it cannot look up."""
+    value = side._value  # pyright: ignore[reportPrivateUsage]
+    return StoreSpec(
+        name=path_name(step, suffix, length_max=STORE_NAME_LENGTH_MAX),
+        key_serde=key,
+        value_serde=value or ValueSerde(),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mustela.kernel.changes import ChangeOrigins
 from mustela.kernel.codec import StoreCodec
@@ -17,8 +17,11 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["AggregateOperator", "CountOperator", "FoldOperator", "make_fold"]
+
+F = TypeVar("F", bound=AggregateNode | WindowAggregateNode)
 
 Fold = Callable[[Any, Any, Any], Any]
 """(key, value, aggregate or None) -> aggregate."""
@@ -29,7 +32,7 @@ NO_PARTIAL_DELETES: Final = (
 )
 
 
-def make_fold(node: AggregateNode, *, partials: bool) -> Fold:
+def make_fold(node: AggregateNode | WindowAggregateNode, *, partials: bool) -> Fold:
     """Return how one record, or one partial result, is added to an aggregate.
 
     Args:
@@ -52,7 +55,7 @@ def make_fold(node: AggregateNode, *, partials: bool) -> Fold:
     return lambda key, value, total: adder(key, value, initializer() if total is None else total)
 
 
-class AggregateOperator(KeyedOperator[AggregateNode]):
+class AggregateOperator(KeyedOperator[F]):
     """What the halves of an aggregation have in common."""
 
     skips_null_values = True
@@ -65,7 +68,7 @@ class AggregateOperator(KeyedOperator[AggregateNode]):
         self._codec = StoreCodec(spec, spec.value_serde or fallback)
 
 
-class LaneOperator(AggregateOperator):
+class LaneOperator(AggregateOperator[F]):
     """An aggregation that keeps its table in the lane's state."""
 
     def open(self) -> None:
@@ -73,6 +76,10 @@ class LaneOperator(AggregateOperator):
         super().open()
         self._store = self.lane_store(self.node.store)
         self.skips_null_values = self.step.role == "whole"
+
+    def make_fold(self) -> Fold:
+        """Return the fold of one record, or of one partial result."""
+        return make_fold(self.node, partials=self.step.role == "merge")
 
     def encode_or_raise(self, batch: Batch, touched: Touched) -> list[bytes | None]:
         """Encode new rows; the record behind one that fails is named.
@@ -133,7 +140,7 @@ class Touched:
         )
 
 
-class CountOperator(LaneOperator):
+class CountOperator(LaneOperator[F]):
     """Counts at the barrier, without looking at one record after the other."""
 
     def process_one(self, batch: Batch) -> Batch | None:
@@ -170,18 +177,18 @@ class CountOperator(LaneOperator):
         return list(sums.values())
 
 
-class FoldOperator(LaneOperator):
+class FoldOperator(LaneOperator[F]):
     """Any aggregation, one record after the other in merged order."""
 
     def open(self) -> None:
         """Build the fold."""
         super().open()
         self._merges = self.step.role == "merge"
-        self._fold = make_fold(self.node, partials=self._merges)
+        self._fold = self.make_fold()
         self._function = (self.node.merger if self._merges else None) or self.node.adder
         options = self.options
         careful = {options.processing_handler, options.production_handler} != {"fail"}
-        self._every = options.emit == "every"
+        self._every = options.emit == "every" or self.step.each_change
         self._stepwise = self._every or careful
 
     def process_one(self, batch: Batch) -> Batch | None:

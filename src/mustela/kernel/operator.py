@@ -42,6 +42,7 @@ class OperatorContext:
         state: The lane's state, or None in the source stage.
         key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
             made them, or None if they are not known to be of one serde.
+        key_serdes: The same for each input by itself.
         ordered: Whether anything behind this step looks at the order of its rows.
         time: Event time and wall-clock time of the epoch.
     """
@@ -50,6 +51,7 @@ class OperatorContext:
     output: Callable[[], StageOutput]
     state: LaneState | None = None
     key_serde: Serde[Any] | None = None
+    key_serdes: tuple[Serde[Any] | None, ...] = ()
     ordered: bool = True
     time: EpochTime = field(default_factory=EpochTime)
 
@@ -88,6 +90,21 @@ class Operator(Generic[N]):
     def finish(self) -> Batch | None:
         """Return what was held back; the task has no more input."""
         return None
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return the watermark at which each key group wants to run though no record comes to it.
+
+        Asked behind `finish`. Only key groups that are open are asked, and only an operator whose
+        node `acts_on_time`. A key group that is left out waits for a record.
+
+        Returns:
+            Key group to milliseconds, each above the epoch's watermark.
+        """
+        return {}
+
+    def due_processing_times(self) -> dict[int, int]:
+        """Return the wall-clock time at which each key group wants to run; see above."""
+        return {}
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return the serde of the ``key_bytes`` that go on, if they have one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.step import Step
-from mustela.plan.time import EpochTime
+from mustela.plan.time import NEVER, Due, EpochTime
 from mustela.serdes.base import Serde
 
 __all__ = ["StageRunner"]
@@ -158,12 +158,13 @@ class StageRunner:
         state: LaneState | None,
     ) -> Operator[Any]:
         wiring = self._wiring
-        feeding = [
-            serdes[number]
+        by_input = {
+            place_in: serdes[number]
             for number, place in enumerate(wiring.places)
-            for reader, _ in place.readers
+            for reader, place_in in place.readers
             if reader == index
-        ]
+        }
+        feeding = [by_input[place_in] for place_in in sorted(by_input)]
         same = feeding and all(serde == feeding[0] for serde in feeding)
         place = wiring.places[wiring.first_step + index]
         context = OperatorContext(
@@ -172,6 +173,7 @@ class StageRunner:
             state=state,
             time=self.time,
             key_serde=feeding[0] if same else None,
+            key_serdes=tuple(feeding),
             ordered=wiring.wants_order(self.stage, place),
         )
         return make_operator(step, context)
@@ -224,6 +226,22 @@ class StageRunner:
         """Send on what operators held back: the task has no more input."""
         with _collection_paused():
             self._pass(finishing=True)
+
+    def due_times(self, groups: Iterable[int]) -> dict[int, Due]:
+        """Return when each of the key groups wants to run though no record comes to it.
+
+        With ``event_time = stream-time`` event time stands still while no record comes.
+        """
+        by_record = self.options.event_time == "stream-time"
+        event = [] if by_record else [op.due_event_times() for op in self._operators]
+        wall = [operator.due_processing_times() for operator in self._operators]
+        return {
+            group: Due(
+                min((times.get(group, NEVER) for times in event), default=NEVER),
+                min((times.get(group, NEVER) for times in wall), default=NEVER),
+            )
+            for group in groups
+        }
 
     def take_output(self) -> StageOutput:
         """Return what has gathered, and begin to gather anew."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
+from mustela.planner.rules.materialize_lookup import with_copies
 from mustela.topology.graph import Topology
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -13,10 +14,12 @@ def lower(topology: Topology) -> Flow:
     """Return a flow in which records travel to the lane of their key before each stateful step.
 
     A topic that is read as a table becomes two: reading it, and the table in the lane of each key.
+    A join keeps what it has to know of a table in a store of its own.
     """
     output_of: dict[str, StepId] = {}
     steps: list[FlowStep] = []
-    for node in topology:
+    for written in topology:
+        node = with_copies(written)
         if isinstance(node, SourceNode | TableSourceNode):
             steps.append(FlowStep(node=node, role=None))
             output_of[node.name] = steps[-1].id

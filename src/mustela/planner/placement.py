@@ -45,12 +45,14 @@ def place(step: FlowStep, placed: Mapping[StepId, Placement]) -> Placement:
     inputs = tuple(
         edge
         if _arrival(edge, placed) == stage or edge.shuffle
-        else replace(edge, shuffle=_meeting(step.node))
-        for edge in step.inputs
+        else replace(edge, shuffle=_meeting(step.node, number))
+        for number, edge in enumerate(step.inputs)
     )
     keys = [edge.shuffle.key if edge.shuffle else placed[edge.source].keyed_by for edge in inputs]
     same = bool(keys) and all(key == keys[0] for key in keys)
-    keyed_by = keys[0] if same and not step.node.changes_keys and step.role != "combine" else None
+    keyed_by = keys[0] if same else None
+    if step.node.changes_keys or step.role == "combine":
+        keyed_by = step.node.keyed_by if step.role != "combine" else None
     return Placement(stage=stage, keyed_by=keyed_by, inputs=inputs)
 
 
@@ -58,7 +60,9 @@ def _arrival(edge: Edge, placed: Mapping[StepId, Placement]) -> int:
     return placed[edge.source].stage + (edge.shuffle is not None)
 
 
-def _meeting(node: Node) -> Arrival:
+def _meeting(node: Node, number: int) -> Arrival:
     """Return how records travel only because other inputs of the same step are further on."""
+    if (arrival := node.arrivals[number]) is not None:
+        return arrival
     key = node.key if isinstance(node, MergeNode) else None
     return Arrival(key=key or ValueSerde(sort_keys=True), keep_null_keys=True)

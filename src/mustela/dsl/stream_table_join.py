@@ -1,0 +1,133 @@
+"""Joins of a stream with a table, and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic
+
+from mustela.dsl.functions import check_function
+from mustela.dsl.handle import Handle
+from mustela.dsl.join_keys import check_same_builder, join_key
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.dsl.options import options_or
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.stream_table_join import StreamTableJoinKind, StreamTableJoinNode
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from mustela.dsl.kstream import KStream
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+    W = TypeVar("W", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+    W = TypeVar("W")
+
+__all__ = ["Joined", "join_table"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined(Generic[K, V, W]):
+    """How a stream meets a table.
+
+    Attributes:
+        key: Type or serde of the keys of both sides; the stream's if nothing is said.
+        value: Type or serde of the stream's values, for records that wait.
+        other_value: Type or serde of the table's values, for a copy of the table.
+        name: Name of the join.
+        grace: How long a record waits for table rows that are older than itself but come later.
+            Only for a versioned table: others do not know what was before.
+
+    Example:
+        >>> from mustela import Joined, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> prices = builder.table("prices", key=str, value=int)
+        >>> orders = builder.stream("orders", key=str, value=int)
+        >>> costs = orders.join(prices, lambda n, price: n * price, joined=Joined(name="costs"))
+        >>> costs.name
+        'costs'
+    """
+
+    key: type[K] | Serde[K] | None = None
+    value: type[V] | Serde[V] | None = None
+    other_value: type[W] | Serde[W] | None = None
+    name: str | None = None
+    grace: timedelta | None = None
+
+
+def join_table(  # noqa: PLR0913 - the arguments of four public methods
+    left: Handle[Any, Any],
+    other: Handle[Any, Any],
+    joiner: Callable[..., Any],
+    *,
+    kind: StreamTableJoinKind,
+    with_key: bool,
+    options: Joined[Any, Any, Any] | None,
+    name: str | None,
+    at: Origin,
+    value: type[Any] | Serde[Any] | None = None,
+) -> KStream[Any, Any]:
+    """Add the join of a stream with a table.
+
+    Args:
+        left: The stream.
+        other: The table.
+        joiner: (value, row), or (key, value, row) if ``with_key``.
+        kind: Whether records without a row are dropped.
+        with_key: Whether the joiner is given the key.
+        options: The user's options.
+        name: Step name by keyword.
+        at: The user's line.
+        value: Type or serde of the result's values.
+
+    Raises:
+        JoinKeysError: If the two sides write their keys in different ways.
+        FunctionError: If the joiner cannot be called with what it will get.
+        BadOptionError: If a grace period is given and the table is not versioned.
+    """
+    from mustela.dsl.kstream import KStream  # streams and tables make each other
+
+    verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
+    arguments = ("key", "value", "row") if with_key else ("value", "row")
+    check_function(joiner, arguments, role="joiner", verb=verb, at=at)
+    check_same_builder(left, other, at=at)
+    said = options_or(options, Joined[Any, Any, Any](), at=at)
+    registry = left._registry  # pyright: ignore[reportPrivateUsage]
+    place = registry.place(
+        verb,
+        parents=(left.name, other.name),
+        at=at,
+        name=choose("name", name, said.name, holder="Joined", at=at),
+        apart=other.name,
+    )
+    key = join_key(left, other, choose_serde("key", None, said.key, holder="Joined", at=at), at=at)
+    row = choose_serde("value", None, said.other_value, holder="Joined", at=at)
+    row = row or other._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
+    registry.add(
+        StreamTableJoinNode(
+            **place,
+            joiner=joiner,
+            kind=kind,
+            with_key=with_key,
+            key=key,
+            copy=StoreSpec(
+                name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
+                key_serde=key,
+                value_serde=row,
+            ),
+            explicit_store=place["explicit_name"],
+        )
+    )
+    result = choose_serde("value", value, None, holder="Joined", at=at)
+    return KStream(registry, place["name"], key, result)

@@ -1,0 +1,136 @@
+"""The join of a stream with a table: each record meets the row of its own moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any, Final
+
+from mustela.kernel.each import drop, without
+from mustela.kernel.isolate import copy_column
+from mustela.kernel.table_lookup import JoinOperator, LookupTable, in_order, spread
+from mustela.plan.batch import Batch, Order
+from mustela.topology.stream_table_join import StreamTableJoinNode
+
+__all__ = ["StreamTableJoinOperator", "behind"]
+
+_LAST: Final = 1 << 63
+"""Longer than any part of an order."""
+
+
+def behind(places: Sequence[Order], causes: Sequence[Order]) -> Sequence[Order]:
+    """Return the orders of records so that what a record itself changes comes before it.
+
+    The changes of an aggregation have the order of the record that caused them, and two numbers
+    more. A record that is joined with the aggregation it is part of meets itself there.
+
+    Example:
+        >>> behind([(5, 0, 0, 7)], [(5, 0, 0, 7, 3, 0)])[0] > (5, 0, 0, 7, 3, 0)
+        True
+    """
+    if not places or not causes or len(places[0]) >= len(causes[0]):
+        return places
+    return [(*place, _LAST) for place in places]
+
+
+class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
+    """Joins the records of a batch with a table that changes between them.
+
+    One fetch gets the rows of all keys as they were before the batch. Only for keys whose row
+    changes in the same batch are records and changes gone through one after the other.
+    """
+
+    def open(self) -> None:
+        """Find the table."""
+        assert self.node.table is not None, self.node.name
+        self.use_key_serde(self.node.key)
+        self._left = self.node.kind == "left"
+        self._table = LookupTable(self, self.node.table)
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Join the records of the stream; changes of the table give no result by themselves."""
+        stream, changes = inputs
+        changes, changed = self.keyed_input(changes, 1)
+        result = self._joined(stream, changes, changed) if len(stream) else None
+        self._table.tell(changes, changed)
+        return result
+
+    def _joined(self, stream: Batch, changes: Batch, changed: list[bytes]) -> Batch:
+        stream = self._without(stream, "value", stream.values)
+        if not self._left:
+            stream = self.without_null_keys(stream)
+        stream, key_bytes = self.input_key_bytes(in_order(stream) if changed else stream, 0)
+        found, failed = self._found(stream, key_bytes, changes, changed)
+        if failed:
+            stream = without(stream, failed)
+            key_bytes, found = drop(key_bytes, failed), drop(found, failed)
+        if not self._left and None in found:
+            mask = [row is not None for row in found]
+            stream = stream.select(mask)
+            key_bytes = [key for key, met in zip(key_bytes, mask, strict=True) if met]
+            found = [row for row in found if row is not None]
+        columns = (stream.values, found)
+        if self.node.with_key:
+            columns = (stream.keys, *columns)
+        values, failed = self.call_joiner(self.node.joiner, stream, columns)
+        result = Batch(stream.keys, values, stream.origins, rows=stream.rows, key_bytes=key_bytes)
+        return without(result, failed)
+
+    def _found(
+        self, stream: Batch, key_bytes: list[Any], changes: Batch, changed: list[bytes]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the row that each record meets, and the records on whose row a view failed."""
+        first: dict[Any, None] = dict.fromkeys(key_bytes)
+        first.pop(None, None)
+        keys: list[bytes] = key_bytes if len(first) == len(key_bytes) else list(first)
+        failed: list[int] = []
+
+        def objects() -> list[Any]:
+            by_key = dict(zip(key_bytes, stream.keys, strict=True))
+            return [by_key[key] for key in keys]
+
+        def on_failure(place: int, error: Exception) -> None:
+            failures = self.user_failures(None)
+            key = keys[place]
+            rows = [row for row, other in enumerate(key_bytes) if other == key]
+            for row in rows:
+                failures.one(stream, row, error)
+            failed.extend(rows)
+
+        values, _ = self._table.rows(keys, objects, on_failure)
+        if changed and not first.keys().isdisjoint(changed):
+            return _interleaved(
+                (stream, key_bytes), (changes, changed), dict(zip(keys, values, strict=True))
+            ), sorted(failed)
+        return spread(values, keys, key_bytes), sorted(failed)
+
+
+def _interleaved(
+    stream: tuple[Batch, list[Any]],
+    changes: tuple[Batch, list[bytes]],
+    rows: dict[Any, Any],
+) -> list[Any]:
+    """Return the row that each record meets, where rows change between the records.
+
+    Args:
+        stream: Records in order, and their keys.
+        changes: Changes in order, and their keys.
+        rows: The row of each key before the first change.
+    """
+    (records, key_bytes), (told, changed) = stream, changes
+    causes = told.order
+    places = records.order
+    assert causes is not None
+    assert places is not None
+    rows[None] = None
+    found: list[Any] = []
+    ends = chain(causes, repeat(None))
+    upcoming = zip(changed, told.values, strict=True)
+    end = next(ends)
+    for place, key in zip(behind(places, causes), key_bytes, strict=True):
+        while end is not None and end <= place:
+            changed_key, value = next(upcoming)
+            rows[changed_key] = value
+            end = next(ends)
+        found.append(rows[key])
+    return copy_column(found)

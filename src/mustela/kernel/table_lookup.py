@@ -1,0 +1,176 @@
+"""A table as a join sees it: the rows before this epoch, and what it was told since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import le
+from typing import Any, Final
+
+from mustela.kernel.codec import StoreCodec
+from mustela.kernel.each import call_each, drop, truths, without
+from mustela.kernel.encode import encode_column, failing
+from mustela.kernel.isolate import copy_column, is_immutable_column
+from mustela.kernel.keyed import KeyedOperator
+from mustela.kernel.operator import EXCHANGED, N
+from mustela.kernel.table import call_present
+from mustela.plan.batch import Batch
+from mustela.serdes.values import ValueSerde
+from mustela.topology.table import TableFilterNode
+from mustela.topology.table_lookup import TableLookup, TableView
+
+__all__ = ["JoinOperator", "LookupTable", "in_order", "spread"]
+
+OnFailure = Callable[[int, Exception], None]
+
+
+_UNKEPT: Final = object()
+"""Stands for a row that cannot be encoded: the row before it stays."""
+
+
+def spread(values: Sequence[Any], keys: Sequence[Any], row_keys: Sequence[Any]) -> list[Any]:
+    """Return for each row the value of its key; rows share no value that can be changed.
+
+    Args:
+        values: One value for each of ``keys``.
+        keys: The keys, each once.
+        row_keys: The key of each row; None has no value.
+    """
+    if row_keys is keys:
+        return list(values)
+    by_key: dict[Any, Any] = dict(zip(keys, values, strict=True))
+    by_key[None] = None
+    column = list(map(by_key.__getitem__, row_keys))
+    return column if is_immutable_column(values) else copy_column(column)
+
+
+class LookupTable:
+    """The rows of one table as they were before the changes that an operator is given next.
+
+    A table that lives in the same stage has taken the changes of this epoch already when the join
+    runs. So the join reads what was before the epoch, and remembers the changes it was given.
+
+    Args:
+        operator: The join.
+        lookup: Where the rows are.
+    """
+
+    def __init__(self, operator: KeyedOperator[N], lookup: TableLookup) -> None:
+        self._operator = operator
+        self._lookup = lookup
+        self._store = operator.lane_store(lookup.store)
+        self._codec = StoreCodec(lookup.store, lookup.store.value_serde or ValueSerde())
+        self._told: dict[bytes, tuple[Any, int]] = {}
+
+    def rows(
+        self, keys: list[bytes], objects: Callable[[], list[Any]], on_failure: OnFailure
+    ) -> tuple[list[Any], list[int]]:
+        """Return the value of each key, None where it has no row, and the row's timestamp.
+
+        Args:
+            keys: Keys as bytes, each once.
+            objects: Gives the same keys as objects; only called where a view needs them.
+            on_failure: Called with the place of a key on whose row a view fails.
+        """
+        lookup = self._lookup
+        if lookup.own:
+            return self._codec.decode_many(self._store.getmulti(keys))
+        values, times = self._codec.decode_many(self._store.before_many(keys))
+        for view in lookup.views:
+            values = _viewed(view, objects(), values, on_failure)
+        told = self._told
+        if told and not told.keys().isdisjoint(keys):
+            for place, key in enumerate(keys):
+                if key in told:
+                    values[place], times[place] = told[key]
+            values = copy_column(values)
+        return values, times
+
+    def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
+        """Take changes over: what is looked up from now on is looked up behind them."""
+        if not key_bytes:
+            return
+        last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
+        if len(last) < len(changes):
+            changes = changes.take(list(last.values()))
+        values, times = changes.values, changes.timestamps
+        if self._lookup.own:
+            encoded = self._encoded(changes)
+            kept = [place for place, row in enumerate(encoded) if row is not _UNKEPT]
+            keys = list(last)
+            self._store.put_many([keys[n] for n in kept], [encoded[n] for n in kept])
+            return
+        pairs = zip(copy_column(values), times, strict=True)
+        self._told.update(zip(last, pairs, strict=True))
+
+    def _encoded(self, changes: Batch) -> list[Any]:
+        codec, columns = self._codec, (changes.values, changes.timestamps)
+        try:
+            return codec.encode_many(*columns)
+        except Exception:  # noqa: BLE001 - found again, row by row
+            on_failure = failing(changes, self._operator.encode_failures())
+            encoded: list[Any]
+            encoded, failed = call_each(codec.encode_one, columns, on_failure)
+            for row in failed:
+                encoded[row] = _UNKEPT
+            return encoded
+
+
+def _viewed(
+    view: TableView, keys: list[Any], values: list[Any], on_failure: OnFailure
+) -> list[Any]:
+    """Return what a step without a store makes of looked-up values."""
+    if isinstance(view, TableFilterNode):
+        holds, failed = call_present(view.predicate, (keys, values), values, on_failure)
+        holds = truths(holds, failed, on_failure)
+        negate = view.negate
+        return [
+            value if value is not None and bool(held) is not negate else None
+            for value, held in zip(values, holds, strict=True)
+        ]
+    columns = (keys, values) if view.with_key else (values,)
+    return call_present(view.mapper, columns, values, on_failure)[0]
+
+
+class JoinOperator(KeyedOperator[N]):
+    """What operators with two keyed inputs have in common."""
+
+    def keyed_input(self, batch: Batch, number: int) -> tuple[Batch, list[bytes]]:
+        """Return the rows of an input that have a key, in order, and their keys as bytes."""
+        if not len(batch):
+            return batch, []
+        batch, key_bytes = self.input_key_bytes(self.without_null_keys(batch), number)
+        if key_bytes is not batch.key_bytes:
+            batch = Batch(
+                batch.keys,
+                batch.values,
+                batch.origins,
+                rows=batch.rows,
+                olds=batch.olds,
+                key_bytes=key_bytes,
+            )
+        batch = in_order(batch)
+        assert batch.key_bytes is not None
+        return batch, batch.key_bytes
+
+    def input_key_bytes(self, batch: Batch, number: int) -> tuple[Batch, list[Any]]:
+        """Return the rows of an input whose key has bytes, and these; a null key has none."""
+        known = self.context.key_serdes[number]
+        if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
+            return batch, batch.key_bytes
+        key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
+        return without(batch, failed), drop(key_bytes, failed)
+
+    def call_joiner(
+        self, joiner: Callable[..., Any], batch: Batch, columns: tuple[list[Any], ...]
+    ) -> tuple[list[Any], list[int]]:
+        """Call a joiner for each row; return the results and the rows on which it failed."""
+        return call_each(joiner, columns, failing(batch, self.user_failures(joiner)))
+
+
+def in_order(batch: Batch) -> Batch:
+    """Return the rows of a batch by their order; changes of a table need not come so."""
+    order = batch.order
+    if order is None or all(map(le, order, islice(order, 1, None))):
+        return batch
+    return batch.take(sorted(range(len(order)), key=order.__getitem__))

@@ -1,0 +1,82 @@
+"""Rule: a join looks rows up where the table keeps them, or in a copy of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from mustela.planner.flow import Edge, Flow, FlowStep, StepId
+from mustela.planner.options import PlanOptions
+from mustela.planner.placement import Placement, place
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Node
+from mustela.topology.settle import SettleNode
+from mustela.topology.stream_table_join import StreamTableJoinNode
+from mustela.topology.table import TableFilterNode, TableMapValuesNode
+from mustela.topology.table_join import TableJoinNode
+from mustela.topology.table_lookup import TableLookup, TableView
+
+__all__ = ["materialize_lookup", "with_copies"]
+
+_LOOKED_UP: Final = frozenset({"key_value", "timestamped_key_value", "versioned"})
+"""Kinds of stores in which a row stands under the bytes of its key."""
+
+
+def with_copies(node: Node) -> Node:
+    """Return a join that keeps copies of its tables, which is always right; others stay."""
+    match node:
+        case StreamTableJoinNode():
+            return replace(node, table=TableLookup(store=node.copy))
+        case TableJoinNode(copies=(left, right)):
+            return replace(node, sides=(TableLookup(store=left), TableLookup(store=right)))
+        case _:
+            return node
+
+
+def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
+    """Tell each join where the rows of its tables are.
+
+    A table in the join's own stage is looked up in its store. A filter or a mapping without a
+    store is a view: its functions are applied to what the store before it holds. Where the table
+    lives in an earlier stage, because the stream got another key on its way, or has no store that
+    can be read by key, its changes travel to the join, which keeps the rows in a store of its own.
+    """
+    placed: dict[StepId, Placement] = {}
+    steps: dict[StepId, FlowStep] = {}
+    for step in flow:
+        placed[step.id] = placement = place(step, placed)
+        known = replace(step, node=_told(step.node, placement, steps))
+        steps[step.id] = known
+    return replace(flow, steps=tuple(steps.values()))
+
+
+def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) -> Node:
+    match node:
+        case StreamTableJoinNode():
+            return replace(node, table=_lookup(placement.inputs[1], node.copy, steps))
+        case TableJoinNode(copies=(left, right)):
+            first, second = placement.inputs
+            return replace(node, sides=(_lookup(first, left, steps), _lookup(second, right, steps)))
+        case _:
+            return node
+
+
+def _lookup(edge: Edge, copy: StoreSpec, steps: Mapping[StepId, FlowStep]) -> TableLookup:
+    views: list[TableView] = []
+    while edge.shuffle is None:
+        step = steps[edge.source]
+        store: StoreSpec | None = getattr(step.node, "store", None)
+        if store is not None:
+            if store.kind not in _LOOKED_UP:
+                break
+            return TableLookup(store=store, views=tuple(reversed(views)), own=False)
+        match step.node:
+            case TableFilterNode() | TableMapValuesNode():
+                views.append(step.node)
+            case SettleNode():
+                pass
+            case _:
+                break
+        edge = step.inputs[0]
+    return TableLookup(store=copy)

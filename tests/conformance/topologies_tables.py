@@ -1,0 +1,112 @@
+"""Joins with tables: a stream with a table, a table with a table, a stream with a global table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from mustela import Joined, KStream, KTable, Materialized, StreamsBuilder
+from mustela.topology.graph import Topology
+
+__all__ = ["TOPOLOGIES"]
+
+_Stream = KStream[int, str]
+_Table = KTable[int, str]
+_HISTORY = timedelta(minutes=5)
+
+
+def told(left: str | None, right: str | None) -> str:
+    """Print both sides as Kafka Streams' tests do."""
+    return f"{left or 'null'}-{right or 'null'}"
+
+
+def stream_and_table(build: Callable[[_Stream, _Table], Any], **options: Any) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("inputTopicLeft", key=int, value=str)
+    table = builder.table("inputTopicRight", key=int, value=str, **options)
+    build(stream, table).to("outputTopic", key=int, value=str)
+    return builder.build()
+
+
+def two_tables(
+    build: Callable[[_Table, _Table], _Table],
+    left: dict[str, Any] | None = None,
+    right: dict[str, Any] | None = None,
+) -> Topology:
+    builder = StreamsBuilder()
+    one = builder.table("inputTopicLeft", key=int, value=str, **(left or {"store": "left"}))
+    other = builder.table("inputTopicRight", key=int, value=str, **(right or {"store": "right"}))
+    build(one, other).to_stream().to("outputTopic", key=int, value=str)
+    return builder.build()
+
+
+def versioned(store: str) -> dict[str, Any]:
+    return {"materialized": Materialized(store=store, history_retention=_HISTORY)}
+
+
+def stj_inner() -> Topology:
+    return stream_and_table(lambda s, t: s.join(t, told))
+
+
+def stj_left() -> Topology:
+    return stream_and_table(lambda s, t: s.left_join(t, told))
+
+
+def stj_left_versioned() -> Topology:
+    return stream_and_table(lambda s, t: s.left_join(t, told), **versioned("table"))
+
+
+def stj_left_versioned_grace() -> Topology:
+    waits = Joined[Any, Any, Any](grace=timedelta(milliseconds=2), name="join")
+    return stream_and_table(lambda s, t: s.left_join(t, told, joined=waits), **versioned("table"))
+
+
+def ttj_inner() -> Topology:
+    return two_tables(lambda a, b: a.join(b, told, value=str, store="result"))
+
+
+def ttj_left() -> Topology:
+    return two_tables(lambda a, b: a.left_join(b, told, value=str, store="result"))
+
+
+def ttj_outer() -> Topology:
+    return two_tables(lambda a, b: a.outer_join(b, told, value=str, store="result"))
+
+
+def ttj_inner_inner() -> Topology:
+    return two_tables(
+        lambda a, b: a.join(b, told, value=str).join(b, told, value=str, store="result")
+    )
+
+
+def ttj_left_outer() -> Topology:
+    return two_tables(
+        lambda a, b: a.left_join(b, told, value=str).outer_join(b, told, value=str, store="result")
+    )
+
+
+def ttj_inner_versioned() -> Topology:
+    return two_tables(
+        lambda a, b: a.join(b, told, value=str, store="result"),
+        versioned("left"),
+        versioned("right"),
+    )
+
+
+def ttj_inner_left_versioned() -> Topology:
+    return two_tables(lambda a, b: a.join(b, told, value=str, store="result"), versioned("left"))
+
+
+TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+    build.__name__: build
+    for build in (
+        stj_inner,
+        stj_left,
+        ttj_inner,
+        ttj_left,
+        ttj_outer,
+        ttj_inner_inner,
+        ttj_left_outer,
+    )
+}
