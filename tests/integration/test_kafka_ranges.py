@@ -20,7 +20,7 @@ from mustela.connectors.kafka.log import read_between, read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.tools import TailOptions, send, tail
-from mustela.plan.epoch import SourceRange
+from mustela.plan.ranges import SourceRange
 from tests.integration.kafka_rows import (
     MakeSink,
     MakeTopic,

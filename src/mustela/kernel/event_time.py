@@ -9,7 +9,6 @@ from typing import Final
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import OperatorContext
 from mustela.plan.batch import Batch
-from mustela.plan.keygroups import key_groups_of
 
 __all__ = ["STREAM_TIME_KEY", "EventClock"]
 
@@ -23,11 +22,11 @@ _LENGTH = 8
 class EventClock:
     """Event time of one operator.
 
-    With ``event_time = watermark`` a row is judged by the lower of its own order time and the
-    epoch's watermark, so that the answer does not depend on where an epoch was cut, and never by
-    less than the watermark of the epoch before, which has closed windows already. With
-    ``event_time = stream-time`` each key group has a largest timestamp of its own, kept in the
-    operator's store, as each task of Kafka Streams has.
+    With ``event_time = watermark`` a row is judged by the lower of the epoch's watermark and its
+    own order time less how far records of its topic may lie behind, so that the answer does not
+    depend on where an epoch was cut, and never by less than the watermark of the epoch before,
+    which has closed windows already. With ``event_time = stream-time`` each key group has a
+    largest timestamp of its own, kept in the operator's store, as each task of Kafka Streams has.
 
     Args:
         context: The stage around the operator.
@@ -38,7 +37,6 @@ class EventClock:
 
     def __init__(self, context: OperatorContext, store: LaneStore, *, lag_ms: int = 0) -> None:
         self._by_stream = context.options.event_time == "stream-time"
-        self._key_groups = context.options.key_groups
         self._time = context.time
         self._store = store
         self._lag_ms = lag_ms
@@ -53,12 +51,12 @@ class EventClock:
             key_bytes: Their keys.
         """
         if self._by_stream:
-            return self._advance(batch.timestamps, key_groups_of(key_bytes, self._key_groups))
-        before, watermark, lag = self._time.before, self._time.watermark, self._lag_ms
-        order = batch.order
+            return self._advance(batch.timestamps, self._store.groups_of(key_bytes))
+        lag, order = self._lag_ms, batch.order
         if order is None:
-            return list(repeat(watermark - lag, len(batch)))
-        return [max(before, min(place[0], watermark)) - lag for place in order]
+            return list(repeat(self._time.watermark - lag, len(batch)))
+        times = self._time.judge(order)
+        return [time - lag for time in times] if lag else times
 
     def closed_until(self, group: int) -> int:
         """Return the time of a key group behind all rows so far; what ends before it is over."""

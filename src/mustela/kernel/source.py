@@ -45,6 +45,7 @@ class DecodedChunk(SourceChunk):
             timestamps=chunk.timestamps,
             floor=chunk.floor,
             headers=chunk.headers,
+            latest=chunk.latest,
         )
         self.raw_keys = keys
         self.raw_values = values

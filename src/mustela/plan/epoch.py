@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.plan.plan import Plan
+from mustela.plan.ranges import RangeReport, SourceRange
+from mustela.plan.time import Due
+from mustela.plan.watermark import WatermarkOrder
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
 
 __all__ = [
@@ -19,9 +22,7 @@ __all__ = [
     "GroupMark",
     "Guarantee",
     "Program",
-    "RangeReport",
     "RestoreOrder",
-    "SourceRange",
     "TaskReport",
     "changelog_topic",
 ]
@@ -99,27 +100,6 @@ class Program:
         )
 
 
-class SourceRange(NamedTuple):
-    """Offsets of one topic partition that one task reads.
-
-    Attributes:
-        topic_index: Index of the topic in the plan.
-        partition: The partition.
-        start: First offset.
-        end: Offset behind the last one.
-        floor: The partition's largest timestamp before ``start``, as far as the driver knows;
-            behind a split it may be too low, which the lanes mend by the markers.
-        last: Whether this is the epoch's last range of its partition.
-    """
-
-    topic_index: int
-    partition: int
-    start: int
-    end: int
-    floor: int = -1
-    last: bool = True
-
-
 class GroupMark(NamedTuple):
     """The committed state of one key group of one stage."""
 
@@ -145,6 +125,8 @@ class EpochOrder:
         ranges: For each source task the ranges it reads, in order.
         marks: For each stage with stores, the committed state of each key group.
         now_ms: The epoch's one wall-clock time.
+        event_time: What the watermark depends on besides what the source tasks see.
+        due: For each stage that acts on time, when each key group wants to run without a record.
         suspect: Local state may be damaged: look at every value before it is used.
         header: Name and value of the header that sent rows carry, where tasks send them.
     """
@@ -153,6 +135,8 @@ class EpochOrder:
     ranges: tuple[tuple[SourceRange, ...], ...]
     marks: Mapping[int, tuple[GroupMark, ...]]
     now_ms: int
+    event_time: WatermarkOrder = field(default_factory=WatermarkOrder)
+    due: Mapping[int, tuple[Due, ...]] = field(default_factory=dict[int, tuple[Due, ...]])
     suspect: bool = False
     header: tuple[str, bytes] | None = None
 
@@ -164,28 +148,6 @@ class RestoreOrder:
     incarnation: int
     marks: Mapping[int, tuple[GroupMark, ...]]
     suspect: bool = False
-
-
-class RangeReport(NamedTuple):
-    """What a task saw in one range.
-
-    Attributes:
-        topic_index: Index of the topic in the plan.
-        partition: The partition.
-        start: First offset of the range.
-        end: Offset behind the range.
-        records: Records read.
-        max_timestamp: The largest timestamp, or -1.
-        size: Bytes of keys and values.
-    """
-
-    topic_index: int
-    partition: int
-    start: int
-    end: int
-    records: int
-    max_timestamp: int
-    size: int
 
 
 class Failure(NamedTuple):
@@ -209,6 +171,8 @@ class TaskReport:
         task: Its index in the stage.
         ranges: What it read.
         wrote: Key groups for which it wrote a pending.
+        due: For each key group that it opened in a stage that acts on time, when it wants to run
+            next.
         counters: Counts by name.
         restored: Records read from changelogs, by store.
         seconds: Time spent, by part.
@@ -220,6 +184,7 @@ class TaskReport:
     task: int
     ranges: list[RangeReport] = field(default_factory=list[RangeReport])
     wrote: list[int] = field(default_factory=list[int])
+    due: dict[int, Due] = field(default_factory=dict[int, Due])
     counters: dict[str, int] = field(default_factory=dict[str, int])
     restored: dict[str, int] = field(default_factory=dict[str, int])
     seconds: dict[str, float] = field(default_factory=dict[str, float])

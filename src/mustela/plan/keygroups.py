@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xxhash import xxh64_intdigest
 
-__all__ = ["KEY_GROUP_SEED", "key_group", "key_groups_of", "lane_of_group", "lanes_by_group"]
+__all__ = [
+    "KEY_GROUP_SEED",
+    "key_group",
+    "key_groups_of",
+    "lane_of_group",
+    "lanes_by_group",
+    "row_groups",
+]
 
 KEY_GROUP_SEED = 42
 
 
-def key_group(key: bytes, groups: int) -> int:
+def key_group(key: bytes, groups: int, *, suffix: int = 0) -> int:
     """Return the key group of ``key`` among ``groups``, a power of two.
+
+    Args:
+        key: The key's bytes.
+        groups: How many groups there are.
+        suffix: How many of the last bytes do not count: `Serde.group_suffix` of the key's serde.
 
     Example:
         >>> key_group(b"apple", 32) == key_group(b"apple", 32)
         True
+        >>> key_group(b"apple@7", 32, suffix=2) == key_group(b"apple", 32)
+        True
     """
+    if suffix:
+        key = key[:-suffix]
     return xxh64_intdigest(key, KEY_GROUP_SEED) & (groups - 1)
 
 
-def key_groups_of(keys: Sequence[bytes], groups: int) -> list[int]:
-    """Return the key group of each key."""
+def key_groups_of(keys: Sequence[bytes], groups: int, *, suffix: int = 0) -> list[int]:
+    """Return the key group of each key; see `key_group`."""
     mask = groups - 1
+    if suffix:
+        return [xxh64_intdigest(key[:-suffix], KEY_GROUP_SEED) & mask for key in keys]
     return [xxh64_intdigest(key, KEY_GROUP_SEED) & mask for key in keys]
+
+
+def row_groups(keys: Sequence[bytes | None], groups: int, *, suffix: int = 0) -> list[int]:
+    """Return the key group of each row; rows without a key belong to the first.
+
+    Example:
+        >>> row_groups([None, b"apple"], 32) == [0, key_group(b"apple", 32)]
+        True
+    """
+    if None not in keys:
+        return key_groups_of(cast("Sequence[bytes]", keys), groups, suffix=suffix)
+    return [0 if key is None else key_group(key, groups, suffix=suffix) for key in keys]
 
 
 def lane_of_group(group: int, lanes: int, groups: int) -> int:

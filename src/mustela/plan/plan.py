@@ -67,6 +67,11 @@ class Stage:
         """Names of the stores that have a changelog, in the order of a key group's marks."""
         return tuple(store.name for store in self.stores if store.logged)
 
+    @property
+    def acts_on_time(self) -> bool:
+        """Whether a step may act without a record: because a window closes or a timer is due."""
+        return bool(self.stores) and any(step.node.acts_on_time for step in self.steps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

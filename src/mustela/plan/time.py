@@ -2,9 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-__all__ = ["EpochTime"]
+__all__ = ["ALWAYS", "AT_ONCE", "NEVER", "NOTHING_DUE", "Due", "EpochTime"]
+
+NEVER: Final = 2**63 - 1
+ALWAYS: Final = -(2**63)
+
+
+class Due(NamedTuple):
+    """When a key group of a stage wants to run though no record comes to it.
+
+    Attributes:
+        event_ms: The watermark at which it wants to, or `NEVER`.
+        wall_ms: The wall-clock time at which it wants to, or `NEVER`.
+    """
+
+    event_ms: int = NEVER
+    wall_ms: int = NEVER
+
+    def reached(self, watermark: int, now_ms: int) -> bool:
+        """Say whether the time has come.
+
+        Example:
+            >>> Due(event_ms=50).reached(50, 0), NOTHING_DUE.reached(50, 0)
+            (True, False)
+        """
+        return self.event_ms <= watermark or self.wall_ms <= now_ms
+
+    @classmethod
+    def first(cls, dues: Iterable[Due]) -> Due:
+        """Return the earliest time of each kind."""
+        event_ms = wall_ms = NEVER
+        for due in dues:
+            event_ms = min(event_ms, due.event_ms)
+            wall_ms = min(wall_ms, due.wall_ms)
+        return cls(event_ms, wall_ms)
+
+
+NOTHING_DUE: Final = Due()
+AT_ONCE: Final = Due(ALWAYS, NEVER)
+"""Of a key group that nobody has asked yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +56,8 @@ class EpochTime:
         watermark: The watermark behind the epoch's rows. A stage handles its rows first and then
             moves to it.
         now_ms: The epoch's one wall-clock time.
+        late_ms: How far the records of a topic may lie behind its largest timestamp, by the
+            topic's index in the plan; 0 for a topic that is left out.
 
     Example:
         >>> EpochTime(before=5, watermark=9).watermark
@@ -25,3 +67,24 @@ class EpochTime:
     before: int = -1
     watermark: int = -1
     now_ms: int = 0
+    late_ms: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    def due_groups(self, dues: Sequence[Due]) -> set[int]:
+        """Return the key groups, by their place in ``dues``, whose time has come."""
+        return {group for group, due in enumerate(dues) if due.reached(self.watermark, self.now_ms)}
+
+    def judge(self, order: Iterable[tuple[int, ...]]) -> list[int]:
+        """Return the time at which each row is judged, by its order.
+
+        It is the lower of the watermark and the row's own order time, less how far records of its
+        topic may lie behind: so it does not matter where a backlog was cut in time. But never less
+        than the watermark of the epoch before, which has closed windows already.
+
+        Example:
+            >>> EpochTime(before=5, watermark=9).judge([(3, 0, 0, 1), (7, 0, 0, 2), (12, 0, 0, 3)])
+            [5, 7, 9]
+        """
+        before, watermark, late = self.before, self.watermark, self.late_ms
+        if not late:
+            return [max(before, min(place[0], watermark)) for place in order]
+        return [max(before, min(place[0] - late.get(place[1], 0), watermark)) for place in order]

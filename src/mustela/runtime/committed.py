@@ -112,6 +112,11 @@ class CommittedState:
         """Whether no epoch was ever committed."""
         return self.epoch == 0
 
+    @property
+    def has_lane_state(self) -> bool:
+        """Whether any epoch ever wrote a key group."""
+        return any(state is not None for states in self.groups.values() for state in states)
+
     def marks(self) -> dict[int, tuple[GroupMark, ...]]:
         """Return the committed state of each key group, by stage, for an epoch's order."""
         result: dict[int, tuple[GroupMark, ...]] = {}

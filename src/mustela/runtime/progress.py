@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mustela.model import TopicPartition
-from mustela.plan.epoch import SourceRange
+from mustela.plan.ranges import SourceRange
+from mustela.plan.time import NEVER
 
 __all__ = ["Cut", "Progress", "ranges_of"]
 
@@ -78,6 +79,7 @@ def ranges_of(
     cuts: Mapping[TopicPartition, Cut],
     topics: Mapping[str, int],
     floors: Mapping[TopicPartition, int],
+    latest: Mapping[str, int] | None = None,
 ) -> list[SourceRange]:
     """Return the ranges of the cuts, in order of topic and partition.
 
@@ -85,16 +87,22 @@ def ranges_of(
         cuts: What the epoch reads.
         topics: Index of each topic in the plan.
         floors: Largest timestamp of each partition before this epoch.
+        latest: For each topic the timestamp behind which one does not count.
 
     Example:
         >>> cut = {TopicPartition("t", 0): Cut(0, 4_000, 4_000)}
-        >>> ranges_of(cut, {"t": 0}, {})
-        [SourceRange(topic_index=0, partition=0, start=0, end=4000, floor=-1, last=True)]
+        >>> ranges_of(cut, {"t": 0}, {})[0][:5]
+        (0, 0, 0, 4000, -1)
     """
     places = sorted(cuts, key=lambda tp: (topics[tp.topic], tp.partition))
     return [
         SourceRange(
-            topics[tp.topic], tp.partition, cuts[tp].start, cuts[tp].end, floors.get(tp, -1)
+            topics[tp.topic],
+            tp.partition,
+            cuts[tp].start,
+            cuts[tp].end,
+            floors.get(tp, -1),
+            latest=NEVER if latest is None else latest.get(tp.topic, NEVER),
         )
         for tp in places
     ]

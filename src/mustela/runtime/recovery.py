@@ -16,7 +16,7 @@ from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
 from mustela.runtime.topics import ensure_topics, sink_topics
-from mustela.runtime.watermark import WatermarkOptions, WatermarkState
+from mustela.runtime.watermark import WatermarkState, watermark_options
 from mustela.state.interfaces import STATE_FORMAT
 
 __all__ = [
@@ -117,11 +117,7 @@ class Recovery:
             topic: described.topic_id
             for topic, described in self._admin.describe(list(self._plan.topics)).items()
         }
-        options = WatermarkOptions(
-            max_out_of_orderness_ms=_ms(self._settings.max_out_of_orderness),
-            idleness_ms=_ms(self._settings.idleness),
-            max_future_skew_ms=_ms(self._settings.max_future_skew),
-        )
+        options = watermark_options(self._settings)
         if record is None:
             self._refuse_state_without_record()
             self._refuse_foreign_group()
@@ -290,7 +286,3 @@ def changelog_names(settings: Settings, plan: Plan) -> list[str]:
         for name, (_, store) in plan.stores.items()
         if store.logged
     ]
-
-
-def _ms(duration: object) -> int:
-    return int(duration.total_seconds() * 1000)  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ class TimeCutter:
         >>> waiting = {a: (0, 100), b: (0, 10)}
         >>> cutter = TimeCutter()  # a has a record each millisecond, b one in ten
         >>> lookup = lambda time: {a: min(time, 100), b: min(-(-time // 10), 10)}
-        >>> cuts = cutter.cut(waiting, 55, lookup, low=0, high=1_000)
+        >>> cuts, _moment = cutter.cut(waiting, 55, lookup, low=0, high=1_000)
         >>> 25 < cuts[a].end <= 50, cuts[b].end == -(-cuts[a].end // 10)
         (True, True)
     """
@@ -48,8 +48,10 @@ class TimeCutter:
         *,
         low: int,
         high: int,
-    ) -> dict[TopicPartition, Cut]:
-        """Return what to read.
+    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+        """Return what to read, and the moment at which it is cut.
+
+        The moment is None where the cut goes through a moment that holds more than the budget.
 
         Args:
             waiting: Next offset and end of each partition that has records.
@@ -82,14 +84,16 @@ class TimeCutter:
             else:
                 high, above = guess, found
             guess = (low + high) // 2
+        moment: int | None = low
         if size(best) == 0:
-            best = _fill(waiting, above, budget)
+            best, moment = _fill(waiting, above, budget), None
         self._remember(start, low)
-        return {
+        cuts = {
             place: Cut(begin, best[place], end)
             for place, (begin, end) in waiting.items()
             if best[place] > begin
         }
+        return cuts, moment
 
     def _guess(self, low: int, high: int) -> int:
         if self._last is not None and self._step > 0 and low < low + self._step < high:

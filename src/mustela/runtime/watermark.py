@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
+from mustela.config.settings import Settings
 from mustela.model import TopicPartition
+from mustela.plan.ranges import RangeReport
+from mustela.plan.time import NEVER
+from mustela.plan.watermark import PartitionMark, WatermarkOrder, watermark_after
 
-__all__ = ["PartitionTime", "WatermarkOptions", "WatermarkState"]
+__all__ = ["Look", "PartitionTime", "WatermarkOptions", "WatermarkState", "watermark_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkOptions:
-    """How the watermark follows the partitions.
+    """How the watermark follows the partitions of a topic.
 
     Attributes:
         max_out_of_orderness_ms: How far the watermark stays behind the largest timestamps.
         idleness_ms: How long a partition must have been read to its known end before it is idle.
-        max_future_skew_ms: A timestamp further ahead of the wall clock pushes nothing.
+        max_future_skew_ms: A timestamp further ahead of the wall clock pushes nothing; None where
+            any timestamp counts.
+        takes_part: Whether the topic has a say in the watermark at all.
     """
 
     max_out_of_orderness_ms: int = 0
     idleness_ms: int = 60_000
-    max_future_skew_ms: int = 86_400_000
+    max_future_skew_ms: int | None = 86_400_000
+    takes_part: bool = True
+
+    def latest_ms(self, now_ms: int) -> int:
+        """Return the largest timestamp that counts."""
+        skew = self.max_future_skew_ms
+        return NEVER if skew is None else now_ms + skew
+
+
+def watermark_options(settings: Settings, *, any_future: bool = False) -> WatermarkOptions:
+    """Return the rules that the settings tell.
+
+    Args:
+        settings: The settings.
+        any_future: Whether a timestamp counts however far it is ahead of the wall clock.
+    """
+    by_record = settings.event_time == "stream-time"
+    skew = None if any_future or by_record else settings.max_future_skew
+    return WatermarkOptions(
+        max_out_of_orderness_ms=_ms(settings.max_out_of_orderness),
+        idleness_ms=_ms(settings.idleness),
+        max_future_skew_ms=None if skew is None else _ms(skew),
+    )
+
+
+def _ms(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)
 
 
 @dataclass(slots=True)
@@ -39,6 +73,22 @@ class PartitionTime:
     idle: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the driver knows of an epoch before it runs.
+
+    Attributes:
+        now_ms: The epoch's one wall-clock time.
+        short: The partitions that it does not read to their known end.
+        until_ms: The moment at which it is cut, if it is cut by time; the partitions in ``short``
+            hold records at or behind it.
+    """
+
+    now_ms: int
+    short: Collection[TopicPartition] = ()
+    until_ms: int | None = None
+
+
 @dataclass(slots=True)
 class WatermarkState:
     """Event time of all partitions, advanced once per epoch; never goes back.
@@ -47,7 +97,8 @@ class WatermarkState:
         options: The rules.
         value: The watermark in milliseconds, or -1.
         partitions: Each partition's event time.
-        future_records: Timestamps that were too far ahead to count.
+        future_records: Records whose timestamps were too far ahead to count.
+        by_topic: The rules of topics that have their own.
     """
 
     options: WatermarkOptions = field(default_factory=WatermarkOptions)
@@ -56,28 +107,32 @@ class WatermarkState:
         default_factory=dict[TopicPartition, PartitionTime]
     )
     future_records: int = 0
+    by_topic: Mapping[str, WatermarkOptions] = field(default_factory=dict[str, WatermarkOptions])
 
     def copy(self) -> WatermarkState:
         """Return a copy to advance while the epoch is not committed."""
-        return WatermarkState(
-            self.options,
-            self.value,
-            {
-                place: PartitionTime(time.max_timestamp, time.seen_ms, time.idle)
-                for place, time in self.partitions.items()
-            },
-            self.future_records,
-        )
+        partitions = {
+            place: PartitionTime(time.max_timestamp, time.seen_ms, time.idle)
+            for place, time in self.partitions.items()
+        }
+        return replace(self, partitions=partitions)
+
+    def options_of(self, topic: str) -> WatermarkOptions:
+        """Return the rules of a topic."""
+        return self.by_topic.get(topic, self.options)
 
     def observe(self, place: TopicPartition, max_timestamp: int, now_ms: int) -> None:
-        """Note that an epoch read records of ``place``, up to ``max_timestamp``."""
+        """Note that an epoch read records of ``place``.
+
+        Args:
+            place: The partition.
+            max_timestamp: The largest timestamp that counts, or -1.
+            now_ms: The epoch's wall-clock time.
+        """
         time = self.partitions.setdefault(place, PartitionTime())
         time.seen_ms = now_ms
         time.idle = False
-        if max_timestamp > now_ms + self.options.max_future_skew_ms:
-            self.future_records += 1
-        elif max_timestamp > time.max_timestamp:
-            time.max_timestamp = max_timestamp
+        time.max_timestamp = max(time.max_timestamp, max_timestamp)
 
     def rest(self, place: TopicPartition, now_ms: int, *, read_to_end: bool) -> None:
         """Note that an epoch, or a look at the broker, had no record of ``place``.
@@ -88,12 +143,79 @@ class WatermarkState:
         time = self.partitions.setdefault(place, PartitionTime(seen_ms=now_ms))
         if not read_to_end:
             time.seen_ms = now_ms
-        elif now_ms - time.seen_ms >= self.options.idleness_ms:
+        elif now_ms - time.seen_ms >= self.options_of(place.topic).idleness_ms:
             time.idle = True
+
+    def track(self, places: Iterable[TopicPartition], now_ms: int) -> None:
+        """Take in partitions that were not known; they hold the watermark until they are idle."""
+        for place in places:
+            if place not in self.partitions:
+                self.partitions[place] = PartitionTime(seen_ms=now_ms)
+
+    def resume(self, now_ms: int) -> None:
+        """Begin every idle period anew, after a time in which nobody could look."""
+        for time in self.partitions.values():
+            time.seen_ms = max(time.seen_ms, now_ms)
+
+    def order(self, topics: Mapping[str, int], look: Look) -> WatermarkOrder:
+        """Return what the lanes of an epoch need to find its watermark.
+
+        Args:
+            topics: Index of each topic in the plan; other topics have no say any more.
+            look: What is known of the epoch.
+        """
+        rested = self.copy()
+        short = set(look.short)
+        for place in rested.partitions:
+            rested.rest(place, look.now_ms, read_to_end=place not in short)
+        return WatermarkOrder(
+            before=self.value, partitions=rested._marks(topics, short), until_ms=look.until_ms
+        )
+
+    def after(
+        self, topics: Mapping[str, int], look: Look, reports: Iterable[RangeReport]
+    ) -> WatermarkState:
+        """Return the state behind an epoch, by what its source tasks saw; this one stays.
+
+        The watermark is that of `watermark_after`, which the epoch's lanes used too.
+        """
+        reports = list(reports)
+        names = {index: topic for topic, index in topics.items()}
+        seen: dict[TopicPartition, int] = {}
+        for report in reports:
+            if report.records:
+                place = TopicPartition(names[report.topic_index], report.partition)
+                seen[place] = max(seen.get(place, -1), report.max_timestamp)
+        state = self.copy()
+        short = set(look.short)
+        for place in state.partitions.keys() | seen.keys():
+            if place in seen:
+                state.observe(place, seen[place], look.now_ms)
+            else:
+                state.rest(place, look.now_ms, read_to_end=place not in short)
+        state.future_records += sum(report.future for report in reports)
+        state.value = watermark_after(self.order(topics, look), reports)
+        return state
 
     def advance(self) -> int:
         """Move the watermark as far as the partitions allow and return it."""
-        times = [time.max_timestamp for time in self.partitions.values() if not time.idle]
-        if times and min(times) >= 0:
-            self.value = max(self.value, min(times) - self.options.max_out_of_orderness_ms)
+        topics = {place.topic: number for number, place in enumerate(self.partitions)}
+        order = WatermarkOrder(before=self.value, partitions=self._marks(topics, ()))
+        self.value = watermark_after(order, ())
         return self.value
+
+    def _marks(
+        self, topics: Mapping[str, int], short: Collection[TopicPartition]
+    ) -> tuple[PartitionMark, ...]:
+        return tuple(
+            PartitionMark(
+                topics[place.topic],
+                place.partition,
+                time.max_timestamp,
+                self.options_of(place.topic).max_out_of_orderness_ms,
+                time.idle,
+                place in short,
+            )
+            for place, time in self.partitions.items()
+            if place.topic in topics and self.options_of(place.topic).takes_part
+        )

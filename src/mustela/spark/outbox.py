@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
-from mustela.plan.keygroups import key_group, key_groups_of, lanes_by_group
+from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
 from mustela.spark.frames import (
@@ -103,7 +103,8 @@ class Outbox:
             return
         table = self._lane_of_group
         rows: list[list[int]] = [[] for _ in range(self._lanes)]
-        for row, group in enumerate(_groups_of(keys, self._groups, exchange.key.group_suffix)):
+        groups = row_groups(keys, self._groups, suffix=exchange.key.group_suffix)
+        for row, group in enumerate(groups):
             rows[table[group]].append(row)
         for lane, index in enumerate(rows):
             if index:
@@ -151,10 +152,3 @@ class Outbox:
     def _home(self) -> int:
         """The lane that carries frames for the driver: the task's own."""
         return self._task % self._lanes
-
-
-def _groups_of(keys: Sequence[bytes | None], groups: int, suffix: int) -> list[int]:
-    """Return the key group of each row; rows without a key belong to the first."""
-    if None not in keys:
-        return key_groups_of(cast("Sequence[bytes]", keys), groups, suffix=suffix)
-    return [0 if key is None else key_group(key, groups, suffix=suffix) for key in keys]

@@ -26,7 +26,7 @@ from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
-from mustela.plan.keygroups import key_groups_of, lanes_by_group
+from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import EpochTime
@@ -249,8 +249,7 @@ def _run_lane(
     if stage.stores:
         for name, batch in inputs.items():
             suffix = process.exchanges[name].key.group_suffix
-            keys = [key or b"" for key in batch.key_bytes or ()]
-            groups.update(key_groups_of(keys, program.key_groups, suffix=suffix))
+            groups.update(row_groups(batch.key_bytes or (), program.key_groups, suffix=suffix))
         groups.update(_due(process, order, outbox.report, time_now))
     try:
         runner = StageRunner(

@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 from mustela.kernel.output import DeadLetters, SinkRows
 from mustela.model import Headers
+from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan, Stage
+from mustela.runtime.due import DueTimes
+from mustela.runtime.watermark import WatermarkOptions, WatermarkState
 from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
 from mustela.state.memory import MemoryEnvironment
 
@@ -40,15 +43,21 @@ class JobResult:
         dead_letters: Records that a handler gave up.
         changes: What each place wrote, but for what expired: the rows of its changelogs.
         counters: Counts by name.
+        reports: What sources saw and what the lanes wait for.
+        watermark: Event time behind the epoch.
+        now_ms: The epoch's wall-clock time.
     """
 
     token: Token
+    watermark: WatermarkState
+    now_ms: int = 0
     rows: list[SinkRows] = field(default_factory=list[SinkRows])
     dead_letters: list[DeadLetters] = field(default_factory=list[DeadLetters])
     changes: dict[Place, Mapping[str, Rows]] = field(
         default_factory=dict[Place, Mapping[str, Rows]]
     )
     counters: Counter[str] = field(default_factory=Counter[str])
+    reports: list[TaskReport] = field(default_factory=list[TaskReport])
 
 
 class Cluster:
@@ -59,17 +68,26 @@ class Cluster:
         application_id: The application.
         key_groups: Number of key groups.
         dead_letter_topic: Where dead letters go.
+        watermark: The rules of event time.
     """
 
     def __init__(
-        self, plan: Plan, *, application_id: str, key_groups: int, dead_letter_topic: str
+        self,
+        plan: Plan,
+        *,
+        application_id: str,
+        key_groups: int,
+        dead_letter_topic: str,
+        watermark: WatermarkOptions | None = None,
     ) -> None:
         self.plan = plan
         self.key_groups = key_groups
         self.dead_letter_topic = dead_letter_topic
         self.inputs: dict[str, list[Row]] = {topic: [] for topic in plan.topics}
         self.offsets: dict[str, int] = dict.fromkeys(plan.topics, 0)
-        self.floors: dict[str, int] = dict.fromkeys(plan.topics, -1)
+        self.topics = {topic: index for index, topic in enumerate(plan.topics)}
+        self.watermark = WatermarkState(watermark or WatermarkOptions())
+        self.due = DueTimes(plan, key_groups, known=True)
         self.outputs: dict[str, list[Row]] = {}
         self.changelogs: dict[tuple[str, int], list[tuple[bytes, bytes | None]]] = {}
         self.marks: dict[Place, Committed] = {}
@@ -104,6 +122,7 @@ class Cluster:
             lose_state: The disks are lost too; state comes back from the changelogs.
         """
         self.incarnation += 1
+        self.due = DueTimes(self.plan, self.key_groups, known=not self.marks)
         for environment in self.environments.values():
             environment.close(clean=False)
             if lose_state:
@@ -141,7 +160,7 @@ class Cluster:
         """Return what the last epoch that wrote a place says of it."""
         return self.marks.get(place, Committed())
 
-    def commit(self, result: JobResult, *, now_ms: int) -> list[Row]:
+    def commit(self, result: JobResult) -> list[Row]:
         """Make all of an epoch true at once; return its rows."""
         rows = [row for columns in result.rows for row in sink_rows(columns)]
         for letters in result.dead_letters:
@@ -153,14 +172,12 @@ class Cluster:
             self.marks[place] = Committed(
                 token=result.token,
                 changelog_ends=self._ends(place, self.plan.stages[place[0]]),
-                time_ms=now_ms,
+                time_ms=result.now_ms,
             )
         for topic, records in self.inputs.items():
-            unread = records[self.offsets[topic] :]
-            self.floors[topic] = max(
-                self.floors[topic], max((row.timestamp for row in unread), default=-1)
-            )
             self.offsets[topic] = len(records)
+        self.watermark = result.watermark
+        self.due.learn(result.reports, watermark=result.watermark.value, now_ms=result.now_ms)
         self.counters.update(result.counters)
         self.epoch = result.token.epoch
         self.attempt = 0

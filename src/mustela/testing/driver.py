@@ -13,8 +13,11 @@ from typing import Any, Protocol, Self, runtime_checkable
 from mustela.clock import ManualClock, SystemClock
 from mustela.config.settings import Settings
 from mustela.kernel.options import KernelOptions
+from mustela.model import TopicPartition
+from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.runtime.watermark import Look, WatermarkOptions, watermark_options
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
@@ -131,9 +134,11 @@ class TopologyTestDriver:
             application_id=self._settings.application_id,
             key_groups=key_groups,
             dead_letter_topic=self._settings.dead_letter_topic,
+            watermark=_watermark_options(self._settings),
         )
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
+        self._until: int | None = None
         self._closed = False
 
     def create_input_topic(
@@ -195,8 +200,13 @@ class TopologyTestDriver:
         )
 
     @contextmanager
-    def epoch(self) -> Generator[None]:
+    def epoch(self, *, until: int | datetime | None = None) -> Generator[None]:
         """Group what is piped inside into one epoch; nothing runs before the end.
+
+        Args:
+            until: What is piped after this epoch lies at this moment or behind it, in every
+                topic. An application that catches up knows that, because it cuts its backlog by
+                time; the watermark then comes this far, however old the last records are.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -220,13 +230,96 @@ class TopologyTestDriver:
             rows = self._group
         finally:
             self._group = None
-        if rows:
-            self._run_all(rows, grouped=True)
+        if rows or until is not None:
+            self._until = None if until is None else to_milliseconds(until)
+            try:
+                self._run_all(rows, grouped=True)
+            finally:
+                self._until = None
 
     def advance_wall_clock_time(self, span: int | timedelta) -> None:
-        """Move the driver's clock forward; the time of records does not move."""
+        """Move the driver's clock forward; the time of records does not move.
+
+        A topic that had no record for the ``idleness`` of the settings no longer holds the
+        watermark. What is due by then runs.
+        """
         self._check_open()
         self._clock.advance(to_span(span))
+        self._tick()
+
+    def advance_watermark(self, to: int | datetime) -> None:
+        """Move the watermark forward as if every topic had come this far; what is due runs.
+
+        It never goes back: a moment that has passed changes nothing. Only for
+        ``event_time = watermark``.
+
+        In the driver each topic is one partition. The watermark is the least time that any topic
+        has come to, but for those that are idle; a topic that never had a record is taken for
+        idle, since a test that does not use it has nothing to say about its time.
+
+        Args:
+            to: The new watermark.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("words", key=str, value=str).to("copy")
+            >>> with TopologyTestDriver(builder, settings={"event_time": "watermark"}) as driver:
+            ...     driver.advance_watermark(1_000)
+            ...     driver.watermark
+            1000
+
+        Raises:
+            TestDriverError: If event time is the time of the stream.
+        """
+        self._check_watermark("advance_watermark")
+        watermark = self._cluster.watermark
+        watermark.value = max(watermark.value, to_milliseconds(to))
+        self._tick()
+
+    def mark_idle(self, topic: str) -> None:
+        """Leave a topic out of the watermark until it has a record again; what is due runs.
+
+        Args:
+            topic: A topic that the topology reads.
+
+        Raises:
+            TestDriverError: If the topology does not read the topic, or event time is the time of
+                the stream.
+        """
+        self._check_watermark("mark_idle")
+        if topic not in self._cluster.inputs:
+            msg = f"the topology does not read topic {topic!r}"
+            raise TestDriverError(msg, fields={"topic": topic})
+        time = self._cluster.watermark.partitions.get(TopicPartition(topic, 0))
+        if time is not None:
+            time.idle = True
+        self._tick()
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark in milliseconds, None before there is one."""
+        value = self._cluster.watermark.value
+        return None if value < 0 else value
+
+    def _check_watermark(self, method: str) -> None:
+        self._check_open()
+        if self._settings.event_time != "watermark":
+            msg = f"{method} needs event_time = watermark"
+            raise TestDriverError(
+                msg,
+                why="by stream time, time is what the records say that an operator has seen",
+                fix='pass settings={"event_time": "watermark"} to the driver',
+            )
+
+    def _tick(self) -> None:
+        """Let time pass without a record: an epoch runs if something is due."""
+        cluster, now_ms = self._cluster, self._clock.now_ms()
+        order = cluster.watermark.order(cluster.topics, Look(now_ms=now_ms))
+        if cluster.due.first.reached(watermark_after(order, ()), now_ms):
+            self._run_all([], grouped=True)
+        else:
+            cluster.watermark = cluster.watermark.after(cluster.topics, Look(now_ms=now_ms), ())
 
     def crash(self, *, lose_state: bool = False) -> None:
         """Drop all that is not committed, and go on from what is.
@@ -342,10 +435,10 @@ class TopologyTestDriver:
         cluster = self._cluster
         cluster.append_inputs(rows)
         try:
-            result = run_job(cluster, self._options, lanes=self._lanes)
+            result = self._run_job()
             if self._crashes:
                 cluster.restart(lose_state=False)
-                result = run_job(cluster, self._options, lanes=self._lanes)
+                result = self._run_job()
         except BaseException:
             cluster.forget_inputs(rows)
             raise
@@ -355,8 +448,27 @@ class TopologyTestDriver:
             cluster.restart(lose_state=cluster.epoch % 2 == 0)
         return written
 
+    def _run_job(self) -> JobResult:
+        return run_job(
+            self._cluster,
+            self._options,
+            lanes=self._lanes,
+            now_ms=self._clock.now_ms(),
+            until_ms=self._until,
+        )
+
     def _commit(self, result: JobResult) -> list[Row]:
-        return self._cluster.commit(result, now_ms=self._clock.now_ms())
+        return self._cluster.commit(result)
+
+
+def _watermark_options(settings: Settings) -> WatermarkOptions:
+    """Return the rules of event time.
+
+    The driver's clock is the test's own, and need not fit the timestamps of its records: so
+    these are only compared where the test says how far they may differ.
+    """
+    said = settings.source_of("max_future_skew") != Settings.DEFAULT
+    return watermark_options(settings, any_future=not said)
 
 
 def _serde(said: Any, known: Serde[Any] | None, *, is_key: bool) -> Serde[Any]:

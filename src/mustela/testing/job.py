@@ -11,7 +11,7 @@ from mustela.kernel.stage import StageRunner
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.epoch import TaskReport
-from mustela.plan.keygroups import key_groups_of, lanes_by_group, row_groups
+from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import Due, EpochTime
@@ -193,11 +193,10 @@ class _Job:
     def _send(self, exchange: Exchange, batch: Batch) -> None:
         """Give each row to the lane of its key; a row without a key goes to key group 0."""
         places: dict[int, list[int]] = {}
-        keys = [key or b"" for key in self._keys(batch)]
         suffix = exchange.key.group_suffix
-        groups = key_groups_of(keys, self._cluster.key_groups, suffix=suffix)
-        for row, (key, group) in enumerate(zip(self._keys(batch), groups, strict=True)):
-            lane = self._lane_of_group[0 if key is None else group]
+        groups = row_groups(self._keys(batch), self._cluster.key_groups, suffix=suffix)
+        for row, group in enumerate(groups):
+            lane = self._lane_of_group[group]
             places.setdefault(lane, []).append(row)
         for lane, rows in places.items():
             target = self._inputs.setdefault(exchange.target, {}).setdefault(lane, {})

@@ -51,7 +51,7 @@ class DriverStoreView:
         cluster = self._cluster
         place = self._stage, key_group(key, cluster.key_groups)
         changes: dict[str, Rows] = {self._name: [(key, value)]}
-        result = JobResult(cluster.next_token(), changes={place: changes})
+        result = JobResult(cluster.next_token(), cluster.watermark, changes={place: changes})
         environment = cluster.environment(place)
         environment.write_pending(result.token, cluster.committed(place), changes)
         self._commit(result)

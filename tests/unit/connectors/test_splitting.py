@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.connectors.kafka.splitting import split_ranges
-from mustela.plan.epoch import SourceRange
+from mustela.plan.ranges import SourceRange
 
 
 @st.composite

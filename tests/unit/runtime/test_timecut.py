@@ -28,7 +28,7 @@ def read_all(
 
     while waiting := {p: (done[p], len(logs[p])) for p in logs if done[p] < len(logs[p])}:
         low = min(logs[place][start - 1] if start else 0 for place, (start, _) in waiting.items())
-        cuts = cutter.cut(waiting, budget, lookup, low=low, high=10_000)
+        cuts, _ = cutter.cut(waiting, budget, lookup, low=low, high=10_000)
         assert cuts, "an epoch must read something"
         epochs.append({p: logs[p][cut.start : cut.end] for p, cut in cuts.items()})
         for place, cut in cuts.items():
@@ -66,7 +66,7 @@ def test_few_looks_are_needed_once_the_pace_of_event_time_is_known() -> None:
         return {A: min(time, 1_000_000), B: min(time // 10, 100_000)}
 
     cutter = TimeCutter()
-    first = cutter.cut({A: (0, 1_000_000), B: (0, 100_000)}, 10_000, lookup, low=0, high=2**41)
+    first, _ = cutter.cut({A: (0, 1_000_000), B: (0, 100_000)}, 10_000, lookup, low=0, high=2**41)
     many = len(looks)
     looks.clear()
     waiting = {A: (first[A].end, 1_000_000), B: (first[B].end, 100_000)}

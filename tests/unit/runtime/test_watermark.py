@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.model import TopicPartition
-from mustela.runtime.watermark import WatermarkOptions, WatermarkState
+from mustela.plan.batch import SourceChunk
+from mustela.plan.ranges import RangeReport
+from mustela.plan.watermark import epoch_time
+from mustela.runtime.watermark import Look, WatermarkOptions, WatermarkState
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
@@ -101,14 +107,24 @@ def test_a_partition_that_wakes_up_behind_the_watermark_does_not_pull_it_back() 
 
 
 def test_a_timestamp_from_far_ahead_pushes_nothing_and_is_counted() -> None:
-    """One wrong clock does not close every window."""
-    state = WatermarkState(WatermarkOptions(max_future_skew_ms=1_000))
-    state.observe(A, 400, 500)
-    state.observe(A, 1_501, 500)
-    assert state.advance() == 400
-    assert state.future_records == 1
-    state.observe(A, 1_500, 500)
-    assert state.advance() == 1_500
+    """One wrong clock does not close every window, and hides no other timestamp of its range."""
+    options = WatermarkOptions(max_future_skew_ms=1_000)
+    assert options.latest_ms(500) == 1_500
+    state = WatermarkState(options)
+    state.track([A], 500)
+    chunk = SourceChunk(
+        topics=("t",),
+        topic_index=0,
+        partition=0,
+        offsets=[0, 1, 2],
+        timestamps=[300, 1_501, 400],
+        latest=options.latest_ms(500),
+    )
+    counting, future = chunk.counting()
+    report = RangeReport(0, 0, 0, 3, 3, max(counting), 0, future)
+    state = state.after({"t": 0}, Look(now_ms=500), [report])
+    assert (state.value, state.future_records) == (400, 1)
+    assert chunk.order == [(300, 0, 0, 0), (300, 0, 0, 1), (400, 0, 0, 2)]
 
 
 def test_when_all_are_idle_the_watermark_stands() -> None:
@@ -129,3 +145,95 @@ def test_a_copy_can_be_advanced_alone() -> None:
     copy.observe(A, 800, 10)
     assert copy.advance() == 800
     assert (state.value, state.partitions[A].max_timestamp) == (400, 400)
+
+
+_epoch = st.fixed_dictionaries(
+    {
+        "read": st.dictionaries(st.sampled_from([0, 1, 2]), st.integers(-1, 5_000), max_size=3),
+        "short": st.sets(st.sampled_from([0, 1, 2])),
+        "cut": st.one_of(st.none(), st.integers(0, 5_000)),
+        "passed": st.integers(0, 400),
+    }
+)
+
+
+@given(st.lists(_epoch, max_size=20), st.integers(0, 300), st.integers(1, 500))
+def test_lanes_and_driver_find_the_same_watermark(
+    epochs: list[dict[str, Any]], late: int, idleness: int
+) -> None:
+    """The lanes from the order and the markers before the epoch runs, the driver behind it; and
+    without a cut by time both say what observing the partitions one by one says.
+    """
+    options = WatermarkOptions(max_out_of_orderness_ms=late, idleness_ms=idleness)
+    state, now, topics = WatermarkState(options), 0, {"t": 4}
+    model = WatermarkState(options)
+    for known in (state, model):
+        known.track([A, B, C], 0)
+    for epoch in epochs:
+        now += epoch["passed"]
+        short = {TopicPartition("t", number) for number in epoch["short"]}
+        look = Look(now_ms=now, short=short, until_ms=epoch["cut"])
+        markers = [RangeReport(4, number, 0, 1, 1, top, 0) for number, top in epoch["read"].items()]
+        lanes = epoch_time(state.order(topics, look), markers, now)
+        before = state.value
+        state = state.after(topics, look, markers)
+        assert (lanes.before, lanes.watermark) == (before, state.value)
+        assert state.value >= before
+        for place in (A, B, C):
+            if place.partition in epoch["read"]:
+                model.observe(place, epoch["read"][place.partition], now)
+            else:
+                model.rest(place, now, read_to_end=place not in short)
+        assert model.partitions == state.partitions
+        if all(earlier["cut"] is None for earlier in epochs):
+            assert model.advance() == state.value
+
+
+_log = st.lists(st.integers(0, 300), min_size=1, max_size=30)
+
+
+@given(st.lists(_log, min_size=1, max_size=3), st.sets(st.integers(0, 320)), st.integers(0, 40))
+def test_where_a_backlog_is_cut_in_time_changes_no_judgement(
+    logs: list[list[int]], cuts: set[int], late: int
+) -> None:
+    """Each row is judged at the same time, in one epoch or in any number that are cut by time."""
+    assert _judged(logs, [*sorted(cuts), None], late) == _judged(logs, [None], late)
+
+
+def _judged(logs: list[list[int]], cuts: list[int | None], late: int) -> list[list[int]]:
+    """Read logs up to each cut; return for each record the time at which it is judged."""
+    state = WatermarkState(WatermarkOptions(max_out_of_orderness_ms=late))
+    places = [TopicPartition("t", number) for number in range(len(logs))]
+    state.track(places, 0)
+    done = [0] * len(logs)
+    judged: list[list[int]] = [[] for _ in logs]
+    for cut in cuts:
+        markers: list[RangeReport] = []
+        chunks: list[SourceChunk] = []
+        short: set[TopicPartition] = set()
+        for number, log in enumerate(logs):
+            behind = (n for n, time in enumerate(log) if cut is not None and time >= cut)
+            start, end = done[number], max(done[number], next(behind, len(log)))
+            if end < len(log):
+                short.add(places[number])
+            floor = state.partitions[places[number]].max_timestamp
+            chunk = SourceChunk(
+                topics=("t",),
+                topic_index=0,
+                partition=number,
+                offsets=list(range(start, end)),
+                timestamps=log[start:end],
+                floor=floor,
+            )
+            chunks.append(chunk)
+            top = max([floor, *log[start:end]])
+            markers.append(RangeReport(0, number, start, end, end - start, top, 0))
+            done[number] = end
+        look = Look(now_ms=0, short=short, until_ms=cut)
+        time = epoch_time(state.order({"t": 0}, look), markers, 0)
+        state = state.after({"t": 0}, look, markers)
+        for number, chunk in enumerate(chunks):
+            judged[number] += time.judge(chunk.order)
+    for times in judged:
+        assert all(earlier <= later for earlier, later in pairwise(times))
+    return judged

@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from mustela.errors import InvariantError, UsageError
-from mustela.plan.epoch import EpochOrder, Failure, SourceRange, TaskReport
+from mustela.plan.epoch import EpochOrder, Failure, TaskReport
+from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
 from mustela.spark.engine import SparkEngine, WorkerError
 from mustela.spark.outbox import failure_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.plan.batch import Batch, Order, Origins, SourceChunk
-from mustela.plan.epoch import RangeReport, SourceRange
+from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.merge import mend_order
 
 Partition = tuple[int, list[int], list[int]]

@@ -70,14 +70,14 @@ def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
     """Its epoch's number comes again, its token does not."""
     row = Row("numbers", b"a", (1).to_bytes(8, "big"), 5)
     cluster, options = cluster_with([row])
-    lost = run_job(cluster, options, lanes=1)
-    again = run_job(cluster, options, lanes=1)
+    lost = run_job(cluster, options, lanes=1, now_ms=0)
+    again = run_job(cluster, options, lanes=1, now_ms=0)
     cluster.restart(lose_state=False)
-    third = run_job(cluster, options, lanes=1)
+    third = run_job(cluster, options, lanes=1, now_ms=0)
     assert lost.token.epoch == again.token.epoch == third.token.epoch
     assert len({lost.token, again.token, third.token}) == 3
     place = next(iter(third.changes))
-    cluster.commit(third, now_ms=0)
+    cluster.commit(third)
     assert cluster.environments[place].condition(cluster.committed(place)) is Condition.FOLDABLE
     assert cluster.changelogs["sums", 0] == list(third.changes[place]["sums"])
 
@@ -85,7 +85,7 @@ def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
 def test_what_is_not_committed_is_nowhere() -> None:
     """A job alone writes no row, no offset, no changelog."""
     cluster, options = cluster_with([Row("numbers", b"a", (1).to_bytes(8, "big"), 5)])
-    run_job(cluster, options, lanes=1)
+    run_job(cluster, options, lanes=1, now_ms=0)
     assert cluster.outputs == {}
     assert cluster.changelogs == {}
     assert cluster.offsets == {"numbers": 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mustela.plan.epoch import SourceRange
+from mustela.plan.ranges import SourceRange
 
 __all__ = ["split_ranges"]
 

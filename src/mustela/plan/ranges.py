@@ -1,0 +1,57 @@
+"""What source tasks read, and what they saw there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mustela.plan.time import NEVER
+
+__all__ = ["RangeReport", "SourceRange"]
+
+
+class SourceRange(NamedTuple):
+    """Offsets of one topic partition that one task reads.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        start: First offset.
+        end: Offset behind the last one.
+        floor: The partition's largest timestamp before ``start``, as far as the driver knows;
+            behind a split it may be too low, which the lanes mend by the markers.
+        last: Whether this is the epoch's last range of its partition.
+        latest: A timestamp behind this lies too far ahead of the wall clock to count.
+    """
+
+    topic_index: int
+    partition: int
+    start: int
+    end: int
+    floor: int = -1
+    last: bool = True
+    latest: int = NEVER
+
+
+class RangeReport(NamedTuple):
+    """What a task saw in one range.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        start: First offset of the range.
+        end: Offset behind the range.
+        records: Records read.
+        max_timestamp: The largest timestamp that counts, of the range and of all before it that
+            the task knows; -1 if there is none.
+        size: Bytes of keys and values.
+        future: Records whose timestamp lies too far ahead to count.
+    """
+
+    topic_index: int
+    partition: int
+    start: int
+    end: int
+    records: int
+    max_timestamp: int
+    size: int
+    future: int = 0

@@ -1,0 +1,97 @@
+"""The watermark of an epoch: computed by its lanes before they run, and by the driver behind them.
+
+Both use `watermark_after` on the same facts: what the driver knew when the epoch began, which is
+in the order, and what the source tasks saw, which is in their markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mustela.plan.ranges import RangeReport
+from mustela.plan.time import EpochTime
+
+__all__ = ["PartitionMark", "WatermarkOrder", "epoch_time", "watermark_after"]
+
+
+class PartitionMark(NamedTuple):
+    """What the driver knows of one partition's event time before an epoch.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        max_timestamp: The largest timestamp so far that counts, or -1.
+        late_ms: How far its records may lie behind that.
+        idle: Whether it is left out of the minimum if the epoch finds no record of it.
+        has_more: Whether it holds records at or behind the moment at which the epoch is cut.
+    """
+
+    topic_index: int
+    partition: int
+    max_timestamp: int = -1
+    late_ms: int = 0
+    idle: bool = False
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkOrder:
+    """All that the watermark of an epoch depends on but for what the source tasks see.
+
+    Attributes:
+        before: The watermark before the epoch, or -1.
+        partitions: Each partition that takes part.
+        until_ms: The moment at which the epoch's input is cut, if it is cut by time: a partition
+            that holds records at or behind it has come this far, however old the last record that
+            was read. So it makes no difference how many epochs a backlog is read in.
+    """
+
+    before: int = -1
+    partitions: tuple[PartitionMark, ...] = ()
+    until_ms: int | None = None
+
+
+def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> int:
+    """Return the watermark behind an epoch: the minimum over its partitions, never going back.
+
+    Args:
+        order: What the driver knew.
+        reports: What the source tasks saw.
+
+    Example:
+        >>> order = WatermarkOrder(before=10, partitions=(
+        ...     PartitionMark(0, 0, max_timestamp=30), PartitionMark(0, 1, max_timestamp=20)))
+        >>> watermark_after(order, [])
+        20
+        >>> watermark_after(order, [RangeReport(0, 1, 0, 5, 5, 50, 0)])
+        30
+    """
+    seen: dict[tuple[int, int], int] = {}
+    for report in reports:
+        if report.records:
+            place = report.topic_index, report.partition
+            seen[place] = max(seen.get(place, -1), report.max_timestamp)
+    least: int | None = None
+    for mark in order.partitions:
+        found = seen.get((mark.topic_index, mark.partition))
+        if found is None and mark.idle:
+            continue
+        progress = max(mark.max_timestamp, -1 if found is None else found)
+        if mark.has_more and order.until_ms is not None:
+            progress = max(progress, order.until_ms)
+        if progress < 0:
+            return order.before
+        least = progress - mark.late_ms if least is None else min(least, progress - mark.late_ms)
+    return order.before if least is None else max(order.before, least)
+
+
+def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: int) -> EpochTime:
+    """Return what time it is for the lanes of an epoch."""
+    return EpochTime(
+        before=order.before,
+        watermark=watermark_after(order, reports),
+        now_ms=now_ms,
+        late_ms={mark.topic_index: mark.late_ms for mark in order.partitions if mark.late_ms},
+    )

@@ -1,0 +1,63 @@
+"""When key groups want to run though no record comes: what the lanes said last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mustela.plan.epoch import TaskReport
+from mustela.plan.plan import Plan
+from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due
+
+__all__ = ["DueTimes"]
+
+
+class DueTimes:
+    """The next due time of each key group in each stage that acts on time.
+
+    Args:
+        plan: The plan.
+        key_groups: Number of key groups.
+        known: False behind a restart over committed state: each key group is due once then, to
+            say itself what it waits for.
+
+    Example:
+        >>> times = DueTimes(Plan(stages=(), topics=(), fingerprint=""), 4, known=False)
+        >>> times.first
+        Due(event_ms=9223372036854775807, wall_ms=9223372036854775807)
+    """
+
+    def __init__(self, plan: Plan, key_groups: int, *, known: bool) -> None:
+        due = NOTHING_DUE if known else AT_ONCE
+        self._times = {
+            stage.index: [due] * key_groups for stage in plan.stages if stage.acts_on_time
+        }
+        self._first: Due | None = None
+
+    @property
+    def first(self) -> Due:
+        """The earliest time of each kind, over all key groups."""
+        if self._first is None:
+            self._first = Due.first(due for dues in self._times.values() for due in dues)
+        return self._first
+
+    def order(self) -> Mapping[int, tuple[Due, ...]]:
+        """Return what an epoch's lanes are told, by stage."""
+        return {stage: tuple(dues) for stage, dues in self._times.items()}
+
+    def learn(self, reports: Iterable[TaskReport], *, watermark: int, now_ms: int) -> None:
+        """Take in what the lanes of an epoch said.
+
+        What would be due at the same time again had its turn: it is due when time goes on, else
+        epochs would follow each other without a pause.
+        """
+        for report in reports:
+            dues = self._times.get(report.stage)
+            if dues is None:
+                continue
+            for group, due in report.due.items():
+                dues[group] = Due(_later(due.event_ms, watermark), _later(due.wall_ms, now_ms))
+        self._first = None
+
+
+def _later(due: int, now: int) -> int:
+    return due if due == NEVER else max(due, now + 1)
