@@ -109,16 +109,28 @@ class WindowRows:
         self.put_many([key], [start], [row])
 
     def put_many(
-        self, keys: Sequence[bytes], starts: Sequence[int], rows: Sequence[bytes | None]
+        self,
+        keys: Sequence[bytes],
+        starts: Sequence[int],
+        rows: Sequence[bytes | None],
+        *,
+        floor: int = TIME_MIN,
     ) -> None:
-        """Set the rows of many windows; of a window that comes twice the last row stays."""
+        """Set the rows of many windows; of a window that comes twice the last row stays.
+
+        Starts below ``floor`` have expired, and leave the index of the keys that are written.
+        """
         fresh = dict(zip(window_keys(starts, keys), rows, strict=True))
         self.view.put_many(fresh)
         if self.indexed:
-            self._index(keys, starts, rows)
+            self._index(keys, starts, rows, floor)
 
     def _index(
-        self, keys: Sequence[bytes], starts: Sequence[int], rows: Sequence[bytes | None]
+        self,
+        keys: Sequence[bytes],
+        starts: Sequence[int],
+        rows: Sequence[bytes | None],
+        floor: int,
     ) -> None:
         names = list(dict.fromkeys(keys))
         before = dict(zip(names, self.view.getmulti(key_rows(names)), strict=True))
@@ -131,6 +143,8 @@ class WindowRows:
                 del known[place]
             elif row is not None and not found:
                 known.insert(place, start)
+        for known in now.values():
+            del known[: bisect_left(known, floor)]
         packed = {key: pack_starts(known) if known else None for key, known in now.items()}
         self.view.put_many(
             (key_row(key), stored) for key, stored in packed.items() if stored != before[key]
