@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.stream_table_join import Joined
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import RULES, plan
@@ -57,19 +58,34 @@ def several_stages() -> Topology:
     return builder.build()
 
 
+def lookups() -> Topology:
+    builder = StreamsBuilder()
+    prices = builder.table("prices", key=str, value=int)
+    prices.to_stream(name="changes").to("changes", name="out")
+    orders = builder.stream("orders", key=str, value=int)
+    orders.join(prices.map_values(abs, name="abs"), int.__mul__, name="costs")
+    by_hand = orders.group_by_key().reduce(int.__add__, name="totals").to_stream(by_value)
+    by_hand.left_join(prices, max, name="again", joined=Joined(key=str))
+    return builder.build()
+
+
 def by_value(_key: object, value: object) -> object:
     return value
 
 
 EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
     "combine_before_shuffle": word_count,
+    "each_change": lookups,
     "keep_known_keys": known_keys,
+    "materialize_lookup": lookups,
     "send_old_values": filtered_tables,
 }
 
 
 @pytest.mark.parametrize(
-    "example", [word_count, known_keys, filtered_tables, several_stages], ids=lambda e: e.__name__
+    "example",
+    [word_count, known_keys, filtered_tables, several_stages, lookups],
+    ids=lambda e: e.__name__,
 )
 def test_a_plan_is_explained(golden: Golden, example: Callable[[], Topology]) -> None:
     """With every rule on, as an application runs it."""

@@ -8,26 +8,9 @@ from mustela.dsl.handle import Handle
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import JoinKeysError, OtherBuilderError
+from mustela.topology.errors import JoinKeysError
 
-__all__ = ["check_same_builder", "join_key"]
-
-
-def check_same_builder(left: Handle[Any, Any], right: Handle[Any, Any], *, at: Origin) -> None:
-    """Check that both sides of a join belong to one topology.
-
-    Raises:
-        OtherBuilderError: If they do not.
-    """
-    if left._registry is not right._registry:  # pyright: ignore[reportPrivateUsage]
-        msg = f"{left.name!r} and {right.name!r} come from different builders"
-        raise OtherBuilderError(
-            msg,
-            at=at,
-            why="a topology is written with one builder, and what it joins is part of it",
-            fix="make both with the same StreamsBuilder",
-            fields={"left": left.name, "right": right.name},
-        )
+__all__ = ["join_key"]
 
 
 def join_key(

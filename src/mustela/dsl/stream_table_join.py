@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
-from mustela.dsl.join_keys import check_same_builder, join_key
+from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.serdes import choose, choose_serde
@@ -101,7 +101,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
     verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
     arguments = ("key", "value", "row") if with_key else ("value", "row")
     check_function(joiner, arguments, role="joiner", verb=verb, at=at)
-    check_same_builder(left, other, at=at)
+    left._check_builder(other, verb=verb, at=at)  # pyright: ignore[reportPrivateUsage]
     said = options_or(options, Joined[Any, Any, Any](), at=at)
     registry = left._registry  # pyright: ignore[reportPrivateUsage]
     place = registry.place(

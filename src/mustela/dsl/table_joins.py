@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
-from mustela.dsl.join_keys import check_same_builder, join_key
+from mustela.dsl.join_keys import join_key
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import Materialized, options_or
@@ -18,6 +18,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import BadOptionError
 from mustela.topology.table_join import TableJoinKind, TableJoinNode
 
 if TYPE_CHECKING:
@@ -190,7 +191,16 @@ class TableJoins(Handle[K, V]):
 
         verb = _VERBS[kind]
         check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
-        check_same_builder(self, other, at=at)
+        self._check_builder(other, verb=verb, at=at)
+        if not isinstance(other, KTable):
+            msg = f"{verb} takes a table, and {other.name!r} is a {type(other).__name__}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a table is joined with what has a row for each key",
+                fix="turn it into a table with to_table(), or join the stream with this table",
+                fields={"verb": verb},
+            )
         options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
         stored = wish.store or options.store
         place = self._registry.place(

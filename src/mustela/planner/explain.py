@@ -8,8 +8,12 @@ from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.node import Node
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.stream_table_join import StreamTableJoinNode
+from mustela.topology.table_join import TableJoinNode
+from mustela.topology.table_lookup import TableLookup
 
 __all__ = ["explain"]
 
@@ -73,12 +77,29 @@ def _step(step: Step) -> str:
             pass
     if isinstance(step.node, SinkNode):
         facts.append(_serdes(step.node))
+    facts.extend(f"looks up {told}" for told in _lookups(step.node))
     if step.role != "combine" and step.node.stores:
         facts.append(f"stores {', '.join(store.name for store in step.node.stores)}")
     if step.wants_old:
         facts.append("old values")
+    if step.each_change:
+        facts.append("each change")
     told = f": {', '.join(facts)}" if facts else ""
     return f"{_kind(step)} {step.name} <- {', '.join(step.inputs)}{told}"
+
+
+def _lookups(node: Node) -> Iterator[str]:
+    """Say where a join finds rows, if it does not keep them itself."""
+    match node:
+        case StreamTableJoinNode(table=TableLookup() as table):
+            tables: tuple[TableLookup, ...] = (table,)
+        case TableJoinNode(sides=(left, right)):
+            tables = (left, right)
+        case _:
+            tables = ()
+    for table in tables:
+        if not table.own:
+            yield " through ".join([table.store.name, *(view.name for view in table.views)])
 
 
 def _kind(step: Step) -> str:
