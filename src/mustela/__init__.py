@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mustela.dsl.kstream import KStream
     from mustela.dsl.ktable import KTable
     from mustela.dsl.options import (
-        Branched,
         Consumed,
         Grouped,
         Materialized,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
         Produced,
         Repartitioned,
     )
-    from mustela.dsl.routing import BranchedKStream
+    from mustela.dsl.routing import Branched, BranchedKStream
     from mustela.dsl.stores import Stores
     from mustela.dsl.stream_table_join import Joined
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -76,8 +75,8 @@ __all__ = [
     "SessionWindowedSerde",
     "SessionWindows",
     "SlidingWindows",
-    "StreamJoined",
     "Stores",
+    "StreamJoined",
     "StreamsBuilder",
     "TimeWindowedKStream",
     "TimeWindows",
@@ -92,7 +91,7 @@ __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
-    "Branched": "mustela.dsl.options",
+    "Branched": "mustela.dsl.routing",
     "BranchedKStream": "mustela.dsl.routing",
     "Consumed": "mustela.dsl.options",
     "DataError": "mustela.errors",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from mustela.dsl.registry import Registry
+from mustela.errors import Origin
 from mustela.serdes.base import Serde
+from mustela.topology.errors import BadOptionError, OtherBuilderError
 
 __all__ = ["Handle"]
 
@@ -35,3 +37,35 @@ class Handle(Generic[K, V]):
     def name(self) -> str:
         """The name of the step that makes this."""
         return self._name
+
+    def _check_builder(self, other: object, *, verb: str, at: Origin) -> None:
+        """Check that a stream or table that this one meets comes from the same builder.
+
+        Args:
+            other: What the user passed.
+            verb: The method.
+            at: The user's line.
+
+        Raises:
+            OtherBuilderError: If it comes from another builder.
+            BadOptionError: If it is neither a stream nor a table.
+        """
+        if not isinstance(other, Handle):
+            msg = f"cannot {verb} {self._name!r} with {type(other).__name__} {other!r:.60}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why=f"{verb} takes what a builder or another step gave",
+                fix="pass the handle that stream(), table() or a step returned",
+                fields={"verb": verb},
+            )
+        if other._registry is not self._registry:  # pyright: ignore[reportUnknownMemberType]
+            name = str(other._name)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            msg = f"cannot {verb} {self._name!r} with {name!r}: their builders differ"
+            raise OtherBuilderError(
+                msg,
+                at=at,
+                why="a builder makes one topology, and records do not pass between topologies",
+                fix="make both with the same StreamsBuilder",
+                fields={"left": self._name, "right": name},
+            )

@@ -18,7 +18,7 @@ from mustela.dsl.stream_joins import StreamJoins
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
-from mustela.topology.errors import OtherBuilderError
+from mustela.topology.errors import BadOptionError
 from mustela.topology.sink import SinkNode
 from mustela.topology.stateless import (
     FilterNode,
@@ -406,20 +406,21 @@ class KStream(StreamJoins[K, V], Routing[K, V], Handle[K, V]):
         place = self._place("foreach", name, action, _KEY_VALUE)
         self._registry.add(ForeachNode(**place, action=action))
 
-    def merge(self, other: KStream[K2, V2], *, name: str | None = None) -> KStream[K | K2, V | V2]:
-        """Put the records of two streams into one.
+    def merge(self, *others: KStream[K2, V2], name: str | None = None) -> KStream[K | K2, V | V2]:
+        """Put the records of several streams into one.
 
         Args:
-            other: The other stream, of the same builder.
+            others: The other streams, of the same builder.
             name: Step name; made from the step's place if not given.
 
         Returns:
-            The records of both. Those of one stream stay in order; between the two, the record
-            with the lower timestamp comes first, as far as both are there.
+            The records of all. Those of one stream stay in order. A step behind that works by
+            key sees those of all streams in order of time, as far as they are there.
 
         Raises:
-            OtherBuilderError: If the other stream comes from another builder.
+            OtherBuilderError: If another stream comes from another builder.
             DuplicateNameError: If another step already has this name.
+            BadOptionError: If there is no other stream.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -434,21 +435,26 @@ class KStream(StreamJoins[K, V], Routing[K, V], Handle[K, V]):
             [30, 40]
         """
         at = user_origin()
-        if other._registry is not self._registry:
-            msg = f"cannot merge {self._name!r} with {other._name!r}: their builders differ"
-            raise OtherBuilderError(
-                msg,
-                at=at,
-                why="a builder makes one topology, and records do not pass between topologies",
-                fix="make both streams with the same StreamsBuilder",
-                fields={"left": self._name, "right": other._name},
+        if not others:
+            msg = f"there is nothing to merge with {self._name!r}"
+            raise BadOptionError(
+                msg, at=at, fix="name the other streams: stream.merge(second, third)"
             )
+        streams: list[KStream[Any, Any]] = [self, *others]
+        for other in others:
+            self._check_builder(other, verb="merge", at=at)
         place = self._registry.place(
-            "merge", parents=(self._name, other._name), at=at, name=name, apart=other._name
+            "merge",
+            parents=tuple(stream._name for stream in streams),
+            at=at,
+            name=name,
+            apart=others[0]._name,
         )
-        key = self._key if self._key == other._key else None
+        keys = [stream._key for stream in streams]
+        values = [stream._value for stream in streams]
+        key = keys[0] if all(serde == keys[0] for serde in keys) else None
+        value = values[0] if all(serde == values[0] for serde in values) else None
         self._registry.add(MergeNode(**place, key=key))
-        value = self._value if self._value == other._value else None
         return KStream(self._registry, place["name"], key, value)
 
     def group_by(
@@ -555,7 +561,8 @@ class KStream(StreamJoins[K, V], Routing[K, V], Handle[K, V]):
             value: Type or serde of the values; the stream's if not given.
             name: Step name; made from the step's place and the topic if not given.
             partitioner: Called with topic, key, value and the number of partitions; returns a
-                partition, or None for Kafka's own choice by key.
+                partition, or None for Kafka's own choice by key. A set of several partitions
+                sends the record to each of them, an empty one drops it.
             produced: All of this as one object.
 
         Raises:

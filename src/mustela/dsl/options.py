@@ -21,8 +21,6 @@ from mustela.topology.errors import BadOptionError
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
     from typing_extensions import TypeVar
 
-    from mustela.dsl.kstream import KStream
-
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
     GroupK = TypeVar("GroupK", default=Any)
@@ -37,7 +35,6 @@ else:
 
 __all__ = [
     "AutoOffsetReset",
-    "Branched",
     "Consumed",
     "Grouped",
     "Materialized",
@@ -184,29 +181,6 @@ class Repartitioned(Generic[GroupK, GroupV]):
     partitions: int | None = None
     partitioner: Partitioner | None = None
     name: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Branched(Generic[GroupK, GroupV]):
-    """What becomes of a branch of a split stream.
-
-    Attributes:
-        name: Name of the branch.
-        function: Called with the branch's stream; what it returns stands in the result.
-        consumer: Called with the branch's stream, which does not stand in the result.
-
-    Example:
-        >>> from mustela import StreamsBuilder
-        >>> words = StreamsBuilder().stream("words", key=str, value=str)
-        >>> loud = Branched(name="loud", function=lambda stream: stream.map_values(str.upper))
-        >>> split = words.split().branch(lambda _key, word: word.endswith("!"), branched=loud)
-        >>> sorted(split.default_branch())
-        ['default', 'loud']
-    """
-
-    name: str | None = None
-    function: Callable[[KStream[GroupK, GroupV]], KStream[GroupK, GroupV] | None] | None = None
-    consumer: Callable[[KStream[GroupK, GroupV]], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

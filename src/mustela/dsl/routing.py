@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
 from mustela.dsl.names import check_name
 from mustela.dsl.options import (
-    Branched,
     Materialized,
     Partitioner,
     Printed,
@@ -28,16 +27,47 @@ from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, Spl
 from mustela.topology.table import StreamToTableNode
 
 if TYPE_CHECKING:
+    # a default for a type variable is newer than Python 3.11
+    from typing_extensions import TypeVar
+
     from mustela.dsl.kstream import KStream
     from mustela.dsl.ktable import KTable
 
-__all__ = ["BranchedKStream", "Routing"]
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
 
-K = TypeVar("K")
-V = TypeVar("V")
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+__all__ = ["Branched", "BranchedKStream", "Routing"]
 
 _KEY_VALUE = ("key", "value")
 _PARTITIONER = ("topic", "key", "value", "partitions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branched(Generic[K, V]):
+    """What becomes of a branch of a split stream.
+
+    Attributes:
+        name: Name of the branch.
+        function: Called with the branch's stream; what it returns stands in the result.
+        consumer: Called with the branch's stream, which does not stand in the result.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", key=str, value=str)
+        >>> loud = Branched(name="loud", function=lambda stream: stream.map_values(str.upper))
+        >>> split = words.split().branch(lambda _key, word: word.endswith("!"), branched=loud)
+        >>> sorted(split.default_branch())
+        ['default', 'loud']
+    """
+
+    name: str | None = None
+    function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None
+    consumer: Callable[[KStream[K, V]], object] | None = None
 
 
 class Routing(Handle[K, V]):

@@ -10,6 +10,7 @@ from mustela.kernel.each import call_each, drop, without
 from mustela.kernel.encode import encode_column, failing, known_key_bytes
 from mustela.kernel.operator import Operator
 from mustela.kernel.output import SinkRows
+from mustela.kernel.partitioning import spread
 from mustela.plan.batch import Batch
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.sink import SinkNode
@@ -75,21 +76,12 @@ class SinkOperator(Operator[SinkNode]):
     def _partitions(
         self, partitioner: Callable[..., Any], topics: list[str] | None, batch: Batch
     ) -> tuple[list[int | None], list[str] | None, Batch]:
-        def choose(topic: str, key: Any, value: Any) -> int | None:
-            count = self._partition_count(topic)
-            partition = partitioner(topic, key, value, count)
-            if partition is not None and not (
-                isinstance(partition, int) and 0 <= partition < count
-            ):
-                msg = f"the partitioner returned {partition!r}; {topic!r} has {count} partitions"
-                raise ValueError(msg)
-            return partition
-
-        on_failure = failing(batch, self.user_failures(partitioner))
         names = [str(self.node.topic)] * len(batch) if topics is None else topics
-        columns = (names, batch.keys, batch.values)
-        partitions, failed = call_each(choose, columns, on_failure)
-        return drop(partitions, failed), _drop(topics, failed), without(batch, failed)
+        failures = self.user_failures(partitioner)
+        partitions, names, batch = spread(
+            partitioner, names, batch, self._partition_count, failures, self.count
+        )
+        return partitions, None if topics is None else names, batch
 
     def _partition_count(self, topic: str) -> int:
         try:

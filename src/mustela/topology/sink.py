@@ -9,6 +9,7 @@ from typing import Any
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
 from mustela.topology.node import Node
+from mustela.topology.routing import Partitioner
 
 __all__ = ["SinkNode", "TopicNameExtractor"]
 
@@ -23,10 +24,10 @@ class SinkNode(Node):
         topic: A name, or a function of (key, value, record context) that gives one.
         key: Serde of the keys; None means the values are bytes already.
         value: Serde of the values.
-        partitioner: Optional function (topic, key, value, partitions) -> partition or None.
+        partitioner: Optional function that chooses the partition, or several.
     """
 
     topic: str | TopicNameExtractor
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
-    partitioner: Callable[[str, Any, Any, int], int | None] | None = None
+    partitioner: Partitioner | None = None

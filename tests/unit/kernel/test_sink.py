@@ -86,7 +86,7 @@ def test_a_partitioner_chooses_or_leaves_the_choice() -> None:
 def test_a_partition_must_exist(choice: Any) -> None:
     """Anything else fails its record."""
     node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: choice)
-    with pytest.raises(ProcessingError, match="3 partitions"):
+    with pytest.raises(ProcessingError, match="3 partitions|must return a partition, not str"):
         rows_of(node, [("a", 1)], topic_partitions={"t": 3})
 
 
@@ -127,3 +127,25 @@ def test_the_number_of_partitions_comes_from_the_engine() -> None:
     node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: 0)
     with pytest.raises(InvariantError, match=r"number of partitions .* is not known"):
         rows_of(node, [("a", 1)], processing_handler="continue")
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, list, tuple])
+def test_a_partitioner_may_name_several_partitions_or_none(kind: Any) -> None:
+    """Each of them gets the record; one that goes nowhere is counted."""
+    choices = {"a": kind([2, 0]), "b": kind([]), "c": None, "d": 1}
+    node = SinkNode(
+        name="out", topic="t", key=STR, value=INT, partitioner=lambda _t, key, _v, _n: choices[key]
+    )
+    rows = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+    (columns,), output = rows_of(node, rows, topic_partitions={"t": 3})
+    assert columns.keys == [b"a", b"a", b"c", b"d"]
+    assert columns.partitions == [0, 2, None, 1]
+    assert columns.timestamps == [10, 10, 12, 13]
+    assert output.counters["dropped_by_partitioner:out"] == 1
+
+
+def test_none_is_no_partition_among_several() -> None:
+    """Kafka's own choice is a choice of one."""
+    node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: [None])
+    with pytest.raises(ProcessingError, match="None among the partitions"):
+        rows_of(node, [("a", 1)], topic_partitions={"t": 3})

@@ -1,0 +1,77 @@
+"""Steps that send records on their way: branches, travel to the lane of a key, the console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.node import Arrival, Node
+
+__all__ = ["BranchNode", "Partitioner", "PrintNode", "RepartitionNode", "SplitNode"]
+
+Partitioner = Callable[[str, Any, Any, int], Any]
+"""(topic, key, value, number of partitions) -> a partition, several of them, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitNode(Node):
+    """Give each record to the first branch whose predicate holds; `BranchNode` is a branch.
+
+    Attributes:
+        predicates: ``predicate(key, value)`` of each branch, in order.
+        default: Whether there is one more branch, for records that no predicate holds for.
+    """
+
+    predicates: tuple[Callable[[Any, Any], Any], ...]
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchNode(Node):
+    """The records of one branch; reads a `SplitNode`.
+
+    Attributes:
+        index: Which of the split's branches; the default branch is the last one.
+    """
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionNode(Node):
+    """Send records to the lane of their key, whether a step behind needs it or not.
+
+    Attributes:
+        key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
+        value: Serde of the values, where it is known.
+        partitions: The number of partitions that the partitioner is told.
+        partitioner: Optional function that may drop a record or multiply it; see `Partitioner`.
+    """
+
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    partitions: int | None = None
+    partitioner: Partitioner | None = None
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Records travel to the lane of their key, those without a key too."""
+        return (Arrival(key=self.key or ValueSerde(sort_keys=True), keep_null_keys=True),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintNode(Node):
+    """Write each record as a line of text; nothing goes on.
+
+    Attributes:
+        label: What each line begins with.
+        path: The file that lines are added to; None for standard output.
+        mapper: Optional ``mapper(key, value)`` that gives the text of a record.
+    """
+
+    label: str
+    path: str | None = None
+    mapper: Callable[[Any, Any], Any] | None = None
