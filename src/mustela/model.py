@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Headers", "KeyValue", "Record", "RecordContext", "TopicPartition"]
+__all__ = [
+    "TIME_MAX",
+    "Headers",
+    "KeyValue",
+    "Record",
+    "RecordContext",
+    "TopicPartition",
+    "Windowed",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -14,7 +22,17 @@ V = TypeVar("V")
 Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers in order; a name may occur more than once, a value may be null."""
 
+TIME_MAX = 2**63 - 1
+"""The end of time, in milliseconds: where an unlimited window ends."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _moment(milliseconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 class TopicPartition(NamedTuple):
@@ -29,6 +47,39 @@ class KeyValue(NamedTuple):
 
     key: object
     value: object
+
+
+class Windowed(NamedTuple, Generic[K]):
+    """A key in one window: the key of what a windowed aggregation gives.
+
+    Windowed keys can be compared, sorted (by key, then start) and used as keys of a dict.
+
+    Attributes:
+        key: The key that the records were grouped by.
+        start: First millisecond of the window.
+        end: End of the window in milliseconds: the first one behind it for tumbling and hopping
+            windows, the last one inside for sliding windows and sessions, `TIME_MAX` for an
+            unlimited window.
+
+    Example:
+        >>> window = Windowed("ann", 60_000, 120_000)
+        >>> window.key, window.start_time.isoformat()
+        ('ann', '1970-01-01T00:01:00+00:00')
+    """
+
+    key: K
+    start: int
+    end: int
+
+    @property
+    def start_time(self) -> datetime:
+        """The start as an aware datetime in UTC."""
+        return _moment(self.start)
+
+    @property
+    def end_time(self) -> datetime:
+        """The end as an aware datetime in UTC; the last one there is for an unlimited window."""
+        return _moment(self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
@@ -13,10 +13,13 @@ from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose_serde
+from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
+from mustela.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.topology.aggregate import AggregateKind, AggregateNode
+from mustela.topology.errors import BadOptionError
 
 __all__ = ["KGroupedStream"]
 
@@ -226,6 +229,55 @@ class KGroupedStream(Generic[K, V]):
         fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, merger=merger)
         table = _Table(store=store, name=name, options=materialized, value=value)
         return self._add(fold, table, at=at)
+
+    @overload
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | UnlimitedWindows
+    ) -> TimeWindowedKStream[K, V]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+        """Group the records by time too, so that each window has a result of its own.
+
+        Args:
+            windows: Which windows a record belongs to.
+
+        Returns:
+            The records in windows, which can be counted, reduced or aggregated.
+
+        Raises:
+            BadOptionError: If ``windows`` are none.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows
+            >>> clicks = StreamsBuilder().stream("clicks", key=str, value=str).group_by_key()
+            >>> hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=1))
+            >>> counts = clicks.windowed_by(hours).count(store="clicks-by-hour")
+        """
+        at = user_origin()
+        known = TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
+        if not isinstance(windows, known):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"windowed_by needs windows, not {windows!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                fix="pass TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows",
+                fields={"option": "windows"},
+            )
+        group = WindowedGroup(
+            registry=self._registry,
+            parents=(self._parent,),
+            path=self._path,
+            key=self._key,
+            value=self._value,
+            windows=windows.spec(),
+        )
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(group)
+        return TimeWindowedKStream(group)
 
     def _add(self, fold: _Fold, table: _Table, *, at: Origin) -> KTable[K, Any]:
         options = options_or(table.options, Materialized[Any, Any](), at=at)

@@ -37,7 +37,7 @@ class StoreCodec:
 
     def __init__(self, spec: StoreSpec, serde: Serde[Any]) -> None:
         self.serde = serde
-        self.timed = spec.kind == "timestamped_key_value"
+        self.timed = spec.kind in {"timestamped_key_value", "window"}
         self._ints = self.timed and type(serde) is IntSerde
 
     def decode_many(self, raw: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:

@@ -54,6 +54,8 @@ class Serde(ABC, Generic[T]):
         name: Stable name, part of the topology's fingerprint.
         immutable: True when what `deserialize` returns cannot be changed in place. Stores then
             keep such values without a copy.
+        group_suffix: How many of the last bytes say nothing about where a key belongs. All windows
+            of a key are in the key's own key group, so that they are where its records are.
 
     Example:
         >>> class Upper(Serde[str]):
@@ -69,6 +71,7 @@ class Serde(ABC, Generic[T]):
 
     name: str = ""
     immutable: bool = False
+    group_suffix: int = 0
 
     @abstractmethod
     def serialize(self, value: T | None) -> bytes | None:

@@ -1,0 +1,541 @@
+"""Grouped streams in windows: what can be folded into a table by key and window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Generic, Self, TypeVar
+
+from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.ktable import KTable
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.names import path_name
+from mustela.dsl.options import Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.dsl.serdes import choose_serde
+from mustela.dsl.windows import EmitStrategy, milliseconds
+from mustela.errors import Origin
+from mustela.model import Windowed
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import IntSerde
+from mustela.serdes.values import ValueSerde
+from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
+from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.topology.aggregate import AggregateKind
+from mustela.topology.errors import BadOptionError, RetentionError
+from mustela.topology.window_aggregate import WindowAggregateNode
+from mustela.topology.windows import (
+    SessionWindowSpec,
+    SlidingWindowSpec,
+    UnlimitedWindowSpec,
+    WindowEmit,
+    WindowSpec,
+)
+
+__all__ = [
+    "SessionWindowedKStream",
+    "TimeWindowedKStream",
+    "WindowFold",
+    "WindowTable",
+    "WindowedGroup",
+    "add_window_aggregate",
+    "windowed_serde",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFold:
+    """What a windowed aggregation does with the records of a key and a window.
+
+    Attributes:
+        kind: What the fold is.
+        initializer: As in `WindowAggregateNode`; likewise the others.
+    """
+
+    kind: AggregateKind
+    initializer: Callable[[], Any] | None = None
+    adders: tuple[Callable[..., Any], ...] = ()
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    associative: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTable:
+    """What the user said of the result.
+
+    Attributes:
+        store: Name of the store.
+        name: Name of the step.
+        options: Options of the store.
+        value: Type or serde of the results.
+        inherited: Serde of the results if nothing is said.
+    """
+
+    store: str | None
+    name: str | None
+    options: Materialized[Any, Any] | None
+    value: type[Any] | Serde[Any] | None = None
+    inherited: Serde[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedGroup:
+    """Grouped records in windows.
+
+    Attributes:
+        registry: The topology while it is being written.
+        parents: The steps that are read; one adder belongs to each.
+        path: What default names begin with.
+        key: Serde of the grouping key, where it is known.
+        value: Serde of the values, where it is known.
+        windows: Which windows a record belongs to.
+        emit: When changes go on.
+    """
+
+    registry: Registry
+    parents: tuple[str, ...]
+    path: str
+    key: Serde[Any] | None
+    value: Serde[Any] | None
+    windows: WindowSpec
+    emit: WindowEmit = "update"
+
+
+def windowed_serde(windows: WindowSpec, key: Serde[Any] | None) -> Serde[Any]:
+    """Return the serde of windowed keys in Kafka's layout, given that of the keys inside."""
+    inner = key or ValueSerde(sort_keys=True)
+    if isinstance(windows, SessionWindowSpec):
+        return SessionWindowedSerde(inner)
+    if isinstance(windows, UnlimitedWindowSpec):
+        return WindowedSerde(inner, window_size=None)
+    return WindowedSerde(inner, window_size=timedelta(milliseconds=windows.key_size_ms))
+
+
+def add_window_aggregate(
+    group: WindowedGroup, fold: WindowFold, table: WindowTable, *, at: Origin
+) -> KTable[Any, Any]:
+    """Add a windowed aggregation to the topology.
+
+    Args:
+        group: What is aggregated; it may have several parents.
+        fold: What is done with the records.
+        table: What the user said of the result.
+        at: The user's line.
+
+    Raises:
+        RetentionError: If windows would be dropped while they still take records.
+        DuplicateNameError: If another step already has this name.
+    """
+    options = options_or(table.options, Materialized[Any, Any](), at=at)
+    first = fold.adders[0] if fold.adders else None
+    place = group.registry.place(
+        fold.kind,
+        parents=group.parents,
+        path=path_name(group.path, "windowed_by"),
+        at=at,
+        name=table.name,
+        apart=table.store or options.store or function_name(first),
+    )
+    key = choose_serde("key", group.key, options.key, holder="Materialized", at=at)
+    value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
+    value = value or table.inherited
+    kind: StoreKind = "session" if isinstance(group.windows, SessionWindowSpec) else "window"
+    spec, explicit = store_spec(
+        place, options, store=table.store, key=key, value=value, kinds=(kind,)
+    )
+    node = WindowAggregateNode(
+        **place,
+        kind=fold.kind,
+        windows=group.windows,
+        store=_windowed_store(spec, kind, group.windows, options.retention, at=at),
+        explicit_store=explicit,
+        key=spec.key_serde,
+        window_key=windowed_serde(group.windows, key),
+        initializer=fold.initializer,
+        adders=fold.adders,
+        merger=fold.merger,
+        associative=fold.associative,
+        emit=group.emit,
+    )
+    group.registry.add(node)
+    return KTable(group.registry, node.name, node.window_key, value)
+
+
+def _windowed_store(
+    spec: StoreSpec,
+    kind: StoreKind,
+    windows: WindowSpec,
+    retention: timedelta | None,
+    *,
+    at: Origin,
+) -> StoreSpec:
+    """Return a store's specification with its kind and how long it keeps a window."""
+    least = windows.retention_ms
+    kept = least if spec.retention_ms is None else spec.retention_ms
+    if retention is not None:
+        kept = milliseconds("Materialized", "retention", retention, at=at)
+    if kept is not None and (least is None or kept < least):
+        raise _too_short(spec.name, windows, timedelta(milliseconds=kept), at)
+    size = None if isinstance(windows, SessionWindowSpec) else windows.key_size_ms
+    if spec.window_ms not in {None, size} or spec.duplicates:
+        msg = f"store {spec.name!r} is not made for these windows"
+        raise BadOptionError(
+            msg,
+            evidence={"store": spec.window_ms, "windows": size, "duplicates": spec.duplicates},
+            at=at,
+            why="an aggregation has one value for each window, and its windows have one length",
+            fix="give the supplier the windows' own size, and no retain_duplicates",
+            fields={"store": spec.name},
+        )
+    sliding = isinstance(windows, SlidingWindowSpec)
+    return replace(spec, kind=kind, retention_ms=kept, window_ms=size, indexed=sliding)
+
+
+def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin) -> RetentionError:
+    least = windows.retention_ms
+    if least is None:
+        why, fix = "an unlimited window never ends", "leave retention away"
+    else:
+        needed = timedelta(milliseconds=least)
+        parts = {
+            "TimeWindowSpec": "its size and the grace behind it",
+            "SlidingWindowSpec": "twice the time difference, and the grace",
+            "SessionWindowSpec": "the gap behind it, and the grace",
+        }[type(windows).__name__]
+        why = f"a window still takes records for {parts}: {needed}"
+        fix = f"write retention={needed!r}, or more, or leave it away"
+    return RetentionError(
+        f"store {store!r} cannot keep its windows for {retention}: that is too short",
+        evidence={"retention": retention, "needed": "for ever" if least is None else least},
+        at=at,
+        why=why,
+        fix=fix,
+        fields={"store": store, "retention": retention, "needed_ms": least},
+    )
+
+
+class _WindowedKStream(Generic[K, V]):
+    """What streams in windows of any kind have in common."""
+
+    def __init__(self, group: WindowedGroup) -> None:
+        self._group = group
+
+    def emit_strategy(self, strategy: EmitStrategy) -> Self:
+        """Say when the following aggregations tell of a window.
+
+        Args:
+            strategy: `EmitStrategy.on_window_update` or `EmitStrategy.on_window_close`.
+
+        Returns:
+            The same windows; this object stays as it is.
+
+        Raises:
+            BadOptionError: If windows that never close shall be told when they do.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import EmitStrategy, StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+            >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+            >>> final = clicks.windowed_by(minutes).emit_strategy(EmitStrategy.on_window_close())
+            >>> final.count(store="clicks").to_stream().to("counts")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     click = driver.create_input_topic("clicks")
+            ...     click.pipe_input("ann", "home", timestamp=1_000)
+            ...     click.pipe_input("ann", "shop", timestamp=2_000)
+            ...     click.pipe_input("bob", "home", timestamp=61_000)
+            ...     driver.create_output_topic("counts").read_key_values_to_list()
+            [(Windowed(key='ann', start=0, end=60000), 2)]
+        """
+        at = user_origin()
+        chosen = options_or(strategy, EmitStrategy.on_window_update(), at=at)
+        if chosen.emit == "close" and isinstance(self._group.windows, UnlimitedWindowSpec):
+            msg = "unlimited windows cannot be told when they close: they never do"
+            raise BadOptionError(
+                msg,
+                at=at,
+                fix="leave emit_strategy away, or use TimeWindows",
+                fields={"option": "strategy"},
+            )
+        return type(self)(replace(self._group, emit=chosen.emit))
+
+    def count(
+        self,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, int] | None = None,
+    ) -> KTable[Windowed[K], int]:
+        """Count the records of each key in each window.
+
+        Records without a value count too, but in sliding windows, which leave them out.
+
+        Args:
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+
+        Returns:
+            The table of counts, by key and window.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            RetentionError: If windows would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+            >>> hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=5))
+            >>> clicks.windowed_by(hours).count(store="clicks").to_stream().to("counts")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     click = driver.create_input_topic("clicks")
+            ...     click.pipe_input("ann", "home", timestamp=0)
+            ...     click.pipe_input("ann", "shop", timestamp=5)
+            ...     driver.create_output_topic("counts").read_values_to_list()
+            [1, 2]
+        """
+        table = WindowTable(store=store, name=name, options=materialized, inherited=IntSerde())
+        return self._add(WindowFold(kind="count"), table, at=user_origin())
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V],
+        *,
+        associative: bool = False,
+        value: type[V] | Serde[V] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """Fold the values of each key and window two by two, in the order of the records.
+
+        The first value is the first result; the adder is not called for it. A null value is
+        folded like any other, but in sliding windows, which leave it out. Where sessions meet,
+        the adder makes one result of theirs.
+
+        Args:
+            adder: Called with the result so far and the next value. If it returns None, the
+                window's row is deleted, and the next value starts anew.
+            associative: Whether values may be folded in any grouping and any order. Then folding
+                in time windows begins before records travel to the lane of their key.
+            value: Type or serde of the values; the stream's if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+
+        Returns:
+            The table of results, by key and window.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the adder cannot be called with two values.
+            RetentionError: If windows would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows
+            >>> builder = StreamsBuilder()
+            >>> bids = builder.stream("bids", key=str, value=int).group_by_key()
+            >>> days = TimeWindows(size=timedelta(days=1), grace=timedelta(0))
+            >>> best = bids.windowed_by(days).reduce(max, associative=True, store="best")
+        """
+        at = user_origin()
+        check_function(adder, ("aggregate", "value"), role="adder", verb="reduce", at=at)
+        fold = WindowFold(kind="reduce", adders=(adder,), associative=associative)
+        table = WindowTable(
+            store=store,
+            name=name,
+            options=materialized,
+            value=value,
+            inherited=self._group.value,
+        )
+        return self._add(fold, table, at=at)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any] | None,
+        table: WindowTable,
+        *,
+        at: Origin,
+    ) -> KTable[Any, Any]:
+        check_initializer(initializer, verb="aggregate", at=at)
+        arguments = ("key", "value", "aggregate")
+        check_function(adder, arguments, role="adder", verb="aggregate", at=at)
+        if merger is not None:
+            arguments = ("key", "left", "right")
+            check_function(merger, arguments, role="merger", verb="aggregate", at=at)
+        fold = WindowFold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
+        return self._add(fold, table, at=at)
+
+    def _add(self, fold: WindowFold, table: WindowTable, *, at: Origin) -> KTable[Any, Any]:
+        return add_window_aggregate(self._group, fold, table, at=at)
+
+
+class TimeWindowedKStream(_WindowedKStream[K, V]):
+    """Grouped records in time windows; made by `KGroupedStream.windowed_by`.
+
+    Records without a key are left out. A record that comes later than a window's end and grace is
+    dropped for that window and counted; it may still belong to a later one.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> sales = builder.stream("sales", key=str, value=int).group_by_key()
+        >>> size, advance = timedelta(seconds=10), timedelta(seconds=5)
+        >>> hopping = TimeWindows(size=size, advance=advance, grace=timedelta(0))
+        >>> sales.windowed_by(hopping).reduce(int.__add__, store="s").to_stream().to("sums")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("sales").pipe_input("apple", 3, timestamp=7_000)
+        ...     rows = driver.create_output_topic("sums").read_key_values_to_list()
+        >>> [(window.start, window.end, total) for window, total in rows]
+        [(0, 10000, 3), (5000, 15000, 3)]
+    """
+
+    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        *,
+        merger: Callable[[K, A, A], A] | None = None,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of each key and window into a value of any type, in their order.
+
+        The adder may change the aggregate it gets and return it.
+
+        Args:
+            initializer: Called without arguments for the first aggregate of a window.
+            adder: Called with key, value and the aggregate so far; the value may be None, but in
+                sliding windows. If it returns None, the window's row is deleted.
+            merger: Called with key and two aggregates, of which each holds some of the records.
+                With it folding in time windows begins before records travel to their lane.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+
+        Returns:
+            The table of aggregates, by key and window.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+            FunctionError: If a function cannot be called with what it will get.
+            RetentionError: If windows would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> visits = builder.stream("visits", key=str, value=str).group_by_key()
+            >>> hours = visits.windowed_by(TimeWindows(size=timedelta(hours=1), grace=timedelta(0)))
+            >>> pages = hours.aggregate(list, lambda _user, page, seen: [*seen, page], store="p")
+            >>> pages.to_stream().to("pages", value=list)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     visit = driver.create_input_topic("visits")
+            ...     visit.pipe_input("ann", "home", timestamp=0)
+            ...     visit.pipe_input("ann", "shop", timestamp=1)
+            ...     driver.create_output_topic("pages").read_values_to_list()
+            [['home'], ['home', 'shop']]
+        """
+        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        return self._aggregate(initializer, adder, merger, table, at=user_origin())
+
+
+class SessionWindowedKStream(_WindowedKStream[K, V]):
+    """Grouped records in sessions; made by `KGroupedStream.windowed_by`.
+
+    Records without a key are left out. A record that extends a session, or makes one of two,
+    deletes the rows of the sessions as they were and gives a row of the session as it is now. A
+    record whose session would be over already is dropped and counted.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import SessionWindows, StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> visits = builder.stream("visits", key=str, value=str).group_by_key()
+        >>> sessions = SessionWindows(inactivity_gap=timedelta(seconds=5), grace=timedelta(0))
+        >>> visits.windowed_by(sessions).count(store="v").to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     visit = driver.create_input_topic("visits")
+        ...     visit.pipe_input("ann", "home", timestamp=0)
+        ...     visit.pipe_input("ann", "shop", timestamp=4_000)
+        ...     driver.create_output_topic("counts").read_key_values_to_map()
+        {Windowed(key='ann', start=0, end=0): None, Windowed(key='ann', start=0, end=4000): 2}
+    """
+
+    def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        *,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of each session into a value of any type.
+
+        For each record the initializer makes an aggregate, the merger adds the session that the
+        record belongs to, or both sessions, and then the adder adds the record. All of them may
+        change the aggregates they get and return one of them.
+
+        Args:
+            initializer: Called without arguments for each record.
+            adder: Called with key, value and the aggregate so far; the value may be None. If it
+                returns None, the session's row is deleted.
+            merger: Called with key, the aggregate so far and that of a session.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a session is kept.
+
+        Returns:
+            The table of aggregates, by key and session.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+            FunctionError: If a function cannot be called with what it will get.
+            RetentionError: If sessions would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import SessionWindows, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> visits = builder.stream("visits", key=str, value=str).group_by_key()
+            >>> gap = SessionWindows(inactivity_gap=timedelta(minutes=5), grace=timedelta(0))
+            >>> pages = visits.windowed_by(gap).aggregate(
+            ...     list,
+            ...     lambda _user, page, seen: [*seen, page],
+            ...     lambda _user, left, right: left + right,
+            ...     store="pages",
+            ... )
+            >>> pages.to_stream().to("pages", value=list)
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     visit = driver.create_input_topic("visits")
+            ...     visit.pipe_input("ann", "home", timestamp=0)
+            ...     visit.pipe_input("ann", "shop", timestamp=1)
+            ...     driver.create_output_topic("pages").read_values_to_list()
+            [['home'], None, ['home', 'shop']]
+        """
+        at = user_origin()
+        check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
+        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        return self._aggregate(initializer, adder, merger, table, at=at)

@@ -1,0 +1,290 @@
+"""Windows as a user writes them: how records are grouped by time.
+
+Every window says its grace: how long after its end it still takes records that come late. There is
+no default, because it decides what is lost and how long results wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mustela.dsl.origin import user_origin
+from mustela.errors import Origin
+from mustela.topology.errors import BadOptionError
+from mustela.topology.windows import (
+    SessionWindowSpec,
+    SlidingWindowSpec,
+    TimeWindowSpec,
+    UnlimitedWindowSpec,
+    WindowEmit,
+)
+
+__all__ = [
+    "EmitStrategy",
+    "SessionWindows",
+    "SlidingWindows",
+    "TimeWindows",
+    "UnlimitedWindows",
+    "milliseconds",
+]
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds(
+    owner: str, option: str, span: object, *, at: Origin, positive: bool = False
+) -> int:
+    """Return a span of time as whole milliseconds.
+
+    Args:
+        owner: The class or method that the option belongs to.
+        option: The option's name.
+        span: What the user gave.
+        at: The user's line.
+        positive: Whether zero is refused.
+
+    Raises:
+        BadOptionError: If it is no timedelta, negative, or not made of whole milliseconds.
+    """
+    fields = {"option": option, "value": span}
+    if not isinstance(span, timedelta):
+        msg = f"{owner} needs a timedelta as its {option}, not {span!r}"
+        number = isinstance(span, int | float) and not isinstance(span, bool)
+        example = f"timedelta(milliseconds={span})" if number else "timedelta(minutes=5)"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="a bare number does not say its unit",
+            fix=f"write {option}={example}",
+            fields=fields,
+        )
+    if span < timedelta(0) or (positive and not span):
+        least = "more than nothing" if positive else "at least nothing"
+        msg = f"{owner} cannot have {option}={span!r}: it must be {least}"
+        raise BadOptionError(msg, at=at, fix=f"write {option}=timedelta(minutes=5)", fields=fields)
+    if span % _MILLISECOND:
+        msg = f"{owner} cannot have {option}={span!r}: times of records are whole milliseconds"
+        fix = f"write {option}=timedelta(milliseconds={max(1, span // _MILLISECOND)})"
+        raise BadOptionError(msg, at=at, fix=fix, fields=fields)
+    return span // _MILLISECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWindows:
+    """Windows of a fixed size: tumbling, or hopping if the advance is smaller than the size.
+
+    A window is [start, end): the start belongs to it, the end does not. Starts are multiples of
+    the advance, counted from 1970-01-01 UTC; none is before that.
+
+    Args:
+        size: Length of a window.
+        advance: From one window's start to the next one's; the size if not given.
+        grace: How long after its end a window still takes late records; ``timedelta(0)`` for
+            none.
+
+    Raises:
+        BadOptionError: If the size is not positive, the advance not positive or larger than the
+            size, or the grace negative.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+        >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+        >>> clicks.windowed_by(minutes).count(store="clicks").to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     click = driver.create_input_topic("clicks")
+        ...     click.pipe_input("ann", "home", timestamp=1_000)
+        ...     click.pipe_input("ann", "shop", timestamp=61_000)
+        ...     for window, count in driver.create_output_topic("counts").read_key_values_to_list():
+        ...         print(window, count)
+        Windowed(key='ann', start=0, end=60000) 1
+        Windowed(key='ann', start=60000, end=120000) 1
+    """
+
+    size: timedelta
+    advance: timedelta | None = None
+    grace: timedelta
+
+    def __post_init__(self) -> None:
+        """Check the spans."""
+        self.spec()
+
+    def spec(self) -> TimeWindowSpec:
+        """Return the windows in milliseconds."""
+        at = user_origin()
+        size = milliseconds("TimeWindows", "size", self.size, at=at, positive=True)
+        said = self.size if self.advance is None else self.advance
+        advance = milliseconds("TimeWindows", "advance", said, at=at, positive=True)
+        if advance > size:
+            msg = f"TimeWindows cannot advance by {said} with a size of {self.size}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="records between two windows would belong to none",
+                fix="make advance at most size, or leave it away for tumbling windows",
+                fields={"option": "advance", "value": said},
+            )
+        grace = milliseconds("TimeWindows", "grace", self.grace, at=at)
+        return TimeWindowSpec(size_ms=size, advance_ms=advance, grace_ms=grace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindows:
+    """Windows that slide with the records: one for each set of records that lie close together.
+
+    A record of time t belongs to every window around it: [t - time_difference, t] and, once a
+    later record lies inside, [t + 1, t + 1 + time_difference]. Both ends belong to a window, and
+    windows that would hold the same records are one. No window starts before 1970-01-01 UTC:
+    earlier ones all become the first. Records without a value are left out.
+
+    Args:
+        time_difference: How far apart two records of a window may be.
+        grace: How long after its end a window still takes late records; ``timedelta(0)`` for
+            none.
+
+    Raises:
+        BadOptionError: If a span is negative.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> alarms = builder.stream("alarms", key=str, value=str).group_by_key()
+        >>> close = SlidingWindows(time_difference=timedelta(seconds=10), grace=timedelta(0))
+        >>> alarms.windowed_by(close).count(store="alarms").to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     alarm = driver.create_input_topic("alarms")
+        ...     alarm.pipe_input("pump", "hot", timestamp=20_000)
+        ...     alarm.pipe_input("pump", "hot", timestamp=25_000)
+        ...     driver.create_output_topic("counts").read_values_to_list()
+        [1, 1, 2]
+    """
+
+    time_difference: timedelta
+    grace: timedelta
+
+    def __post_init__(self) -> None:
+        """Check the spans."""
+        self.spec()
+
+    def spec(self) -> SlidingWindowSpec:
+        """Return the windows in milliseconds."""
+        at = user_origin()
+        difference = milliseconds("SlidingWindows", "time_difference", self.time_difference, at=at)
+        grace = milliseconds("SlidingWindows", "grace", self.grace, at=at)
+        return SlidingWindowSpec(difference_ms=difference, grace_ms=grace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindows:
+    """Sessions: records of a key that follow one another without a long pause.
+
+    A session is [time of its first record, time of its last record]. A record no further than
+    the gap from a session extends it, and one between two sessions makes one of them.
+
+    Args:
+        inactivity_gap: The longest pause inside a session.
+        grace: How long after that pause a session still takes late records; ``timedelta(0)`` for
+            none.
+
+    Raises:
+        BadOptionError: If the gap is not positive or the grace negative.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> visits = builder.stream("visits", key=str, value=str).group_by_key()
+        >>> sessions = SessionWindows(inactivity_gap=timedelta(minutes=30), grace=timedelta(0))
+        >>> visits.windowed_by(sessions).count(store="visits").to_stream().to("counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     visit = driver.create_input_topic("visits")
+        ...     visit.pipe_input("ann", "home", timestamp=0)
+        ...     visit.pipe_input("ann", "shop", timestamp=60_000)
+        ...     driver.create_output_topic("counts").read_values_to_list()
+        [1, None, 2]
+    """
+
+    inactivity_gap: timedelta
+    grace: timedelta
+
+    def __post_init__(self) -> None:
+        """Check the spans."""
+        self.spec()
+
+    def spec(self) -> SessionWindowSpec:
+        """Return the windows in milliseconds."""
+        at = user_origin()
+        gap = milliseconds(
+            "SessionWindows", "inactivity_gap", self.inactivity_gap, at=at, positive=True
+        )
+        grace = milliseconds("SessionWindows", "grace", self.grace, at=at)
+        return SessionWindowSpec(gap_ms=gap, grace_ms=grace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlimitedWindows:
+    """One window that begins at a moment and never ends; earlier records are left out.
+
+    Args:
+        start: Where the window begins; 1970-01-01 UTC if not given.
+
+    Raises:
+        BadOptionError: If the start is no datetime with a time zone, or before 1970.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from mustela import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> sales = builder.stream("sales", key=str, value=int).group_by_key()
+        >>> this_year = UnlimitedWindows(start=datetime(2026, 1, 1, tzinfo=UTC))
+        >>> totals = sales.windowed_by(this_year).reduce(int.__add__, store="totals")
+    """
+
+    start: datetime = _EPOCH
+
+    def __post_init__(self) -> None:
+        """Check the start."""
+        self.spec()
+
+    def spec(self) -> UnlimitedWindowSpec:
+        """Return the start in milliseconds."""
+        at = user_origin()
+        start: Any = self.start
+        if not isinstance(start, datetime) or start.tzinfo is None or start < _EPOCH:
+            msg = f"UnlimitedWindows cannot start at {start!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a moment needs a time zone, and no record is from before 1970",
+                fix="write start=datetime(2026, 1, 1, tzinfo=UTC)",
+                fields={"option": "start", "value": start},
+            )
+        return UnlimitedWindowSpec(start_ms=(start - _EPOCH) // _MILLISECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class EmitStrategy:
+    """When a windowed aggregation tells of a window; made by one of its two methods.
+
+    Example:
+        >>> EmitStrategy.on_window_close()
+        EmitStrategy(emit='close')
+    """
+
+    emit: WindowEmit
+
+    @classmethod
+    def on_window_update(cls) -> EmitStrategy:
+        """Return the default: each change of a window goes on."""
+        return cls("update")
+
+    @classmethod
+    def on_window_close(cls) -> EmitStrategy:
+        """Return: each window goes on once, with its last value, when it is over.
+
+        A window is over when event time has reached its end and the grace behind it.
+        """
+        return cls("close")

@@ -1,0 +1,205 @@
+"""What windowed operators share: late records, and windows that are told when they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from mustela.kernel.codec import StoreCodec
+from mustela.kernel.event_time import EventClock
+from mustela.kernel.keyed import KeyedOperator
+from mustela.kernel.lane_state import LaneStore
+from mustela.model import TIME_MAX, Windowed
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.serdes.windowed import SessionWindowedSerde
+from mustela.state.kinds.layout import (
+    TIME_BYTES,
+    RowView,
+    first_row,
+    pack_time,
+    time_rows,
+    unpack_time,
+)
+from mustela.state.kinds.session import SessionRows
+from mustela.state.kinds.window import WindowRows
+from mustela.topology.window_aggregate import WindowAggregateNode
+
+__all__ = ["CLOSED_KEY", "WindowCloser", "drop_late", "in_merged_order"]
+
+CLOSED_KEY: Final = b"\x00c"
+"""Where a store keeps, for each key group, up to where windows have been told of."""
+
+
+class _Over(NamedTuple):
+    """A window that is over; ``number`` is its place among those of its key group."""
+
+    start: int
+    end: int
+    key: bytes
+    row: bytes
+    at: int
+    group: int
+    number: int
+
+
+def _told_until(view: RowView) -> int:
+    stored = view.get(CLOSED_KEY)
+    return 0 if stored is None else unpack_time(stored)
+
+
+def drop_late(operator: KeyedOperator[Any], batch: Batch, rows: Sequence[int]) -> None:
+    """Let go of records that came too late; ``rows`` has a record once for each window it missed.
+
+    Every windowed step calls this, and nothing else, for what it drops.
+    """
+    del batch
+    operator.count("dropped_late", len(rows))
+
+
+def in_merged_order(inputs: Sequence[Batch]) -> Batch:
+    """Return the rows of several inputs by order, each value with the number of its input.
+
+    The rows of a single input come back as they are, with their own values.
+    """
+    if len(inputs) == 1:
+        return inputs[0]
+    tagged = [
+        batch.with_values([(number, value) for value in batch.values])
+        for number, batch in enumerate(inputs)
+    ]
+    return Batch.merge(tagged)
+
+
+class WindowCloser:
+    """Tells of each window once, with its last value, when no record can change it any more.
+
+    How far it has told is kept in the store, for a store may hold windows longer than that.
+
+    Args:
+        operator: The aggregation.
+        store: Where its windows are.
+        clock: Its event time.
+        codec: Of the rows of the store.
+    """
+
+    def __init__(
+        self,
+        operator: KeyedOperator[WindowAggregateNode],
+        store: LaneStore,
+        clock: EventClock,
+        codec: StoreCodec,
+    ) -> None:
+        self._operator = operator
+        self._store = store
+        self._clock = clock
+        self._codec = codec
+        self._node = operator.node
+
+    def windows_over(self, last_start: Callable[[int], int], horizon: int) -> Batch | None:
+        """Return the windows of all key groups that are over.
+
+        Args:
+            last_start: Gives the start of the last window that is over from event time.
+            horizon: From a window's start to its closing.
+        """
+        found: list[_Over] = []
+        for group in self._store.groups:
+            view = self._store.group(group)
+            first, last = _told_until(view), last_start(self._clock.closed_until(group))
+            if last < first:
+                continue
+            rows = WindowRows(view).scan(first, last)
+            size = self._size()
+            over = [
+                _Over(start, min(start + size, TIME_MAX), key, row, start + horizon, group, number)
+                for number, (start, key, row) in enumerate(rows)
+            ]
+            if over:
+                view.put(CLOSED_KEY, pack_time(last + 1))
+                found += over
+        return self._batch(found)
+
+    def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
+        """Return the sessions of all key groups that are over.
+
+        Args:
+            last_end: Gives the end of the last session that is over from event time.
+            horizon: From a session's end to its closing.
+        """
+        found: list[_Over] = []
+        for group in self._store.groups:
+            view = self._store.group(group)
+            first, last = _told_until(view), last_end(self._clock.closed_until(group))
+            if last < first:
+                continue
+            sessions = SessionRows(view)
+            rows = sorted(
+                ((start, key, end, row) for key, start, end, row in sessions.ending(first, last)),
+                key=itemgetter(0, 1),
+            )
+            over = [
+                _Over(start, end, key, row, end + horizon, group, number)
+                for number, (start, key, end, row) in enumerate(rows)
+            ]
+            if over:
+                view.put(CLOSED_KEY, pack_time(last + 1))
+                found += over
+        return self._batch(found)
+
+    def due_times(self, horizon: int) -> dict[int, int]:
+        """Return when the next window of each key group is over."""
+        due: dict[int, int] = {}
+        for group in self._store.groups:
+            view = self._store.group(group)
+            row = first_row(view, _told_until(view))
+            if row is not None:
+                due[group] = unpack_time(row[0]) + horizon
+        return due
+
+    def sessions_due(self, horizon: int) -> dict[int, int]:
+        """Return when a session of each key group may be over next; see `SessionRows.settle`."""
+        due: dict[int, int] = {}
+        for group in self._store.groups:
+            view = self._store.group(group)
+            bound = self._clock.closed_until(group) - horizon + 1
+            row = first_row(view, bound)
+            ends = [] if row is None else [unpack_time(row[0])]
+            # What is over and still kept hides what else its key has.
+            kept = [stored[TIME_BYTES:] for stored, _ in time_rows(view, to=bound - 1)]
+            for sessions in SessionRows(view).load_many(kept):
+                ends += [end for _, end, _ in sessions if end >= bound]
+            if ends:
+                due[group] = min(ends) + horizon
+        return due
+
+    def windowed_bytes(self, inner: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
+        """Return the bytes of windowed keys, from those of the keys inside and the starts."""
+        tails = {start: start.to_bytes(8, "big", signed=True) for start in set(starts)}
+        return [key + tails[start] for key, start in zip(inner, starts, strict=True)]
+
+    def _size(self) -> int:
+        windows: Any = self._node.windows
+        return windows.key_size_ms
+
+    def _batch(self, found: list[_Over]) -> Batch | None:
+        if not found:
+            return None
+        found.sort(key=lambda over: (over.start, over.key))
+        inner: Any = self._node.key or self._node.store.key_serde
+        keys = inner.deserialize_many([over.key for over in found])
+        windowed = [
+            Windowed(key, over.start, over.end) for key, over in zip(keys, found, strict=True)
+        ]
+        values, times = self._codec.decode_many([over.row for over in found])
+        if isinstance(self._node.window_key, SessionWindowedSerde):
+            times = [over.end for over in found]
+        order: list[Order] = [(over.at, -1, -1, -1, over.group, over.number) for over in found]
+        wants_old = self._operator.step.wants_old
+        return Batch(
+            windowed,
+            values,
+            Origins(times, None, order),
+            olds=[None] * len(found) if wants_old else None,
+            key_bytes=self._node.window_key.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
+        )

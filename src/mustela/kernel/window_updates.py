@@ -1,0 +1,258 @@
+"""Sliding windows and sessions: aggregates that are read, changed and told one record at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mustela.kernel.aggregate import AggregateOperator
+from mustela.kernel.changes import ChangeOrigins
+from mustela.kernel.event_time import EventClock
+from mustela.kernel.isolate import copy_value
+from mustela.kernel.window_aggregate import make_window_fold
+from mustela.kernel.window_close import WindowCloser, drop_late, in_merged_order
+from mustela.model import Windowed
+from mustela.plan.batch import Batch
+from mustela.serdes.base import Serde
+from mustela.topology.window_aggregate import WindowAggregateNode
+
+__all__ = ["Cell", "WindowOperator"]
+
+
+class _EncodeError(Exception):
+    """A row cannot be encoded; the cause says why."""
+
+
+Place = tuple[bytes, int, int]
+"""Bytes of the record key, start and end of a window."""
+
+
+class Cell:
+    """The aggregate of one window while an epoch runs.
+
+    Attributes:
+        start: Start of the window.
+        end: End of the window.
+        value: The aggregate; None where the row is deleted.
+        time: The timestamp that the row has.
+        raw: The row as it is stored; None while only the value is up to date.
+        row: The last record that changed it; -1 if none did in this epoch.
+    """
+
+    __slots__ = ("end", "raw", "row", "start", "time", "value")
+
+    def __init__(self, start: int, end: int, value: Any, time: int, raw: bytes | None) -> None:
+        self.start = start
+        self.end = end
+        self.value = value
+        self.time = time
+        self.raw = raw
+        self.row = -1
+
+
+class WindowOperator(AggregateOperator[WindowAggregateNode]):
+    """An aggregation whose windows depend on the records that came before.
+
+    Subclasses find the windows of a record and fold it; this class keeps what they change and
+    says what goes on. With one change per epoch and handlers that fail, aggregates are encoded
+    once, at the end; else after each record, so that a failure leaves what was before it and each
+    change goes on as it was.
+    """
+
+    def open(self) -> None:
+        """Find the store, the clock and the fold."""
+        super().open()
+        options = self.options
+        self._store = self.lane_store(self.node.store)
+        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._closer = WindowCloser(self, self._store, self._clock, self._codec)
+        self._fold = make_window_fold(self.node, partials=False)
+        self._tells = self.node.emit == "update"
+        self._every = self._tells and (options.emit == "every" or self.step.each_change)
+        careful = {options.processing_handler, options.production_handler} != {"fail"}
+        self._stepwise = self._every or careful
+        self._shares = self._codec.serde.immutable
+        self._failing = self.user_failures(self.node.adder)
+        self._refusing = self.encode_failures()
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Fold the records of all parents in merged order."""
+        return self.process_one(in_merged_order(inputs))
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Fold a batch and return the changes that go on."""
+        batch, key_bytes = self.with_key_bytes(batch)
+        if not key_bytes:
+            return None
+        self._touched: dict[Place, Cell] = {}
+        self._before: dict[Place, bytes] = {}
+        self._told: list[tuple[int, Place, Any, int, bytes | None]] = []
+        late: list[int] = []
+        times = self._clock.row_times(batch, key_bytes)
+        self.load(batch, key_bytes, times)
+        rows = zip(key_bytes, batch.keys, batch.values, batch.timestamps, times, strict=True)
+        for row, (name, key, value, time, now) in enumerate(rows):
+            try:
+                missed = self.add(row, name, key, value, time, now)
+            except _EncodeError as error:
+                self._refusing.one(batch, row, error.__cause__ or error)
+                self.recover(name)
+                continue
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failing.one(batch, row, error)
+                self.recover(name)
+                continue
+            late += [row] * missed
+        if late:
+            drop_late(self, batch, late)
+        self._encode_rest(batch)
+        self.save()
+        return self._changes(batch)
+
+    def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
+        """Fetch the windows that the records may touch."""
+        raise NotImplementedError
+
+    def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
+        """Fold one record; return how many windows it came too late for.
+
+        Args:
+            row: The record's row.
+            name: Bytes of its key.
+            key: Its key.
+            value: Its value.
+            time: Its timestamp.
+            now: The event time at which it is judged.
+        """
+        raise NotImplementedError
+
+    def recover(self, name: bytes) -> None:
+        """Forget what a failed function did to the aggregates of a key."""
+        raise NotImplementedError
+
+    def save(self) -> None:
+        """Write what changed."""
+        raise NotImplementedError
+
+    def remember(self, name: bytes, cell: Cell) -> None:
+        """Note the row that a window had before the epoch's changes to it."""
+        if cell.raw is not None:
+            self._before[name, cell.start, cell.end] = cell.raw
+
+    def own(self, value: Any) -> Any:
+        """Return an aggregate that another window may change."""
+        return value if self._shares else copy_value(value)
+
+    def encoded(self, value: Any, time: int) -> bytes | None:
+        """Return the row of an aggregate, None where rows are encoded at the end.
+
+        Raises:
+            _EncodeError: If it cannot be encoded.
+        """
+        if not self._stepwise or value is None:
+            return None
+        try:
+            return self._codec.encode_one(value, time)
+        except Exception as error:
+            raise _EncodeError from error
+
+    def put(self, row: int, name: bytes, cell: Cell, raw: bytes | None) -> None:
+        """Note that a record changed a window; ``cell.value`` is None where it deleted it.
+
+        Args:
+            row: The record's row.
+            name: Bytes of its key.
+            cell: The window as it is now, but for its row.
+            raw: What `encoded` gave for it.
+        """
+        place = name, cell.start, cell.end
+        old = cell.raw
+        cell.raw = raw
+        cell.row = row
+        self._touched.pop(place, None)
+        self._touched[place] = cell
+        if self._every:
+            value = cell.value
+            if not self._shares and value is not None:
+                value = self._codec.decode_one(raw)
+            self._told.append((row, place, value, cell.time, old))
+
+    def _encode_rest(self, batch: Batch) -> None:
+        """Encode what was changed and not encoded yet."""
+        if self._stepwise:
+            return
+        cells = list(self._touched.values())
+        values = [cell.value for cell in cells]
+        try:
+            encoded = self._codec.encode_many(values, [cell.time for cell in cells])
+        except Exception:
+            for cell in cells:
+                try:
+                    self._codec.encode_one(cell.value, cell.time)
+                except Exception as error:  # noqa: BLE001 - a serde may raise anything
+                    self._refusing.one(batch, cell.row, error)
+            raise
+        for cell, raw in zip(cells, encoded, strict=True):
+            cell.raw = raw
+
+    def _changes(self, batch: Batch) -> Batch | None:
+        if not self._tells:
+            return None
+        told = self._told
+        if not self._every:
+            before = self._before
+            told = [
+                (cell.row, place, cell.value, cell.time, before.get(place))
+                for place, cell in self._touched.items()
+                if cell.raw is not None or place in before
+            ]
+        if not told:
+            return None
+        rows = [change[0] for change in told]
+        places = [change[1] for change in told]
+        keys = batch.keys
+        windowed = [
+            Windowed(keys[row], start, end)
+            for row, (_, start, end) in zip(rows, places, strict=True)
+        ]
+        names = [place[0] for place in places]
+        origins = ChangeOrigins(
+            [change[3] for change in told],
+            batch,
+            rows,
+            key_bytes=names,
+            key_groups=self.options.key_groups,
+        )
+        olds: list[Any] | None = None
+        if self.step.wants_old:
+            olds = self._codec.decode_many([change[4] for change in told])[0]
+        return Batch(
+            windowed,
+            [change[2] for change in told],
+            origins,
+            olds=olds,
+            key_bytes=self.windowed_bytes(places),
+        )
+
+    def windowed_bytes(self, places: Sequence[Place]) -> list[bytes]:
+        """Return the bytes of windowed keys."""
+        raise NotImplementedError
+
+    def over(self, horizon: int) -> Batch | None:
+        """Return the windows that are over, if they are told then; remove those kept no longer."""
+        raise NotImplementedError
+
+    def finish(self) -> Batch | None:
+        """Move event time on."""
+        self._clock.save()
+        return self.over(self.horizon())
+
+    def horizon(self) -> int:
+        """Return how long behind its last millisecond a window is over."""
+        windows: Any = self.node.windows
+        closes_at: Callable[[int, int], int] = windows.closes_at
+        return closes_at(0, 0)
+
+    def key_serde_out(self) -> Serde[Any]:
+        """Return the serde of windowed keys."""
+        return self.node.window_key

@@ -1,0 +1,102 @@
+"""Aggregations of one or several grouped streams into a table by key and window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.aggregate import AggregateKind
+from mustela.topology.node import Arrival, Node
+from mustela.topology.windows import SessionWindowSpec, TimeWindowSpec, WindowEmit, WindowSpec
+
+__all__ = ["WindowAggregateNode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowAggregateNode(Node):
+    """Fold the records of each key and window into one value.
+
+    A node may have several parents, as a cogroup has: then ``kind`` is ``aggregate`` and
+    ``adders`` has one function for each parent, in their order; records of all parents are folded
+    in merged order into the same windows. Every parent's records travel by ``key``.
+
+    Attributes:
+        kind: What the fold is.
+        windows: Which windows a record belongs to.
+        store: Where the table lives.
+        key: Serde of the grouping key; None takes the typed default (`mustela.serdes.values`).
+        window_key: Serde of the windowed keys that go on.
+        initializer: For ``aggregate``: called without arguments for a first value.
+        adders: ``reduce``: one of (aggregate, value); ``aggregate``: one of (key, value,
+            aggregate) for each parent; ``count``: none.
+        merger: ``aggregate``: (key, left, right): makes one of two sessions that meet, and makes
+            combining before the shuffle legal for time windows.
+        associative: ``reduce``: the adder is associative, so partial results may be combined.
+        emit: When changes go on.
+        explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
+    """
+
+    kind: AggregateKind
+    windows: WindowSpec
+    store: StoreSpec
+    window_key: Serde[Any]
+    key: Serde[Any] | None = None
+    initializer: Callable[[], Any] | None = None
+    adders: tuple[Callable[..., Any], ...] = ()
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    associative: bool = False
+    emit: WindowEmit = "update"
+    explicit_store: bool = False
+
+    @property
+    def adder(self) -> Callable[..., Any] | None:
+        """The function that adds a record, where there is but one."""
+        return self.adders[0] if len(self.adders) == 1 else None
+
+    @property
+    def combinable(self) -> bool:
+        """Whether partial results may be made anywhere and put together later."""
+        if not isinstance(self.windows, TimeWindowSpec) or len(self.parents) > 1:
+            return False
+        if self.kind == "reduce":
+            return self.associative
+        return self.kind == "count" or self.merger is not None
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The table's store."""
+        return (self.store,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Records travel to the lane of their key, which is also that of its windows."""
+        return (Arrival(key=self.key or ValueSerde(sort_keys=True)),) * len(self.parents)
+
+    @property
+    def changes_keys(self) -> bool:
+        """A key becomes a key in a window."""
+        return True
+
+    @property
+    def keyed_by(self) -> Serde[Any]:
+        """The serde by whose bytes what goes on is in the lane of its key."""
+        return self.window_key
+
+    @property
+    def acts_on_time(self) -> bool:
+        """Windows that are told once are told when they close."""
+        return self.emit == "close"
+
+    @property
+    def lag_ms(self) -> int:
+        """How far behind event time the rows may be stamped that leave this step."""
+        return self.windows.lag_ms if self.emit == "close" else 0
+
+    @property
+    def is_session(self) -> bool:
+        """Whether windows grow with their records."""
+        return isinstance(self.windows, SessionWindowSpec)

@@ -1,0 +1,168 @@
+"""Windows as the kernel sees them: milliseconds, and when a window is over.
+
+What a user writes is in `mustela.dsl.windows`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mustela.model import TIME_MAX
+
+__all__ = [
+    "SessionWindowSpec",
+    "SlidingWindowSpec",
+    "TimeWindowSpec",
+    "UnlimitedWindowSpec",
+    "WindowEmit",
+    "WindowSpec",
+]
+
+WindowEmit = Literal["update", "close"]
+"""``update``: each change of a window goes on. ``close``: each window once, when it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWindowSpec:
+    """Tumbling and hopping windows: [start, end), start a multiple of the advance.
+
+    Attributes:
+        size_ms: Length of a window.
+        advance_ms: From one window's start to the next one's.
+        grace_ms: How long after its end a window still takes late records.
+
+    Example:
+        >>> TimeWindowSpec(size_ms=10, advance_ms=5, grace_ms=0).starts(12)
+        [5, 10]
+    """
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a window is kept after its start, at least."""
+        return self.size_ms + self.grace_ms
+
+    @property
+    def lag_ms(self) -> int:
+        """How far behind the time of its closing a window's result may be stamped."""
+        return self.size_ms + self.grace_ms
+
+    @property
+    def key_size_ms(self) -> int:
+        """From a window's start to its end, where that is the same for all windows."""
+        return self.size_ms
+
+    def starts(self, timestamp: int) -> list[int]:
+        """Return the starts of the windows that hold a time, ascending; none is negative."""
+        last = timestamp - timestamp % self.advance_ms
+        first = timestamp - self.size_ms + self.advance_ms
+        first = max(0, first - first % self.advance_ms)
+        return list(range(first, last + 1, self.advance_ms))
+
+    def closes_at(self, _start: int, end: int) -> int:
+        """Return the event time from which on a window takes no record any more."""
+        return end + self.grace_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlimitedWindowSpec:
+    """One window from a start to the end of time; what is before the start is left out.
+
+    Attributes:
+        start_ms: The start.
+    """
+
+    start_ms: int = 0
+
+    @property
+    def retention_ms(self) -> int | None:
+        """For ever."""
+        return None
+
+    @property
+    def lag_ms(self) -> int:
+        """Nothing is held back: the window never closes."""
+        return 0
+
+    @property
+    def key_size_ms(self) -> int:
+        """Longer than any time that is left."""
+        return TIME_MAX
+
+    def starts(self, timestamp: int) -> list[int]:
+        """Return the start, if the time is not before it."""
+        return [self.start_ms] if timestamp >= self.start_ms else []
+
+    def closes_at(self, _start: int, _end: int) -> int:
+        """Return the end of time."""
+        return TIME_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindowSpec:
+    """Windows that slide with the records: for each record's time t, up to t and from t + 1 on.
+
+    These are [t - difference, t] and [t + 1, t + 1 + difference], both ends inclusive.
+
+    Attributes:
+        difference_ms: How far apart two records of a window may be.
+        grace_ms: How long after its end a window still takes late records.
+    """
+
+    difference_ms: int
+    grace_ms: int
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a window is kept after its start, at least: later windows begin with it."""
+        return 2 * self.difference_ms + self.grace_ms
+
+    @property
+    def lag_ms(self) -> int:
+        """How far behind the time of its closing a window's result may be stamped."""
+        return self.difference_ms + self.grace_ms + 1
+
+    @property
+    def key_size_ms(self) -> int:
+        """From a window's start to its end."""
+        return self.difference_ms
+
+    def closes_at(self, _start: int, end: int) -> int:
+        """Return the event time from which on a window takes no record any more."""
+        return end + self.grace_ms + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindowSpec:
+    """Sessions: records of a key with no longer pause between them than the gap.
+
+    A session is [time of its first record, time of its last record], both inclusive.
+
+    Attributes:
+        gap_ms: The longest pause inside a session.
+        grace_ms: How long after that pause a session still takes late records.
+    """
+
+    gap_ms: int
+    grace_ms: int
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a session is kept after its end, at least."""
+        return self.gap_ms + self.grace_ms
+
+    @property
+    def lag_ms(self) -> int:
+        """How far behind the time of its closing a session's result may be stamped."""
+        return self.gap_ms + self.grace_ms + 1
+
+    def closes_at(self, _start: int, end: int) -> int:
+        """Return the event time from which on a session takes no record any more."""
+        return end + self.gap_ms + self.grace_ms + 1
+
+
+WindowSpec = TimeWindowSpec | UnlimitedWindowSpec | SlidingWindowSpec | SessionWindowSpec
