@@ -354,14 +354,14 @@ class StreamJoins(Handle[K, V]):
             >>> orders = builder.stream("orders", key=str, value=str)
             >>> payments = builder.stream("payments", key=str, value=int)
             >>> hour = JoinWindows.of_time_difference(timedelta(hours=1))
-            >>> paid = orders.left_join(payments, lambda order, sum_: (order, sum_), windows=hour)
-            >>> paid.filter(lambda _id, pair: pair[1] is None).to("unpaid", value=tuple)
+            >>> paid = orders.left_join(payments, lambda order, paid: [order, paid], windows=hour)
+            >>> paid.filter(lambda _id, pair: pair[1] is None).to("unpaid", value=list)
             >>> with TopologyTestDriver(builder.build()) as driver:
             ...     order = driver.create_input_topic("orders")
             ...     order.pipe_input("o-1", "apples", timestamp=0)
             ...     order.pipe_input("o-2", "pears", timestamp=3_600_001)
             ...     driver.create_output_topic("unpaid").read_key_values_to_list()
-            [('o-1', ('apples', None))]
+            [('o-1', ['apples', None])]
         """
         wish = _Wish(
             kind="left",
@@ -517,15 +517,15 @@ class StreamJoins(Handle[K, V]):
             >>> ours = builder.stream("ours", key=str, value=int)
             >>> theirs = builder.stream("theirs", key=str, value=int)
             >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
-            >>> both = ours.outer_join(theirs, lambda our, their: (our, their), windows=minute)
-            >>> both.filter(lambda _id, pair: pair[0] != pair[1]).to("differ", value=tuple)
+            >>> both = ours.outer_join(theirs, lambda our, their: [our, their], windows=minute)
+            >>> both.filter(lambda _id, pair: pair[0] != pair[1]).to("differ", value=list)
             >>> with TopologyTestDriver(builder.build()) as driver:
             ...     driver.create_input_topic("ours").pipe_input("t-1", 5, timestamp=0)
             ...     driver.create_input_topic("theirs").pipe_input("t-1", 5, timestamp=10)
             ...     driver.create_input_topic("theirs").pipe_input("t-2", 7, timestamp=20)
             ...     driver.create_input_topic("ours").pipe_input("t-3", 1, timestamp=70_000)
             ...     driver.create_output_topic("differ").read_key_values_to_list()
-            [('t-2', (None, 7))]
+            [('t-2', [None, 7])]
         """
         wish = _Wish(
             kind="outer",

@@ -14,6 +14,7 @@ from mustela.kernel.event_time import EventClock
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.stream_join_origins import JoinOrigins
+from mustela.kernel.stream_join_pace import PacedWaiting
 from mustela.kernel.stream_join_rows import SideRows, StreamTimes, insert
 from mustela.kernel.stream_join_waiting import Closed, Waiting
 from mustela.plan.batch import Batch
@@ -117,7 +118,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._waiting: Waiting | None = None
         if node.unmatched is not None:
             store = self.lane_store(node.unmatched)
-            self._waiting = Waiting(store)
+            self._waiting = PacedWaiting(store, window) if self._by_stream else Waiting(store)
             self._now = StreamTimes(store)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
@@ -331,8 +332,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                     self._add_alone(results, row, time)
                 continue
             if rows.triggers[row]:
-                closed = waiting.pop(rows.groups[row], rows.now[row])
-                self._close(closed, row, results)
+                self._close(waiting, rows, row, results)
             theirs, raws = by_key[1 - mine][key]
             start = bisect_left(theirs, lows[row])
             end = bisect_right(theirs, highs[row], start)
@@ -360,11 +360,15 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _begin(self, rows: _Rows, waiting: Waiting) -> None:
         """Fetch what closes until the last of the rows, in their key groups."""
         until: dict[int, int] = {}
-        for row in range(len(rows.keys)):
-            group = rows.groups[row]
-            until[group] = max(until.get(group, rows.now[row]), rows.now[row])
-        for group, time in until.items():
-            waiting.begin(group, time)
+        oldest: dict[int, int] = {}
+        for group, now, time in zip(rows.groups, rows.now, rows.times, strict=True):
+            until[group] = max(until.get(group, now), now)
+            oldest[group] = min(oldest.get(group, time), time)
+        for group, now in until.items():
+            if isinstance(waiting, PacedWaiting):
+                waiting.begin_rows(group, now, oldest[group])
+            else:
+                waiting.begin(group, now)
 
     @staticmethod
     def _add_alone(results: _Results, row: int, time: int) -> None:
@@ -380,14 +384,16 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _opened(self, closed: Closed) -> int:
         return closed.close - self._younger[closed.side] - self.node.window.grace_ms
 
-    def _close(self, closed: list[Closed], row: int, results: _Results) -> None:
-        """Add the results of closed windows, before those of the row that came upon them."""
-        if not closed:
-            return
-        if self._by_stream:  # as Kafka Streams has them: by the records' own time
-            closed.sort(key=lambda one: (self._opened(one), 1 - one.side, one.key))
-        for one in closed:
-            results.add_closed(one, row if self._by_stream else -1, self._opened(one))
+    def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
+        """Add the results of closed windows, before those of the row that comes upon them."""
+        group, now = rows.groups[row], rows.now[row]
+        if isinstance(waiting, PacedWaiting):
+            side = LEFT if row < rows.lefts else RIGHT
+            for closed in waiting.pop_for(group, now, side):
+                results.add_closed(closed, row, self._opened(closed))
+        else:
+            for closed in waiting.pop(group, now):
+                results.add_closed(closed, -1, self._opened(closed))
 
     def finish(self) -> Batch | None:
         """Close what is over at the watermark, and drop the segments that nobody can meet."""
@@ -402,7 +408,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         for group in self._sides[LEFT].store.groups:
             now = self._clock.closed_until(group)
             waiting.begin(group, now)
-            self._close(waiting.pop(group, now), -1, results)
+            for closed in waiting.pop(group, now):
+                results.add_closed(closed, -1, self._opened(closed))
         waiting.save()
         if not results.rows:
             return None
@@ -447,7 +454,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         rows = _Rows(
             batch=side.batch.take(twice),
             lefts=count,
-            order=[row for pair in zip(range(count), range(count, 2 * count)) for row in pair],
+            order=[row for left in range(count) for row in (left, left + count)],
             keys=keys,
             values=values,
             times=side.batch.timestamps * 2,

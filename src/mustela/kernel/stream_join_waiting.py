@@ -15,13 +15,14 @@ from mustela.kernel.lane_state import LaneStore
 from mustela.state.kinds.layout import TIME_BYTES, first_row, pack_time, time_rows, unpack_time
 from mustela.state.kinds.packed import append_packed, unpacker
 
-__all__ = ["Closed", "Waiting"]
+__all__ = ["SIDE_OF", "Closed", "Waiting", "unpack_values"]
 
 LEFT, RIGHT = 0, 1
 _SIDE_BYTES: Final = (b"\x01", b"\x00")
-_SIDE_OF: Final = (RIGHT, LEFT)
+SIDE_OF: Final = (RIGHT, LEFT)
+"""The side that the byte behind the time means."""
 
-_unpack: Callable[[bytes], list[bytes]] = unpacker(list[bytes])
+unpack_values: Callable[[bytes], list[bytes]] = unpacker(list[bytes])
 
 
 class Closed(NamedTuple):
@@ -48,7 +49,7 @@ class Waiting:
     """
 
     def __init__(self, store: LaneStore) -> None:
-        self._store = store
+        self.store = store
         self._horizon: dict[int, int] = {}
         self._queues: dict[int, list[tuple[int, bytes]]] = {}
         self._closing: dict[bytes, list[bytes]] = {}
@@ -60,8 +61,8 @@ class Waiting:
         """Fetch what will close in a key group when event time comes to ``until``."""
         self._horizon[group] = until
         queue = self._queues[group] = []
-        for place, packed in time_rows(self._store.group(group), to=until - 1):
-            self._closing[place] = _unpack(packed)
+        for place, packed in time_rows(self.store.group(group), to=until - 1):
+            self._closing[place] = unpack_values(packed)
             queue.append((unpack_time(place), place))
 
     def add(self, group: int, close: int, side: int, key: bytes, value: bytes) -> None:
@@ -95,7 +96,7 @@ class Waiting:
                 self._gone.add(place)
                 self._groups[place] = group
             if values:
-                side = _SIDE_OF[place[TIME_BYTES]]
+                side = SIDE_OF[place[TIME_BYTES]]
                 closed.append(Closed(close, side, place[TIME_BYTES + 1 :], values))
         return closed
 
@@ -110,7 +111,7 @@ class Waiting:
         self._queues, self._horizon = {}, {}
 
     def _save(self, group: int, places: list[bytes]) -> None:
-        view = self._store.group(group)
+        view = self.store.group(group)
         rows: list[tuple[bytes, bytes | None]] = []
         for place, stored in zip(places, view.getmulti(places), strict=True):
             fresh = self._fresh.get(place)
@@ -125,7 +126,7 @@ class Waiting:
         """Return the event time at which something closes next, by key group."""
         found: dict[int, int] = {}
         for group in groups:
-            row = first_row(self._store.group(group))
+            row = first_row(self.store.group(group))
             if row is not None:
                 found[group] = unpack_time(row[0]) + 1
         return found

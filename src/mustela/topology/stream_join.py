@@ -114,6 +114,12 @@ class StreamJoinNode(Node):
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Both sides travel to the lane of their key; an outer side keeps records without one."""
-        key = self.key or ValueSerde(sort_keys=True)
-        return tuple(Arrival(key=key, keep_null_keys=outer) for outer in self.outer_sides)
+        """Both sides travel to the lane of their key.
+
+        Where records can be results without a partner, those without a key come too, also of a
+        side that drops them: they tell the time.
+        """
+        arrival = Arrival(
+            key=self.key or ValueSerde(sort_keys=True), keep_null_keys=self.kind != "inner"
+        )
+        return arrival, arrival
