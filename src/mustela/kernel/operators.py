@@ -11,6 +11,7 @@ from mustela.errors import InvariantError
 from mustela.kernel import (
     aggregate,
     combine,
+    foreign_key,
     routing,
     settle,
     sink,
@@ -18,6 +19,7 @@ from mustela.kernel import (
     stateless,
     stream_join,
     stream_table_join,
+    suppress,
     table,
     table_aggregate,
     table_group,
@@ -29,6 +31,11 @@ from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
 from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.foreign_key import (
+    ForeignKeyJoinNode,
+    ForeignKeyMatchNode,
+    ForeignKeySubscribeNode,
+)
 from mustela.topology.node import Node
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
 from mustela.topology.settle import SettleNode
@@ -47,6 +54,7 @@ from mustela.topology.stateless import (
 )
 from mustela.topology.stream_join import StreamJoinNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
+from mustela.topology.suppress import SuppressNode
 from mustela.topology.table import (
     StreamToTableNode,
     TableFilterNode,
@@ -124,10 +132,14 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (TableToStreamNode, "whole"): table.TableToStreamOperator,
         (TableGroupNode, "whole"): table_group.TableGroupOperator,
         (TableAggregateNode, "whole"): _table_aggregate,
+        (ForeignKeySubscribeNode, "whole"): foreign_key.ForeignKeySubscribeOperator,
+        (ForeignKeyMatchNode, "whole"): foreign_key.ForeignKeyMatchOperator,
+        (ForeignKeyJoinNode, "whole"): foreign_key.ForeignKeyJoinOperator,
         (SettleNode, "whole"): settle.SettleOperator,
         (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
         (StreamTableJoinNode, "whole"): stream_table_join.StreamTableJoinOperator,
         (TableJoinNode, "whole"): table_join.TableJoinOperator,
+        (SuppressNode, "whole"): suppress.SuppressOperator,
         (SinkNode, "whole"): sink.SinkOperator,
     }
 )

@@ -1,0 +1,126 @@
+"""Joins of a table with a table by a foreign key, in three steps that follow one another.
+
+The lane of each left row says to which right row it belongs now; the lane of that right row keeps
+what was said and finds the pairs; the lane of the left row joins them. All happens in one epoch,
+and pairs are put back into the order of the changes that made them, so no answer is ever stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Arrival, Node
+
+__all__ = ["ForeignKeyJoinNode", "ForeignKeyKind", "ForeignKeyMatchNode", "ForeignKeySubscribeNode"]
+
+ForeignKeyKind = Literal["inner", "left"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeySubscribeNode(Node):
+    """Says for each changed left row which right row it belongs to, and which it belonged to.
+
+    What goes on has the bytes of the foreign key as its key.
+
+    Attributes:
+        extractor: (value), or (key, value) if ``with_key``, -> foreign key or None.
+        kind: Which rows the result has.
+        key: Serde of the left keys.
+        value: Serde of the left values.
+        foreign_key: Serde of the right keys.
+        with_key: Whether the extractor takes the left key too.
+    """
+
+    extractor: Callable[..., Any]
+    kind: ForeignKeyKind
+    key: Serde[Any]
+    value: Serde[Any]
+    foreign_key: Serde[Any]
+    with_key: bool = False
+
+    @property
+    def changes_keys(self) -> bool:
+        """A left key becomes a foreign key."""
+        return True
+
+    @property
+    def asks_old(self) -> tuple[bool, ...]:
+        """What a row was says which right row it belonged to."""
+        return (True,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyMatchNode(Node):
+    """Finds the pairs of left and right rows that a change of either side makes.
+
+    The parents are the left side's subscriptions and the right table. What goes on are pairs of
+    encoded values by left key.
+
+    Attributes:
+        key: Serde of the left keys.
+        foreign_key: Serde of the right keys.
+        subscriptions: Holds the left values by foreign key and left key.
+        rows: Holds the right rows: these must be where the subscriptions are.
+        explicit_store: Whether the names of the stores follow from one that the user gave.
+    """
+
+    key: Serde[Any]
+    foreign_key: Serde[Any]
+    subscriptions: StoreSpec
+    rows: StoreSpec
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The subscriptions and the right rows."""
+        return self.subscriptions, self.rows
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Both sides travel to the lane of the right key."""
+        return Arrival(key=BytesSerde()), Arrival(key=self.foreign_key)
+
+    @property
+    def changes_keys(self) -> bool:
+        """A foreign key becomes a left key again."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyJoinNode(Node):
+    """Joins pairs of values into the rows of the result.
+
+    Attributes:
+        joiner: (left value, right value or None) -> value.
+        kind: Which rows the result has.
+        key: Serde of the left keys, which are the result's.
+        left: Serde of the left values.
+        right: Serde of the right values.
+        value: Serde of the result's values, where it is known.
+        store: The result's store, or None where nobody needs its old values.
+        explicit_store: Whether the user named the store.
+    """
+
+    joiner: Callable[[Any, Any], Any]
+    kind: ForeignKeyKind
+    key: Serde[Any]
+    left: Serde[Any]
+    right: Serde[Any]
+    value: Serde[Any] | None = None
+    store: StoreSpec | None = None
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The result's store, if it has one."""
+        return () if self.store is None else (self.store,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Pairs travel back to the lane of their left key."""
+        return (Arrival(key=self.key),)
