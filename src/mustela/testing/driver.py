@@ -22,10 +22,13 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
 from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.versioned_store import VersionedKeyValueStore
+from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
 from mustela.testing.cluster import Cluster, JobResult, Row
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job, topics_of
-from mustela.testing.stores import DriverStoreView
+from mustela.testing.stores import AnyStore, DriverStores
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
 from mustela.topology.graph import Topology
@@ -336,10 +339,9 @@ class TopologyTestDriver:
         """Return a store of the topology; timestamps are left out.
 
         Raises:
-            TestDriverError: If there is no store of that name.
+            TestDriverError: If there is no store of that name, or it is of another kind.
         """
-        view, spec = self._store(name)
-        return KeyValueStore(view, spec)
+        return self._stores().key_value(name)
 
     def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
         """Return a store of the topology, its values with their timestamps.
@@ -348,22 +350,68 @@ class TopologyTestDriver:
             TestDriverError: If there is no store of that name.
             StoreError: If it keeps no timestamps.
         """
-        view, spec = self._store(name)
-        return TimestampedKeyValueStore(view, spec)
+        return self._stores().timestamped_key_value(name)
 
-    def get_state_store(
-        self, name: str
-    ) -> KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]:
-        """Return a store of the topology as the kind that it is."""
-        view, spec = self._store(name)
-        timed = spec.kind == "timestamped_key_value"
-        return TimestampedKeyValueStore(view, spec) if timed else KeyValueStore(view, spec)
+    def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
+        """Return a versioned store of the topology.
 
-    def get_all_state_stores(
-        self,
-    ) -> dict[str, KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]:
-        """Return all stores by name."""
-        return {name: self.get_state_store(name) for name in sorted(self._cluster.plan.stores)}
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is not versioned.
+        """
+        return self._stores().versioned(name)
+
+    def get_window_store(self, name: str) -> WindowStore[Any, Any]:
+        """Return a window store of the topology; timestamps are left out.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str).group_by_key()
+            >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+            >>> counts = words.windowed_by(minutes).count(store="counts")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "x", timestamp=61_000)
+            ...     driver.get_window_store("counts").fetch("a", 60_000)
+            1
+        """
+        return self._stores().window(name)
+
+    def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any]:
+        """Return a window store of the topology, its values with their timestamps.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+        """
+        return self._stores().timestamped_window(name)
+
+    def get_session_store(self, name: str) -> SessionStore[Any, Any]:
+        """Return a session store of the topology.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+        """
+        return self._stores().session(name)
+
+    def get_state_store(self, name: str) -> AnyStore:
+        """Return a store of the topology as the kind that it is.
+
+        Raises:
+            TestDriverError: If there is no store of that name, or no user can read it.
+        """
+        return self._stores().any(name)
+
+    def get_all_state_stores(self) -> dict[str, AnyStore]:
+        """Return all stores by name, but for buffers that only their steps can read."""
+        stores = self._stores()
+        return {name: stores.any(name) for name in stores.readable()}
 
     @property
     def produced_topic_names(self) -> set[str]:
@@ -400,15 +448,9 @@ class TopologyTestDriver:
             msg = "the test driver is closed"
             raise TestDriverError(msg)
 
-    def _store(self, name: str) -> tuple[DriverStoreView, Any]:
+    def _stores(self) -> DriverStores:
         self._check_open()
-        found = self._cluster.plan.stores.get(name)
-        if found is None:
-            known = ", ".join(sorted(self._cluster.plan.stores)) or "none"
-            msg = f"the topology has no store {name!r}"
-            raise TestDriverError(msg, evidence={"stores": known}, fields={"store": name})
-        stage, spec = found
-        return DriverStoreView(self._cluster, stage, name, self._commit), spec
+        return DriverStores(self._cluster, self._commit)
 
     def _pipe(self, rows: Sequence[Row]) -> None:
         self._check_open()

@@ -2,84 +2,215 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from heapq import merge
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from mustela.plan.keygroups import key_group
-from mustela.state.interfaces import Rows, Snapshot
-from mustela.testing.cluster import Cluster, JobResult
+from mustela.state.interfaces import Rows, Snapshot, StoreSpec
+from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.layout import RowView
+from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.versioned_store import VersionedKeyValueStore
+from mustela.state.kinds.views import MergedView
+from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.testing.cluster import Cluster, JobResult, Place
+from mustela.testing.faults import TestDriverError
 
-__all__ = ["DriverStoreView"]
+__all__ = ["AnyStore", "DriverStores"]
+
+Commit = Callable[[JobResult], object]
+
+AnyStore = (
+    KeyValueStore[Any, Any]
+    | TimestampedKeyValueStore[Any, Any]
+    | VersionedKeyValueStore[Any, Any]
+    | WindowStore[Any, Any]
+    | TimestampedWindowStore[Any, Any]
+    | SessionStore[Any, Any]
+)
 
 
-class DriverStoreView:
-    """The committed bytes of one store, over all key groups.
+class DriverGroupView:
+    """The committed rows of one store in one key group; each write is an epoch of its own.
 
     Args:
         cluster: The durable side.
-        stage: The store's stage.
+        place: The store's stage, and the key group.
         name: The store.
-        commit: Commits what is put, as an epoch of its own.
+        commit: Commits what is put.
     """
 
-    def __init__(
-        self, cluster: Cluster, stage: int, name: str, commit: Callable[[JobResult], object]
-    ) -> None:
+    def __init__(self, cluster: Cluster, place: Place, name: str, commit: Commit) -> None:
         self._cluster = cluster
-        self._stage = stage
+        self._place = place
         self._name = name
         self._commit = commit
 
-    def _snapshot(self, group: int) -> Snapshot:
-        place = self._stage, group
-        return self._cluster.environment(place).snapshot(self._cluster.committed(place))
+    def _snapshot(self) -> Snapshot:
+        cluster = self._cluster
+        return cluster.environment(self._place).snapshot(cluster.committed(self._place))
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None."""
-        snapshot = self._snapshot(key_group(key, self._cluster.key_groups))
-        try:
-            return snapshot.get(self._name, key)
-        finally:
-            snapshot.close()
+        return self.getmulti([key])[0]
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys`` in the same order."""
-        return [self.get(key) for key in keys]
+        snapshot = self._snapshot()
+        try:
+            return snapshot.getmulti(self._name, keys)
+        finally:
+            snapshot.close()
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of ``key``, as an epoch of its own; None deletes."""
-        cluster = self._cluster
-        place = self._stage, key_group(key, cluster.key_groups)
-        changes: dict[str, Rows] = {self._name: [(key, value)]}
-        result = JobResult(cluster.next_token(), cluster.watermark, changes={place: changes})
+        """Set the value of ``key``; None deletes."""
+        self.put_many({key: value})
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Set the values of many keys."""
+        self._write(sorted(dict(rows).items()), logged=True)
+
+    def expire(self, keys: Iterable[bytes]) -> None:
+        """Remove rows whose time is over, without a word in the changelog."""
+        self._write([(key, None) for key in sorted(set(keys))], logged=False)
+
+    def _write(self, rows: Rows, *, logged: bool) -> None:
+        if not rows:
+            return
+        cluster, place = self._cluster, self._place
+        changes = {self._name: rows}
+        result = JobResult(cluster.next_token(), cluster.watermark)
         environment = cluster.environment(place)
         environment.write_pending(result.token, cluster.committed(place), changes)
+        result.changes[place] = changes if logged else {}
         self._commit(result)
 
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high in key order."""
-        return self._merged(
-            lambda snapshot: snapshot.range(self._name, low, high, reverse=reverse), reverse
-        )
+        """Iterate over low <= key <= high in key order, as it is when this is called."""
+        snapshot = self._snapshot()
+        try:
+            return iter(list(snapshot.range(self._name, low, high, reverse=reverse)))
+        finally:
+            snapshot.close()
 
-    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys that start with ``prefix``, in key order."""
-        return self._merged(
-            lambda snapshot: snapshot.prefix(self._name, prefix, reverse=reverse), reverse
-        )
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, bytes] | None:
+        """Return the first row that `range` would give."""
+        return next(self.range(low, high, reverse=reverse), None)
 
     def count(self) -> int:
         """Return the number of keys."""
-        return sum(1 for _ in self.range())
-
-    def _merged(
-        self, read: Callable[[Snapshot], Iterator[tuple[bytes, bytes]]], reverse: bool
-    ) -> Iterator[tuple[bytes, bytes]]:
-        runs: list[list[tuple[bytes, bytes]]] = []
-        for group in range(self._cluster.key_groups):
-            snapshot = self._snapshot(group)
-            runs.append(list(read(snapshot)))
+        snapshot = self._snapshot()
+        try:
+            return snapshot.count(self._name)
+        finally:
             snapshot.close()
-        return merge(*runs, reverse=reverse)
+
+
+class _Groups:
+    """One store over all key groups."""
+
+    def __init__(self, views: Sequence[RowView], suffix: int) -> None:
+        self._views = views
+        self._suffix = suffix
+
+    def of(self, key: bytes) -> RowView:
+        return self._views[key_group(key, len(self._views), suffix=self._suffix)]
+
+    def all(self) -> Sequence[RowView]:
+        return self._views
+
+
+class DriverStores:
+    """Opens the stores of a topology under test.
+
+    Args:
+        cluster: The durable side.
+        commit: Commits what is put.
+    """
+
+    def __init__(self, cluster: Cluster, commit: Commit) -> None:
+        self._cluster = cluster
+        self._commit = commit
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all stores."""
+        return sorted(self._cluster.plan.stores)
+
+    def key_value(self, name: str) -> KeyValueStore[Any, Any]:
+        """Return a store of keys and values."""
+        groups, spec = self._find(name)
+        self._check(spec, "key_value", "timestamped_key_value")
+        return KeyValueStore(MergedView(groups), spec)
+
+    def timestamped_key_value(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
+        """Return a store of keys and values with their times."""
+        groups, spec = self._find(name)
+        return TimestampedKeyValueStore(MergedView(groups), spec)
+
+    def versioned(self, name: str) -> VersionedKeyValueStore[Any, Any]:
+        """Return a store of versions."""
+        return VersionedKeyValueStore(*self._find(name))
+
+    def window(self, name: str) -> WindowStore[Any, Any]:
+        """Return a store of windows."""
+        return WindowStore(*self._find(name))
+
+    def timestamped_window(self, name: str) -> TimestampedWindowStore[Any, Any]:
+        """Return a store of windows, its values with their times."""
+        return TimestampedWindowStore(*self._find(name))
+
+    def session(self, name: str) -> SessionStore[Any, Any]:
+        """Return a store of sessions."""
+        return SessionStore(*self._find(name))
+
+    def any(self, name: str) -> AnyStore:
+        """Return a store as the kind that it is."""
+        _, spec = self._find(name)
+        match spec.kind:
+            case "timestamped_key_value":
+                return self.timestamped_key_value(name)
+            case "versioned":
+                return self.versioned(name)
+            case "window":
+                return self.timestamped_window(name)
+            case "session":
+                return self.session(name)
+            case _:
+                return self.key_value(name)
+
+    def readable(self) -> list[str]:
+        """Return the names of the stores that a user can read."""
+        inner = {"list", "buffer", "timer"}
+        stores = self._cluster.plan.stores
+        return [name for name in self.names if stores[name][1].kind not in inner]
+
+    def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
+        found = self._cluster.plan.stores.get(name)
+        if found is None:
+            known = ", ".join(self.names) or "none"
+            msg = f"the topology has no store {name!r}"
+            raise TestDriverError(msg, evidence={"stores": known}, fields={"store": name})
+        stage, spec = found
+        views = [
+            DriverGroupView(self._cluster, (stage, group), name, self._commit)
+            for group in range(self._cluster.key_groups)
+        ]
+        suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
+        return _Groups(views, suffix), spec
+
+    @staticmethod
+    def _check(spec: StoreSpec, *kinds: str) -> None:
+        if spec.kind not in kinds:
+            msg = f"store {spec.name!r} is a {spec.kind} store"
+            raise TestDriverError(
+                msg,
+                fix=f"take it with get_{spec.kind}_store, or get_state_store",
+                fields={"store": spec.name, "kind": spec.kind},
+            )

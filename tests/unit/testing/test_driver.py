@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustela import App, StreamsBuilder, TopologyTestDriver
+from mustela import App, Materialized, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.failures import DeserializationError, ProcessingError
 from mustela.model import KeyValue, Record
 from mustela.state.faults import StoreError
@@ -219,12 +219,12 @@ def test_stores_can_be_read_and_written(groups: int) -> None:
 
 def test_a_plain_store_has_no_timestamps() -> None:
     """Asking for them is an error of the store."""
-    builder = word_count()
+    builder = StreamsBuilder()
+    plain = Materialized[str, int](supplier=Stores.persistent_key_value_store("counts"))
+    builder.table("counts", key=str, value=int, materialized=plain)
     with TopologyTestDriver(builder) as driver:
-        view, spec = driver._store("counts")
-        assert view.count() == 0
-        assert spec.kind == "timestamped_key_value"
-        object.__setattr__(spec, "kind", "key_value")
+        driver.create_input_topic("counts").pipe_input("a", 1)
+        assert driver.get_key_value_store("counts")["a"] == 1
         with pytest.raises(StoreError, match="keeps no timestamps"):
             driver.get_timestamped_key_value_store("counts")
 
