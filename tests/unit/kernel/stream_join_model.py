@@ -8,7 +8,14 @@ from typing import Literal, NamedTuple
 
 from mustela.serdes.primitives import IntSerde
 
-__all__ = ["Came", "Result", "StreamJoinModel"]
+__all__ = [
+    "Came",
+    "Result",
+    "StreamJoinModel",
+    "WatermarkJoinModel",
+    "in_merged_order",
+    "with_order_times",
+]
 
 _KEY = IntSerde()
 LEFT, RIGHT = 0, 1
@@ -161,3 +168,75 @@ def in_merged_order(epochs: Sequence[Sequence[Came]]) -> list[Came]:
             order.append((floors[record.side], record.side, number, record))
         handled += [record for _, _, _, record in sorted(order, key=lambda one: one[:3])]
     return handled
+
+
+class WatermarkJoinModel:
+    """A join by watermark: one time for all keys, and nothing is lost that is on time.
+
+    Args:
+        kind: inner, left or outer.
+        before: How much older the right record may be.
+        after: How much younger it may be.
+        grace: How long a record without a partner waits.
+    """
+
+    def __init__(
+        self, kind: Literal["inner", "left", "outer"], *, before: int, after: int, grace: int
+    ) -> None:
+        self.outer = (kind != "inner", kind == "outer")
+        self.older = (before, after)
+        self.younger = (after, before)
+        self.grace = grace
+        self.kept_for = max(before, after, before + after) + grace
+        self.kept: tuple[list[Came], list[Came]] = ([], [])
+        self.waiting: list[Came] = []
+
+    def all(self, records: Iterable[tuple[int, Came]]) -> list[Result]:
+        """Handle records with the time at which each is judged, and then the end of time."""
+        found: list[Result] = []
+        for now, record in records:
+            found += self.one(now, record)
+        return found + self.close(1 << 60)
+
+    def one(self, now: int, record: Came) -> list[Result]:
+        """Handle one record."""
+        side, key, value, time = record
+        if value is None:
+            return []
+        if key is None:
+            return [StreamJoinModel.result(record, None)] if self.outer[side] else []
+        found = self.close(now)
+        low = max(0, time - self.older[side], now - self.kept_for)
+        high = max(0, time + self.younger[side])
+        others = [o for o in self.kept[1 - side] if o.key == key and low <= o.timestamp <= high]
+        others.sort(key=lambda other: other.timestamp)
+        for other in others:
+            found.append(StreamJoinModel.result(record, other))
+        self.waiting = [one for one in self.waiting if one not in others]
+        if not others and self.outer[side]:
+            if high < now:
+                found.append(StreamJoinModel.result(record, None))
+            else:
+                self.waiting.append(record)
+        self.kept[side].append(record)
+        return found
+
+    def close(self, now: int) -> list[Result]:
+        """Return the results of windows that are over: by their end, then right before left."""
+        over = [one for one in self.waiting if self.end(one) < now]
+        self.waiting = [one for one in self.waiting if self.end(one) >= now]
+        over.sort(key=lambda one: (self.end(one), 1 - one.side, _bytes(one.key or 0)))
+        return [StreamJoinModel.result(one, None) for one in over]
+
+    def end(self, record: Came) -> int:
+        return record.timestamp + self.younger[record.side] + self.grace
+
+
+def with_order_times(records: Sequence[Came]) -> list[tuple[int, Came]]:
+    """Return records in merged order, each with its place in time."""
+    floors, placed = [-1, -1], list[tuple[int, int, int, Came]]()
+    for number, record in enumerate(records):
+        floors[record.side] = max(floors[record.side], record.timestamp)
+        placed.append((floors[record.side], record.side, number, record))
+    placed.sort(key=lambda one: one[:3])
+    return [(place[0], place[3]) for place in placed]

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from mustela import JoinWindows, StreamsBuilder, TopologyTestDriver
 from mustela.plan.keygroups import key_group
 from mustela.topology.graph import Topology
-from tests.unit.kernel.stream_join_model import Came, Result, StreamJoinModel, in_merged_order
+from tests.unit.kernel.stream_join_model import (
+    Came,
+    Result,
+    StreamJoinModel,
+    WatermarkJoinModel,
+    in_merged_order,
+    with_order_times,
+)
 
 Kind = Literal["inner", "left", "outer"]
 Spans = tuple[int, int, int]
@@ -136,3 +143,80 @@ def cut(records: Sequence[Came], cuts: Sequence[int]) -> list[list[Came]]:
         start += size
     epochs.append(list(records[start:]))
     return [epoch for epoch in epochs if epoch]
+
+
+# --- by watermark ---------------------------------------------------------------------------------
+
+
+def run_by_watermark(
+    joined: Topology, records: Sequence[Came], times: Sequence[int], **options: Any
+) -> list[Result]:
+    """Run epochs that end at the given times, and then let all windows close."""
+    values = {"event_time": "watermark", "emit": options.pop("emit", "barrier")}
+    with TopologyTestDriver(joined, settings=values, **options) as driver:
+        topics = [driver.create_input_topic(f"in.{side}") for side in (0, 1)]
+        for topic in topics:  # both have a time from the beginning
+            topic.pipe_input(None, None, timestamp=0)
+        left = with_order_times(records)
+        for until in [*sorted(times), 1_000]:
+            with driver.epoch(until=until):
+                for _, (side, key, value, time) in (one for one in left if one[0] < until):
+                    topics[side].pipe_input(key, value, timestamp=time)
+            left = [one for one in left if one[0] >= until]
+        out = driver.create_output_topic("out", key=int, value=list)
+        return [
+            Result(record.key, record.value[0], record.value[1], record.timestamp)
+            for record in out.read_records_to_list()
+        ]
+
+
+@every_kind
+@given(records=RECORDS, spans=SPANS, times=st.lists(st.integers(0, 70), max_size=5))
+@QUICK
+def test_by_watermark_any_cut_in_time_gives_the_same(
+    kind: Kind, records: list[Came], spans: Spans, times: list[int]
+) -> None:
+    """The same results in the same order, late records included."""
+    records = numbered(records)
+    before, after, grace = spans
+    model = WatermarkJoinModel(kind, before=before, after=after, grace=grace)
+    expected = model.all(with_order_times(records))
+    assert run_by_watermark(topology(kind, spans), records, times) == expected
+
+
+@every_kind
+@given(records=RECORDS, spans=SPANS, times=st.lists(st.integers(0, 70), max_size=5))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_by_watermark_crashes_groups_and_lanes_change_nothing(
+    kind: Kind, records: list[Came], spans: Spans, times: list[int]
+) -> None:
+    """All key groups have one time, so only results of different keys may change places."""
+    records = numbered(records)
+    before, after, grace = spans
+    model = WatermarkJoinModel(kind, before=before, after=after, grace=grace)
+    expected = model.all(with_order_times(records))
+    options = {"crash_after_every_record": True, "key_groups": 8, "lanes": 3, "emit": "every"}
+    got = run_by_watermark(topology(kind, spans), records, times, **options)
+    for key in (1, 2, 3, None):
+        assert [one for one in got if one.key == key] == [one for one in expected if one.key == key]
+
+
+def test_by_watermark_a_window_closes_though_no_record_comes() -> None:
+    """The watermark alone closes it, in each key group."""
+    settings_ = {"event_time": "watermark"}
+    with TopologyTestDriver(
+        topology("outer", (10, 20, 5)), settings=settings_, key_groups=8, lanes=2
+    ) as driver:
+        left, right = (driver.create_input_topic(f"in.{side}") for side in (0, 1))
+        with driver.epoch():
+            left.pipe_input(1, "a", timestamp=100)
+            right.pipe_input(2, "b", timestamp=100)
+        out = driver.create_output_topic("out", key=int, value=list)
+        driver.advance_watermark(115)
+        assert out.is_empty
+        driver.advance_watermark(116)
+        assert out.read_key_values_to_list() == [(2, [None, "b"])]
+        driver.advance_watermark(125)
+        assert out.is_empty
+        driver.advance_watermark(126)
+        assert out.read_key_values_to_list() == [(1, ["a", None])]
