@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from mustela.errors import Origin, UsageError
 from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
+from mustela.serdes.values import ValueSerde
+from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.topology.errors import MissingSerdeError, OptionConflictError
 
 __all__ = ["choose", "choose_serde", "serde_to_write"]
@@ -74,7 +76,7 @@ def serde_to_write(
     Raises:
         MissingSerdeError: If neither is there.
     """
-    serde = known if said is None else said
+    serde = (None if _undeclared(known) else known) if said is None else said
     if serde is not None:
         return serde
     plural = {"key": "keys", "value": "values"}[name]
@@ -86,6 +88,12 @@ def serde_to_write(
         fix=f"say it where they are written: to(..., {name}=str), or whatever type they have",
         fields={"part": name, "step": step},
     )
+
+
+def _undeclared(known: Serde[Any] | None) -> bool:
+    """Say whether the keys inside windowed keys have the serde of what nobody declared."""
+    windowed = type(known) in {WindowedSerde, SessionWindowedSerde}
+    return windowed and isinstance(getattr(known, "inner", None), ValueSerde)
 
 
 def _shown(value: object) -> str:

@@ -12,6 +12,7 @@ from mustela.kernel.operator import Operator
 from mustela.kernel.output import SinkRows
 from mustela.kernel.partitioning import spread
 from mustela.plan.batch import Batch
+from mustela.plan.partitions import partition_of
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.sink import SinkNode
 
@@ -49,6 +50,8 @@ class SinkOperator(Operator[SinkNode]):
             topics, partitions = _drop(topics, failed), _drop(partitions, failed)
         if not values:
             return
+        if self._key.group_suffix and self.node.partitioner is None:
+            partitions = self._partitions_of_windows(topics, keys)
         rows = SinkRows(
             step=self.step.name,
             topic=self.node.topic if isinstance(self.node.topic, str) else topics or [],
@@ -82,6 +85,21 @@ class SinkOperator(Operator[SinkNode]):
             partitioner, names, batch, self._partition_count, failures, self.count
         )
         return partitions, None if topics is None else names, batch
+
+    def _partitions_of_windows(
+        self, topics: list[str] | None, keys: list[bytes | None]
+    ) -> list[int | None]:
+        """Return the partition of the key inside each windowed key, as Kafka Streams chooses it.
+
+        Where the number of partitions is not known, the producer chooses by the whole key.
+        """
+        suffix, known = self._key.group_suffix, self.options.topic_partitions
+        names = [str(self.node.topic)] * len(keys) if topics is None else topics
+        counts = {name: known[name] for name in set(names) if name in known}
+        return [
+            None if key is None or name not in counts else partition_of(key[:-suffix], counts[name])
+            for key, name in zip(keys, names, strict=True)
+        ]
 
     def _partition_count(self, topic: str) -> int:
         try:

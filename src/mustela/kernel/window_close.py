@@ -12,7 +12,7 @@ from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.model import TIME_MAX, Windowed
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.serdes.windowed import SessionWindowedSerde
+from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import (
     TIME_BYTES,
     RowView,
@@ -192,7 +192,8 @@ class WindowCloser:
             Windowed(key, over.start, over.end) for key, over in zip(keys, found, strict=True)
         ]
         values, times = self._codec.decode_many([over.row for over in found])
-        if isinstance(self._node.window_key, SessionWindowedSerde):
+        serde: Serde[Any] = self._node.window_key
+        if self._node.is_session:
             times = [over.end for over in found]
         order: list[Order] = [(over.at, -1, -1, -1, over.group, over.number) for over in found]
         wants_old = self._operator.step.wants_old
@@ -201,5 +202,5 @@ class WindowCloser:
             values,
             Origins(times, None, order),
             olds=[None] * len(found) if wants_old else None,
-            key_bytes=self._node.window_key.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
+            key_bytes=serde.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
         )

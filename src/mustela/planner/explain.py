@@ -14,6 +14,7 @@ from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
 from mustela.topology.table_join import TableJoinNode
 from mustela.topology.table_lookup import TableLookup
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["explain"]
 
@@ -71,7 +72,7 @@ def _step(step: Step) -> str:
             facts.append(f"topic {topic}")
         case SinkNode():
             facts.append("topic chosen by a function")
-        case AggregateNode(kind=kind):
+        case AggregateNode(kind=kind) | WindowAggregateNode(kind=kind):
             facts.insert(0, kind)
         case _:
             pass

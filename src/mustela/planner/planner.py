@@ -10,6 +10,7 @@ from typing import Final
 from mustela.plan.plan import Plan
 from mustela.planner.assemble import assemble
 from mustela.planner.flow import Flow
+from mustela.planner.lag import hand_down_lag
 from mustela.planner.lower import lower
 from mustela.planner.old_values import answer_old_values
 from mustela.planner.options import PlanOptions
@@ -64,7 +65,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
     for name, rule in RULES.items():
         if name not in options.rules_off:
             flow = rule(flow, options)
-    return assemble(flow)
+    return assemble(hand_down_lag(flow))
 
 
 def _check_names(names: frozenset[str]) -> None:

@@ -38,10 +38,10 @@ class _KeySerde(Serde[Windowed[K]]):
     inner: Serde[Any]
 
     def _key_bytes(self, value: Any) -> bytes:
-        if not isinstance(value, Windowed):
+        if type(value) is not Windowed:  # pyright: ignore[reportUnknownArgumentType]
             fix = "write the keys of a windowed aggregation, or Windowed(key, start, end)"
             raise wrong_type(self, value, "a Windowed key", fix)
-        data = self.inner.serialize(value.key)  # pyright: ignore[reportUnknownMemberType]
+        data = self.inner.serialize(value.key)
         if data is None:
             raise bad_value(self, value, "the key inside is None", "give the record a key")
         return data

@@ -6,16 +6,13 @@ import sysconfig
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from mustela.errors import EnvironmentFault
+from mustela.plan.partitions import partition_of
 
 __all__ = ["Corpus", "InputMissingError", "Line", "partition_of", "read_corpus", "standard_library"]
 
-_SEED = 0x9747B28C
-_FACTOR = 0x5BD1E995
-_MASK = 0xFFFFFFFF
 _FOREIGN = {"site-packages", "dist-packages"}
 
 
@@ -141,29 +138,3 @@ def _lines(files: list[tuple[str, list[str]]], size: int, partitions: int) -> It
                     return
                 yield Line(number, key, text, partition)
                 number += 1
-
-
-@lru_cache(maxsize=65_536)
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition that Kafka's default partitioner chooses: murmur2 of the key.
-
-    Example:
-        >>> partition_of(b"os.py", 4), partition_of(b"21", 1000)
-        (1, 340)
-    """
-    return (_murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-def _murmur2(data: bytes) -> int:
-    length = len(data)
-    hashed = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * _FACTOR & _MASK
-        word = (word ^ (word >> 24)) * _FACTOR & _MASK
-        hashed = (hashed * _FACTOR & _MASK) ^ word
-    if length > whole:
-        hashed ^= int.from_bytes(data[whole:], "little")
-        hashed = hashed * _FACTOR & _MASK
-    hashed = (hashed ^ (hashed >> 13)) * _FACTOR & _MASK
-    return hashed ^ (hashed >> 15)
