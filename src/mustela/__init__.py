@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mustela.dsl.builder import StreamsBuilder
+    from mustela.dsl.cogroup import (
+        CogroupedKStream,
+        SessionWindowedCogroupedKStream,
+        TimeWindowedCogroupedKStream,
+    )
+    from mustela.dsl.foreign_key_join import TableJoined
     from mustela.dsl.grouped import KGroupedStream
     from mustela.dsl.grouped_table import KGroupedTable
     from mustela.dsl.join_windows import JoinWindows, StreamJoined
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from mustela.dsl.routing import Branched, BranchedKStream
     from mustela.dsl.stores import Stores
     from mustela.dsl.stream_table_join import Joined
+    from mustela.dsl.suppression import BufferConfig, Suppressed
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from mustela.dsl.windows import (
         EmitStrategy,
@@ -52,6 +59,8 @@ __all__ = [
     "App",
     "Branched",
     "BranchedKStream",
+    "BufferConfig",
+    "CogroupedKStream",
     "Consumed",
     "DataError",
     "EmitStrategy",
@@ -71,6 +80,7 @@ __all__ = [
     "Record",
     "Repartitioned",
     "Serde",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindowedSerde",
     "SessionWindows",
@@ -78,6 +88,9 @@ __all__ = [
     "Stores",
     "StreamJoined",
     "StreamsBuilder",
+    "Suppressed",
+    "TableJoined",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "TopologyTestDriver",
@@ -93,14 +106,16 @@ _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
     "Branched": "mustela.dsl.routing",
     "BranchedKStream": "mustela.dsl.routing",
+    "BufferConfig": "mustela.dsl.suppression",
+    "CogroupedKStream": "mustela.dsl.cogroup",
     "Consumed": "mustela.dsl.options",
     "DataError": "mustela.errors",
     "EmitStrategy": "mustela.dsl.windows",
     "EnvironmentFault": "mustela.errors",
     "Grouped": "mustela.dsl.options",
     "InvariantError": "mustela.errors",
-    "Joined": "mustela.dsl.stream_table_join",
     "JoinWindows": "mustela.dsl.join_windows",
+    "Joined": "mustela.dsl.stream_table_join",
     "KGroupedStream": "mustela.dsl.grouped",
     "KGroupedTable": "mustela.dsl.grouped_table",
     "KStream": "mustela.dsl.kstream",
@@ -112,13 +127,17 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Record": "mustela.model",
     "Repartitioned": "mustela.dsl.options",
     "Serde": "mustela.serdes.base",
+    "SessionWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "SessionWindowedKStream": "mustela.dsl.windowed",
     "SessionWindowedSerde": "mustela.serdes.windowed",
     "SessionWindows": "mustela.dsl.windows",
     "SlidingWindows": "mustela.dsl.windows",
-    "StreamJoined": "mustela.dsl.join_windows",
     "Stores": "mustela.dsl.stores",
+    "StreamJoined": "mustela.dsl.join_windows",
     "StreamsBuilder": "mustela.dsl.builder",
+    "Suppressed": "mustela.dsl.suppression",
+    "TableJoined": "mustela.dsl.foreign_key_join",
+    "TimeWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "TimeWindowedKStream": "mustela.dsl.windowed",
     "TimeWindows": "mustela.dsl.windows",
     "TopologyTestDriver": "mustela.testing.driver",

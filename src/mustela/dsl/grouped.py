@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
+from mustela.dsl.cogroup import Cogrouping
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
@@ -50,7 +51,7 @@ class _Table:
     inherited: Serde[Any] | None = None
 
 
-class KGroupedStream(Generic[K, V]):
+class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
     """Records grouped by key; made by `KStream.group_by` and `KStream.group_by_key`.
 
     Records whose key or value is None are left out of every aggregation.

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mustela.errors import InvariantError
 from mustela.kernel import (
     aggregate,
+    cogroup,
     combine,
     foreign_key,
     routing,
@@ -31,6 +32,7 @@ from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
 from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.cogroup import CogroupNode
 from mustela.topology.foreign_key import (
     ForeignKeyJoinNode,
     ForeignKeyMatchNode,
@@ -130,6 +132,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (TableFilterNode, "whole"): table.TableFilterOperator,
         (TableMapValuesNode, "whole"): table.TableMapValuesOperator,
         (TableToStreamNode, "whole"): table.TableToStreamOperator,
+        (CogroupNode, "whole"): cogroup.CogroupOperator,
         (TableGroupNode, "whole"): table_group.TableGroupOperator,
         (TableAggregateNode, "whole"): _table_aggregate,
         (ForeignKeySubscribeNode, "whole"): foreign_key.ForeignKeySubscribeOperator,

@@ -1,0 +1,458 @@
+"""Several grouped streams that are folded into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.ktable import KTable
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.names import path_name
+from mustela.dsl.options import Materialized, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.dsl.serdes import choose_serde
+from mustela.dsl.windowed import WindowedGroup, WindowFold, WindowTable, add_window_aggregate
+from mustela.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from mustela.errors import Origin
+from mustela.model import Windowed
+from mustela.serdes.base import Serde
+from mustela.topology.cogroup import CogroupNode
+from mustela.topology.errors import BadOptionError, JoinKeysError, OtherBuilderError
+
+if TYPE_CHECKING:
+    from mustela.dsl.grouped import KGroupedStream
+
+__all__ = [
+    "CogroupedKStream",
+    "Cogrouping",
+    "SessionWindowedCogroupedKStream",
+    "TimeWindowedCogroupedKStream",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
+V2 = TypeVar("V2")
+A = TypeVar("A")
+
+Adder = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cogroup:
+    """Grouped streams, each with the function that adds its records.
+
+    Attributes:
+        registry: The topology while it is being written.
+        path: What default names begin with.
+        parents: The steps that are read.
+        adders: For each of them (key, value, aggregate) -> aggregate.
+        key: Serde of the grouping key, where it is known.
+    """
+
+    registry: Registry
+    path: str
+    parents: tuple[str, ...]
+    adders: tuple[Adder, ...]
+    key: Serde[Any] | None
+
+
+class Cogrouping(Generic[K, V]):
+    """What `KGroupedStream` can do together with others: cogroup."""
+
+    _registry: Registry
+    _parent: str
+    _path: str
+    _key: Serde[Any] | None
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Begin to fold several grouped streams into one table.
+
+        Args:
+            aggregator: Called with key, value and the aggregate so far for each record of this
+                stream. It may change the aggregate and return it. If it returns None, the row is
+                deleted, and the next record starts anew.
+
+        Returns:
+            The streams so far: this one. Add others with `CogroupedKStream.cogroup`.
+
+        Raises:
+            FunctionError: If the aggregator cannot be called with what it will get.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+            >>> returned = builder.stream("returned", key=str, value=int).group_by_key()
+            >>> net = (
+            ...     sold.cogroup(lambda _item, number, total: total + number)
+            ...     .cogroup(returned, lambda _item, number, total: total - number)
+            ...     .aggregate(int, value=int, store="net")
+            ... )
+            >>> net.to_stream().to("net")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("sold").pipe_input("apple", 5)
+            ...     driver.create_input_topic("returned").pipe_input("apple", 2)
+            ...     driver.create_output_topic("net").read_values_to_list()
+            [5, 3]
+        """
+        _check_aggregator(aggregator, at=user_origin())
+        return CogroupedKStream(
+            Cogroup(
+                registry=self._registry,
+                path=path_name(self._path, "cogroup"),
+                parents=(self._parent,),
+                adders=(aggregator,),
+                key=self._key,
+            )
+        )
+
+
+class CogroupedKStream(Generic[K, A]):
+    """Grouped streams of one key, each with its aggregator; made by `KGroupedStream.cogroup`.
+
+    Records of all streams are folded into the same table, in merged order: the one with the lowest
+    timestamp first. Records whose key or value is None are left out.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+        >>> orders = builder.stream("orders", key=str, value=float).group_by_key()
+        >>> both = clicks.cogroup(lambda _user, page, seen: [*seen, page])
+        >>> both = both.cogroup(orders, lambda _user, total, seen: [*seen, total])
+        >>> histories = both.aggregate(list, store="histories")
+    """
+
+    def __init__(self, cogroup: Cogroup) -> None:
+        self._cogroup = cogroup
+
+    def cogroup(
+        self, grouped: KGroupedStream[K, V2], aggregator: Callable[[K, V2, A], A]
+    ) -> CogroupedKStream[K, A]:
+        """Add another grouped stream.
+
+        Args:
+            grouped: The stream, with keys of the same type.
+            aggregator: Called with key, value and the aggregate so far for each of its records.
+
+        Returns:
+            The streams so far, with this one; this object stays as it is.
+
+        Raises:
+            FunctionError: If the aggregator cannot be called with what it will get.
+            JoinKeysError: If the streams write their keys in different ways.
+            OtherBuilderError: If the stream was made by another builder.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+            >>> returned = builder.stream("returned", key=str, value=int).group_by_key()
+            >>> net = sold.cogroup(lambda _item, number, total: total + number)
+            >>> net = net.cogroup(returned, lambda _item, number, total: total - number)
+        """
+        at = user_origin()
+        mine = self._cogroup
+        if not isinstance(grouped, Cogrouping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"cogroup takes a grouped stream, not a {type(grouped).__name__}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="records are folded by key, so it must be said what the key is",
+                fix="group it first: stream.group_by_key() or stream.group_by(...)",
+                fields={"option": "grouped"},
+            )
+        _check_aggregator(aggregator, at=at)
+        _check_together(mine, grouped, at=at)
+        return CogroupedKStream(
+            replace(
+                mine,
+                parents=(*mine.parents, grouped._parent),  # pyright: ignore[reportPrivateUsage]
+                adders=(*mine.adders, aggregator),
+                key=mine.key or grouped._key,  # pyright: ignore[reportPrivateUsage]
+            )
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        *,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[K, A]:
+        """Fold the records of all streams into a table.
+
+        Args:
+            initializer: Called without arguments for the first aggregate of a key.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store.
+
+        Returns:
+            The table of aggregates.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+            >>> total = sold.cogroup(lambda _item, number, total: total + number)
+            >>> totals = total.aggregate(lambda: 0, value=int, store="totals")
+        """
+        at = user_origin()
+        check_initializer(initializer, verb="aggregate", at=at)
+        mine = self._cogroup
+        options = options_or(materialized, Materialized[Any, Any](), at=at)
+        place = mine.registry.place(
+            "aggregate",
+            parents=mine.parents,
+            path=mine.path,
+            at=at,
+            name=name,
+            apart=store or options.store or function_name(mine.adders[0]),
+        )
+        key = choose_serde("key", mine.key, options.key, holder="Materialized", at=at)
+        said = choose_serde("value", value, options.value, holder="Materialized", at=at)
+        spec, explicit = store_spec(place, options, store=store, key=key, value=said)
+        node = CogroupNode(
+            **place,
+            kind="aggregate",
+            store=spec,
+            explicit_store=explicit,
+            key=spec.key_serde,
+            initializer=initializer,
+            adders=mine.adders,
+        )
+        mine.registry.add(node)
+        return KTable(mine.registry, node.name, key, said)
+
+    @overload
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | UnlimitedWindows
+    ) -> TimeWindowedCogroupedKStream[K, A]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream[K, A]: ...
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
+    ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
+        """Group the records by time too, so that each window has a result of its own.
+
+        Args:
+            windows: Which windows a record belongs to.
+
+        Returns:
+            The records in windows, which can be aggregated.
+
+        Raises:
+            BadOptionError: If ``windows`` are none.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows
+            >>> builder = StreamsBuilder()
+            >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+            >>> total = sold.cogroup(lambda _item, number, total: total + number)
+            >>> days = TimeWindows(size=timedelta(days=1), grace=timedelta(0))
+            >>> by_day = total.windowed_by(days).aggregate(int, value=int, store="by-day")
+        """
+        at = user_origin()
+        known = TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
+        if not isinstance(windows, known):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"windowed_by needs windows, not {windows!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                fix="pass TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows",
+                fields={"option": "windows"},
+            )
+        mine = self._cogroup
+        group = WindowedGroup(
+            registry=mine.registry,
+            parents=mine.parents,
+            path=mine.path,
+            key=mine.key,
+            value=None,
+            windows=windows.spec(),
+        )
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(group, mine.adders)
+        return TimeWindowedCogroupedKStream(group, mine.adders)
+
+
+class _WindowedCogroup(Generic[K, A]):
+    """Grouped streams in windows."""
+
+    def __init__(self, group: WindowedGroup, adders: tuple[Adder, ...]) -> None:
+        self._group = group
+        self._adders = adders
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A] | None,
+        table: WindowTable,
+        *,
+        at: Origin,
+    ) -> KTable[Windowed[K], A]:
+        check_initializer(initializer, verb="aggregate", at=at)
+        fold = WindowFold(
+            kind="aggregate", initializer=initializer, adders=self._adders, merger=merger
+        )
+        return add_window_aggregate(self._group, fold, table, at=at)
+
+
+class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
+    """Grouped streams in windows of time; made by `CogroupedKStream.windowed_by`.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+        >>> returned = builder.stream("returned", key=str, value=int).group_by_key()
+        >>> net = sold.cogroup(lambda _item, number, total: total + number)
+        >>> net = net.cogroup(returned, lambda _item, number, total: total - number)
+        >>> seconds = net.windowed_by(TimeWindows(size=timedelta(seconds=1), grace=timedelta(0)))
+        >>> seconds.aggregate(int, value=int, store="net").to_stream().to("net")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("sold").pipe_input("apple", 5, timestamp=100)
+        ...     driver.create_input_topic("returned").pipe_input("apple", 2, timestamp=200)
+        ...     driver.create_output_topic("net").read_key_values_to_map()
+        {Windowed(key='apple', start=0, end=1000): 3}
+    """
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        *,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of all streams into a table by key and window.
+
+        Args:
+            initializer: Called without arguments for the first aggregate of a window.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+
+        Returns:
+            The table of aggregates, by key and window.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+            RetentionError: If windows would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import SlidingWindows, StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> sold = builder.stream("sold", key=str, value=int).group_by_key()
+            >>> total = sold.cogroup(lambda _item, number, total: total + number)
+            >>> hour = SlidingWindows(time_difference=timedelta(hours=1), grace=timedelta(0))
+            >>> last_hour = total.windowed_by(hour).aggregate(int, value=int, store="last-hour")
+        """
+        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        return self._aggregate(initializer, None, table, at=user_origin())
+
+
+class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
+    """Grouped streams in sessions; made by `CogroupedKStream.windowed_by`.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import SessionWindows, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+        >>> orders = builder.stream("orders", key=str, value=float).group_by_key()
+        >>> seen = clicks.cogroup(lambda _user, _page, count: count + 1)
+        >>> seen = seen.cogroup(orders, lambda _user, _total, count: count + 10)
+        >>> gap = SessionWindows(inactivity_gap=timedelta(minutes=30), grace=timedelta(0))
+        >>> visits = seen.windowed_by(gap).aggregate(int, lambda _u, one, other: one + other)
+    """
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A],
+        *,
+        value: type[A] | Serde[A] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of all streams into a table by key and session.
+
+        Args:
+            initializer: Called without arguments for each record.
+            merger: Called with key, the aggregate so far and that of a session that the record
+                belongs to.
+            value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
+            store: Name of the store; ``name`` if not given.
+            name: Step name; made from the step's place if not given.
+            materialized: Options of the store. Its ``retention`` says how long a session is kept.
+
+        Returns:
+            The table of aggregates, by key and session.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            InitializerError: If the initializer is a value.
+            FunctionError: If the merger cannot be called with a key and two aggregates.
+            RetentionError: If sessions would be dropped while they still take records.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import SessionWindows, StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+            >>> counted = clicks.cogroup(lambda _user, _page, count: count + 1)
+            >>> gap = SessionWindows(inactivity_gap=timedelta(minutes=30), grace=timedelta(0))
+            >>> visits = counted.windowed_by(gap)
+            >>> lengths = visits.aggregate(int, lambda _u, one, other: one + other, value=int)
+        """
+        at = user_origin()
+        check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
+        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        return self._aggregate(initializer, merger, table, at=at)
+
+
+def _check_aggregator(aggregator: object, *, at: Origin) -> None:
+    arguments = ("key", "value", "aggregate")
+    check_function(aggregator, arguments, role="aggregator", verb="cogroup", at=at)
+
+
+def _check_together(mine: Cogroup, grouped: Cogrouping[Any, Any], *, at: Origin) -> None:
+    parent, key = grouped._parent, grouped._key  # pyright: ignore[reportPrivateUsage]
+    if grouped._registry is not mine.registry:  # pyright: ignore[reportPrivateUsage]
+        msg = f"{mine.parents[0]!r} and {parent!r} come from different builders"
+        raise OtherBuilderError(
+            msg,
+            at=at,
+            why="a topology is written with one builder, and what it cogroups is part of it",
+            fix="make both with the same StreamsBuilder",
+            fields={"left": mine.parents[0], "right": parent},
+        )
+    if mine.key is not None and key is not None and mine.key != key:
+        msg = f"{mine.parents[0]!r} and {parent!r} cannot be cogrouped: their keys differ"
+        raise JoinKeysError(
+            msg,
+            evidence={"first": f"key {mine.key.name}", "other": f"key {key.name}"},
+            at=at,
+            why='records are folded by the bytes of their keys, and 7 and "7" are different bytes',
+            fix=f"group {parent!r} by keys of the first one's type: group_by(..., key=...)",
+            fields={"left": mine.key.name, "right": key.name},
+        )
