@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from mustela import Joined, KStream, KTable, Materialized, StreamsBuilder
+from mustela import Joined, KStream, KTable, Materialized, Stores, StreamsBuilder
 from mustela.topology.graph import Topology
 
 __all__ = ["TOPOLOGIES"]
@@ -42,7 +42,8 @@ def two_tables(
 
 
 def versioned(store: str) -> dict[str, Any]:
-    return {"materialized": Materialized(store=store, history_retention=_HISTORY)}
+    history = Stores.persistent_versioned_key_value_store(store, _HISTORY)
+    return {"materialized": Materialized(supplier=history)}
 
 
 def stj_inner() -> Topology:
@@ -103,10 +104,13 @@ TOPOLOGIES: dict[str, Callable[[], Topology]] = {
     for build in (
         stj_inner,
         stj_left,
+        stj_left_versioned,
         ttj_inner,
         ttj_left,
         ttj_outer,
         ttj_inner_inner,
         ttj_left_outer,
+        ttj_inner_versioned,
+        ttj_inner_left_versioned,
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -12,12 +12,14 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import options_or
+from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.stream_table_join import StreamTableJoinKind, StreamTableJoinNode
+from mustela.topology.table import TableFilterNode, TableMapValuesNode
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -121,7 +123,8 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
             kind=kind,
             with_key=with_key,
             key=key,
-            copy=StoreSpec(
+            copy=replace(
+                _versions(registry, other.name) or StoreSpec(name="copy"),
                 name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
                 key_serde=key,
                 value_serde=row,
@@ -131,3 +134,15 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
     )
     result = choose_serde("value", value, None, holder="Joined", at=at)
     return KStream(registry, place["name"], key, result)
+
+
+def _versions(registry: Registry, name: str) -> StoreSpec | None:
+    """Return the store of a versioned table, looking through filters and mappings without one."""
+    node = registry.node(name)
+    while True:
+        store: StoreSpec | None = getattr(node, "store", None)
+        if store is not None:
+            return store if store.kind == "versioned" else None
+        if not isinstance(node, TableFilterNode | TableMapValuesNode):
+            return None
+        node = registry.node(node.parents[0])

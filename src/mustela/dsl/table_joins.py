@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_keys import join_key
@@ -44,18 +45,30 @@ class _Wish:
     materialized: Materialized[Any, Any] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extractor:
+    """What gives the foreign key."""
+
+    function: Callable[..., Any]
+    with_key: bool
+    options: TableJoined | None
+
+
 class TableJoins(Handle[K, V]):
     """The joins of `KTable`."""
 
-    def join(
+    def join(  # noqa: PLR0913 - by key or by foreign key, and the options of the result
         self,
-        other: KTable[K, W],
+        other: KTable[Any, W],
         joiner: Callable[[V, W], R],
         *,
+        foreign_key: Callable[[V], Any] | None = None,
+        foreign_key_with_key: Callable[[K, V], Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
         materialized: Materialized[K, R] | None = None,
+        table_joined: TableJoined | None = None,
     ) -> KTable[K, R]:
         """Join with the rows of another table that have the same key.
 
@@ -64,16 +77,21 @@ class TableJoins(Handle[K, V]):
         Args:
             other: The other table.
             joiner: Called with this table's value and the other's.
+            foreign_key: Gives from a value of this table the key of a row of the other table; or
+                None, if the value refers to none. Without it rows of equal keys are joined.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the joined values, for the store and for what follows.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            table_joined: The name of a join by foreign key.
 
         Returns:
             The table of joined rows.
 
         Raises:
             JoinKeysError: If the two tables write their keys in different ways.
+            BadOptionError: If two foreign keys are given, or options of one without it.
             FunctionError: If the joiner cannot be called with two values.
 
         Example:
@@ -90,33 +108,44 @@ class TableJoins(Handle[K, V]):
             ['Ann of Rome']
         """
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        extractor = _extractor("join", foreign_key, foreign_key_with_key, table_joined)
+        if extractor is not None:
+            return self._join_by_foreign_key("inner", other, joiner, wish, extractor)
         return self._join_by_key("inner", other, joiner, wish, at=user_origin())
 
-    def left_join(
+    def left_join(  # noqa: PLR0913 - by key or by foreign key, and the options of the result
         self,
-        other: KTable[K, W],
+        other: KTable[Any, W],
         joiner: Callable[[V, W | None], R],
         *,
+        foreign_key: Callable[[V], Any] | None = None,
+        foreign_key_with_key: Callable[[K, V], Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
         materialized: Materialized[K, R] | None = None,
+        table_joined: TableJoined | None = None,
     ) -> KTable[K, R]:
         """Join with another table; the result has a row for each row of this table.
 
         Args:
             other: The other table.
             joiner: Called with this table's value and the other's, or None where it has no row.
+            foreign_key: Gives from a value of this table the key of a row of the other table; or
+                None, if the value refers to none. Without it rows of equal keys are joined.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the joined values, for the store and for what follows.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            table_joined: The name of a join by foreign key.
 
         Returns:
             The table of joined rows.
 
         Raises:
             JoinKeysError: If the two tables write their keys in different ways.
+            BadOptionError: If two foreign keys are given, or options of one without it.
             FunctionError: If the joiner cannot be called with two values.
 
         Example:
@@ -133,6 +162,9 @@ class TableJoins(Handle[K, V]):
             [9, 7]
         """
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        extractor = _extractor("left_join", foreign_key, foreign_key_with_key, table_joined)
+        if extractor is not None:
+            return self._join_by_foreign_key("left", other, joiner, wish, extractor)
         return self._join_by_key("left", other, joiner, wish, at=user_origin())
 
     def outer_join(
@@ -178,6 +210,45 @@ class TableJoins(Handle[K, V]):
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
         return self._join_by_key("outer", other, joiner, wish, at=user_origin())
 
+    def _join_by_foreign_key(
+        self,
+        kind: Literal["inner", "left"],
+        other: Any,
+        joiner: Callable[..., Any],
+        wish: _Wish,
+        extractor: _Extractor,
+    ) -> KTable[Any, Any]:
+        at = user_origin()
+        self._check_table(other, verb=_VERBS[kind], at=at)
+        return foreign_key_join(
+            self,
+            other,
+            joiner,
+            kind=kind,
+            extractor=extractor.function,
+            with_key=extractor.with_key,
+            options=extractor.options,
+            name=wish.name,
+            store=wish.store,
+            materialized=wish.materialized,
+            at=at,
+            value=wish.value,
+        )
+
+    def _check_table(self, other: Any, *, verb: str, at: Origin) -> None:
+        from mustela.dsl.ktable import KTable  # a table is made of its parts
+
+        self._check_builder(other, verb=verb, at=at)
+        if not isinstance(other, KTable):
+            msg = f"{verb} takes a table, and {other.name!r} is a {type(other).__name__}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a table is joined with what has a row for each key",
+                fix="turn it into a table with to_table(), or join the stream with this table",
+                fields={"verb": verb},
+            )
+
     def _join_by_key(
         self,
         kind: TableJoinKind,
@@ -191,16 +262,7 @@ class TableJoins(Handle[K, V]):
 
         verb = _VERBS[kind]
         check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
-        self._check_builder(other, verb=verb, at=at)
-        if not isinstance(other, KTable):
-            msg = f"{verb} takes a table, and {other.name!r} is a {type(other).__name__}"
-            raise BadOptionError(
-                msg,
-                at=at,
-                why="a table is joined with what has a row for each key",
-                fix="turn it into a table with to_table(), or join the stream with this table",
-                fields={"verb": verb},
-            )
+        self._check_table(other, verb=verb, at=at)
         options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
         stored = wish.store or options.store
         place = self._registry.place(
@@ -214,7 +276,7 @@ class TableJoins(Handle[K, V]):
         key = join_key(self, other, said, at=at)
         value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
         spec: StoreSpec | None = None
-        if stored is not None:
+        if stored is not None or options.supplier is not None:
             spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)
         sides = zip((self, other), ("left", "right"), strict=True)
         left, right = (_copy(place["name"], side, key, suffix) for side, suffix in sides)
@@ -231,6 +293,37 @@ class TableJoins(Handle[K, V]):
             )
         )
         return KTable(self._registry, place["name"], key, value)
+
+
+def _extractor(
+    verb: str,
+    by_value: Callable[..., Any] | None,
+    by_both: Callable[..., Any] | None,
+    options: TableJoined | None,
+) -> _Extractor | None:
+    """Return what gives the foreign key, None where rows of equal keys are joined."""
+    if by_value is not None and by_both is not None:
+        msg = f"{verb} is given two foreign keys"
+        raise BadOptionError(
+            msg,
+            at=user_origin(),
+            why="foreign_key= and foreign_key_with_key= say the same thing in two ways",
+            fix="leave one of them away",
+            fields={"verb": verb},
+        )
+    function = by_value if by_both is None else by_both
+    if function is not None:
+        return _Extractor(function=function, with_key=by_both is not None, options=options)
+    if options is not None:
+        msg = f"{verb} takes table_joined= only with a foreign key"
+        raise BadOptionError(
+            msg,
+            at=user_origin(),
+            why="it names the stores of a join by foreign key",
+            fix="say name=, or give foreign_key=",
+            fields={"verb": verb},
+        )
+    return None
 
 
 def _copy(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mustela.kernel.each import drop, without
 from mustela.kernel.isolate import copy_column
 from mustela.kernel.table_lookup import JoinOperator, LookupTable, in_order, spread
+from mustela.kernel.versioned_lookup import VersionedLookup
 from mustela.plan.batch import Batch, Order
 from mustela.topology.stream_table_join import StreamTableJoinNode
 
@@ -45,25 +46,64 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         assert self.node.table is not None, self.node.name
         self.use_key_serde(self.node.key)
         self._left = self.node.kind == "left"
-        self._table = LookupTable(self, self.node.table)
+        self._table: LookupTable | None = None
+        self._versions: VersionedLookup | None = None
+        if self.node.table.store.kind == "versioned":
+            self._versions = VersionedLookup(self, self.node.table)
+        else:
+            self._table = LookupTable(self, self.node.table)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Join the records of the stream; changes of the table give no result by themselves."""
         stream, changes = inputs
         changes, changed = self.keyed_input(changes, 1)
-        result = self._joined(stream, changes, changed) if len(stream) else None
+        stream, key_bytes = self._admitted(stream, ordered=bool(changed))
+        if self._versions is not None:
+            places = stream.order or [()] * len(stream)
+            found = self._versioned(self._versions, (stream, key_bytes), places, changes, changed)
+            return self._joined(stream, key_bytes, found)
+        assert self._table is not None
+        result: Batch | None = None
+        if len(stream):
+            found, failed = self._found(self._table, (stream, key_bytes), changes, changed)
+            if failed:
+                stream = without(stream, failed)
+                key_bytes, found = drop(key_bytes, failed), drop(found, failed)
+            result = self._joined(stream, key_bytes, found)
         self._table.tell(changes, changed)
         return result
 
-    def _joined(self, stream: Batch, changes: Batch, changed: list[bytes]) -> Batch:
+    def _admitted(self, stream: Batch, *, ordered: bool) -> tuple[Batch, list[Any]]:
+        """Return the records that take part, and their keys as bytes; None for a null key."""
+        if not len(stream):
+            return stream, []
         stream = self._without(stream, "value", stream.values)
         if not self._left:
             stream = self.without_null_keys(stream)
-        stream, key_bytes = self.input_key_bytes(in_order(stream) if changed else stream, 0)
-        found, failed = self._found(stream, key_bytes, changes, changed)
-        if failed:
-            stream = without(stream, failed)
-            key_bytes, found = drop(key_bytes, failed), drop(found, failed)
+        return self.input_key_bytes(in_order(stream) if ordered else stream, 0)
+
+    @staticmethod
+    def _versioned(
+        table: VersionedLookup,
+        records: tuple[Batch, list[Any]],
+        places: Sequence[Order],
+        changes: Batch,
+        changed: list[bytes],
+    ) -> list[Any]:
+        """Return the version that each record meets; a record without a key meets none."""
+        batch, key_bytes = records
+        rows = [row for row, key in enumerate(key_bytes) if key is not None]
+        times = batch.timestamps
+        found: list[Any] = [None] * len(key_bytes)
+        asked = behind([places[row] for row in rows], changes.order or [])
+        keys: list[bytes] = [key_bytes[row] for row in rows]
+        held = table.answer(asked, keys, [times[row] for row in rows], changes, changed)
+        for row, value in zip(rows, held, strict=True):
+            found[row] = value
+        return found
+
+    def _joined(self, stream: Batch, key_bytes: list[Any], found: list[Any]) -> Batch:
+        """Call the joiner for each record and the row that it meets."""
         if not self._left and None in found:
             mask = [row is not None for row in found]
             stream = stream.select(mask)
@@ -77,9 +117,15 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         return without(result, failed)
 
     def _found(
-        self, stream: Batch, key_bytes: list[Any], changes: Batch, changed: list[bytes]
+        self,
+        table: LookupTable,
+        stream: Batch,
+        key_bytes: list[Any],
+        changes: Batch,
+        changed: list[bytes],
     ) -> tuple[list[Any], list[int]]:
         """Return the row that each record meets, and the records on whose row a view failed."""
+        stream, key_bytes = records
         first: dict[Any, None] = dict.fromkeys(key_bytes)
         first.pop(None, None)
         keys: list[bytes] = key_bytes if len(first) == len(key_bytes) else list(first)
@@ -97,7 +143,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
                 failures.one(stream, row, error)
             failed.extend(rows)
 
-        values, _ = self._table.rows(keys, objects, on_failure)
+        values, _ = table.rows(keys, objects, on_failure)
         if changed and not first.keys().isdisjoint(changed):
             return _interleaved(
                 (stream, key_bytes), (changes, changed), dict(zip(keys, values, strict=True))

@@ -7,6 +7,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from mustela.kernel.changes import latest_only
 from mustela.kernel.each import call_each, without
 from mustela.kernel.encode import failing
 from mustela.kernel.isolate import copy_column
@@ -98,12 +99,12 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Turn changes of the sides into changes of the result."""
-        left, left_keys = self.keyed_input(inputs[0], 0)
-        right, right_keys = self.keyed_input(inputs[1], 1)
+        left, left_keys = self.keyed_input(latest_only(inputs[0]), 0)
+        right, right_keys = self.keyed_input(latest_only(inputs[1]), 1)
         key_bytes = [*left_keys, *right_keys]
         if not key_bytes:
             return None
-        changes = Batch.concatenate([left, right])
+        changes = _plain(Batch.concatenate([left, right]))
         keys = list(dict.fromkeys(key_bytes))
         sides = tuple(
             self._rows(table, changes, keys, key_bytes) for table in (self._left, self._right)
@@ -176,6 +177,19 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         for place, value in zip(places, found, strict=True):
             results[place] = value
         return results, [places[row] for row in failed]
+
+
+def _plain(changes: Batch) -> Batch:
+    """Return changes without what only a versioned table says: the result is none."""
+    if changes.latest is None:
+        return changes
+    return Batch(
+        changes.keys,
+        changes.values,
+        changes.origins,
+        rows=changes.rows,
+        key_bytes=changes.key_bytes,
+    )
 
 
 def _forget(row: int, error: Exception) -> None:

@@ -7,13 +7,14 @@ from itertools import islice
 from operator import le
 from typing import Any, Final
 
-from mustela.kernel.codec import StoreCodec
+from mustela.kernel.codec import NO_TIMESTAMP, StoreCodec
 from mustela.kernel.each import call_each, drop, truths, without
 from mustela.kernel.encode import encode_column, failing
 from mustela.kernel.isolate import copy_column, is_immutable_column
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import EXCHANGED, N
 from mustela.kernel.table import call_present
+from mustela.kernel.versioned_lookup import versions_before
 from mustela.plan.batch import Batch
 from mustela.serdes.values import ValueSerde
 from mustela.topology.table import TableFilterNode
@@ -75,7 +76,10 @@ class LookupTable:
         lookup = self._lookup
         if lookup.own:
             return self._codec.decode_many(self._store.getmulti(keys))
-        values, times = self._codec.decode_many(self._store.before_many(keys))
+        if lookup.store.kind == "versioned":
+            values, times = self._newest(keys)
+        else:
+            values, times = self._codec.decode_many(self._store.before_many(keys))
         for view in lookup.views:
             values = _viewed(view, objects(), values, on_failure)
         told = self._told
@@ -85,6 +89,18 @@ class LookupTable:
                     values[place], times[place] = told[key]
             values = copy_column(values)
         return values, times
+
+    def _newest(self, keys: list[bytes]) -> tuple[list[Any], list[int]]:
+        """Return the newest version of each key before the epoch."""
+        values: list[bytes | None] = [None] * len(keys)
+        times = [NO_TIMESTAMP] * len(keys)
+        for view, places in self._store.by_group(keys):
+            versions = versions_before(view, self._lookup.store)
+            held = versions.latest_many([keys[place] for place in places])
+            for place, version in zip(places, held, strict=True):
+                if version is not None:
+                    values[place], times[place] = version.value, version.timestamp
+        return self._codec.decode_many(values)[0], times
 
     def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
         """Take changes over: what is looked up from now on is looked up behind them."""
@@ -148,6 +164,7 @@ class JoinOperator(KeyedOperator[N]):
                 rows=batch.rows,
                 olds=batch.olds,
                 key_bytes=key_bytes,
+                latest=batch.latest,
             )
         batch = in_order(batch)
         assert batch.key_bytes is not None

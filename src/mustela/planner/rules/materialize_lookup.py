@@ -54,7 +54,10 @@ def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
 def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) -> Node:
     match node:
         case StreamTableJoinNode():
-            return replace(node, table=_lookup(placement.inputs[1], node.copy, steps))
+            found = _lookup(placement.inputs[1], node.copy, steps)
+            if found.store.kind == "versioned" and found.views:
+                return node  # what the functions make of each version has to be put by itself
+            return replace(node, table=found)
         case TableJoinNode(copies=(left, right)):
             first, second = placement.inputs
             return replace(node, sides=(_lookup(first, left, steps), _lookup(second, right, steps)))
