@@ -327,12 +327,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         for row in rows.order:
             key, raw, time = keys[row], values[row], times[row]
             mine = LEFT if row < lefts else RIGHT
+            if rows.triggers[row]:
+                self._close(waiting, rows, row, results)
             if key is None or raw is None:
                 if raw is not None and outer[mine]:
                     self._add_alone(results, row, time)
                 continue
-            if rows.triggers[row]:
-                self._close(waiting, rows, row, results)
             theirs, raws = by_key[1 - mine][key]
             start = bisect_left(theirs, lows[row])
             end = bisect_right(theirs, highs[row], start)

@@ -201,11 +201,11 @@ class WatermarkJoinModel:
     def one(self, now: int, record: Came) -> list[Result]:
         """Handle one record."""
         side, key, value, time = record
-        if value is None:
-            return []
-        if key is None:
-            return [StreamJoinModel.result(record, None)] if self.outer[side] else []
         found = self.close(now)
+        if value is None:
+            return found
+        if key is None:
+            return found + ([StreamJoinModel.result(record, None)] if self.outer[side] else [])
         low = max(0, time - self.older[side], now - self.kept_for)
         high = max(0, time + self.younger[side])
         others = [o for o in self.kept[1 - side] if o.key == key and low <= o.timestamp <= high]
