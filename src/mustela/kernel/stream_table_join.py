@@ -119,8 +119,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
     def _found(
         self,
         table: LookupTable,
-        stream: Batch,
-        key_bytes: list[Any],
+        records: tuple[Batch, list[Any]],
         changes: Batch,
         changed: list[bytes],
     ) -> tuple[list[Any], list[int]]:

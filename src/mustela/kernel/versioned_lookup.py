@@ -43,7 +43,12 @@ class _Before:
         del store, low, high, reverse
         return iter(())
 
-    prefix = range  # pyright: ignore[reportAssignmentType]
+    def prefix(
+        self, store: str, prefix: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Give nothing; nobody asks."""
+        del store, prefix, reverse
+        return iter(())
 
     def count(self, store: str) -> int:
         """Give nothing; nobody asks."""
