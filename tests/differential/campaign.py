@@ -1,0 +1,119 @@
+"""Runs pairs of operators, some examples each, and counts what was covered."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.differential.compare import Difference, compare
+from tests.differential.draw import OPERATORS, Example, examples
+from tests.differential.kafka_streams import KafkaStreams, Refused
+
+__all__ = ["Report", "pairs_from", "run"]
+
+Pair = tuple[str, ...]
+
+
+@dataclass
+class Report:
+    """What a run covered and found.
+
+    Attributes:
+        examples: How many examples were compared and equal.
+        operators: Examples by operator.
+        pairs: Examples by pair of operators, one of which reads what the other gives.
+        known: Examples that showed a known divergence, by its id.
+        refused: Examples that Kafka Streams refused, by its reason.
+        differences: What is unexplained, by pair.
+    """
+
+    examples: int = 0
+    operators: Counter[str] = field(default_factory=Counter[str])
+    pairs: Counter[Pair] = field(default_factory=Counter[Pair])
+    known: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    differences: dict[Pair, str] = field(default_factory=dict[Pair, str])
+
+    def count(self, example: Example, known: str | None) -> None:
+        """Count an example that ran on both sides."""
+        self.examples += 1
+        self.operators.update(example.operators)
+        if len(example.operators) > 1:
+            self.pairs[example.operators] += 1
+        if known is not None:
+            self.known[known] += 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as text."""
+        wanted = len(OPERATORS) ** 2
+        yield f"{self.examples} examples, {len(self.differences)} unexplained differences"
+        missing = sorted(OPERATORS.keys() - self.operators.keys())
+        yield f"operators: {len(self.operators)} of {len(OPERATORS)}" + (
+            f", without {', '.join(missing)}" if missing else ""
+        )
+        yield f"pairs of operators: {len(self.pairs)} of {wanted}"
+        for name, count in sorted(self.operators.items()):
+            yield f"  {name}: {count}"
+        for name, count in sorted(self.known.items()):
+            yield f"known divergence {name}: {count}"
+        for reason, count in self.refused.most_common():
+            yield f"refused by Kafka Streams: {reason}: {count}"
+
+
+def pairs_from(start: int) -> list[Pair]:
+    """Return every operator alone, then every pair, in an order that the seed decides."""
+    rng = random.Random(start)
+    alone: list[Pair] = [(name,) for name in OPERATORS]
+    pairs: list[Pair] = list(itertools.product(OPERATORS, repeat=2))
+    rng.shuffle(pairs)
+    return alone + pairs
+
+
+def run(
+    pairs: Iterable[Pair],
+    kafka_streams: KafkaStreams,
+    *,
+    start: int,
+    each: Callable[[Pair], int],
+    shrink: bool = True,
+) -> Report:
+    """Compare examples of each pair, and stop at a pair's first unexplained difference.
+
+    Args:
+        pairs: Operators alone or in pairs.
+        kafka_streams: The other side.
+        start: The seed; the same one draws the same examples.
+        each: How many examples a pair gets.
+        shrink: Whether to look for the smallest example that differs.
+    """
+    report = Report()
+    for pair in pairs:
+        phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+
+        @seed(start)
+        @settings(
+            max_examples=each(pair),
+            deadline=None,
+            database=None,
+            derandomize=False,
+            phases=phases,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(example=examples(pair))
+        def once(example: Example) -> None:
+            try:
+                report.count(example, compare(example, kafka_streams))
+            except Refused as refusal:
+                report.refused[str(refusal)] += 1
+
+        try:
+            once()
+        except Difference as difference:
+            report.differences[pair] = str(difference)
+    return report

@@ -1,0 +1,104 @@
+"""Runs an example on both sides and compares what they write."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from mustela import TopologyTestDriver
+from tests.differential.divergences import divergence_of
+from tests.differential.draw import Example
+from tests.differential.kafka_streams import KafkaStreams
+from tests.differential.steps import build
+
+__all__ = ["Difference", "compare", "of_kafka_streams", "of_mustela"]
+
+Row = tuple[Any, Any, int]
+"""Key, value and time."""
+Written = list[list[list[Row]]]
+"""Rows by input and sink."""
+
+
+class Difference(AssertionError):
+    """The two sides do not write the same."""
+
+
+def of_kafka_streams(example: Example, kafka_streams: KafkaStreams) -> Written:
+    """Return what Kafka Streams writes."""
+    answers = kafka_streams.ask(steps=list(example.steps), inputs=list(example.inputs))
+    sinks = sum(step["op"] == "to" for step in example.steps)
+    written: Written = []
+    for answer in answers:
+        rows: list[list[Row]] = [[] for _ in range(sinks)]
+        for sink, key, value, time in answer:
+            rows[sink].append((key, value, time))
+        written.append(rows)
+    return written
+
+
+def of_mustela(example: Example, **options: Any) -> Written:
+    """Return what Mustela writes, with Kafka Streams' time and each update of a table."""
+    settings = {"event_time": "stream-time", "emit": "every"}
+    topology = build(example.steps)
+    written: Written = []
+    with TopologyTestDriver(topology, settings=settings, initial_wall_clock=0, **options) as driver:
+        sinks = [
+            driver.create_output_topic(step["topic"])
+            for step in example.steps
+            if step["op"] == "to"
+        ]
+        for record in example.inputs:
+            topic = driver.create_input_topic(record.topic)
+            topic.pipe_input(record.key, record.value, timestamp=record.timestamp)
+            written.append(
+                [[(r.key, r.value, r.timestamp) for r in s.read_records_to_list()] for s in sinks]
+            )
+    return written
+
+
+def compare(example: Example, kafka_streams: KafkaStreams) -> str | None:
+    """Run an example on both sides and compare.
+
+    After each input the rows of each topic must be the same, those of a key in the same order.
+
+    Returns:
+        The id of the known divergence that the example shows, if any.
+
+    Raises:
+        Difference: If the sides differ in a way that is not known.
+        Refused: If Kafka Streams refuses the topology.
+    """
+    theirs = of_kafka_streams(example, kafka_streams)
+    ours = of_mustela(example)
+    for number, (record, wanted, got) in enumerate(zip(example.inputs, theirs, ours, strict=True)):
+        if all(_same(w, g) for w, g in zip(wanted, got, strict=True)):
+            continue
+        known = divergence_of(example, theirs, ours, number)
+        if known is not None:
+            return known
+        raise Difference(_told(example, number, record, wanted, got))
+    return None
+
+
+def _same(wanted: Sequence[Row], got: Sequence[Row]) -> bool:
+    return _by_key(wanted) == _by_key(got)
+
+
+def _by_key(rows: Sequence[Row]) -> dict[Any, list[Row]]:
+    """Return each key's rows in order; between keys there is no order that means something."""
+    found: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(row)
+    return found
+
+
+def _told(example: Example, number: int, record: Any, wanted: Any, got: Any) -> str:
+    lines = [f"after input {number} of:"]
+    lines += [f"  {tuple(each)}" for each in example.inputs[: number + 1]]
+    lines += ["through:", *(f"  {step}" for step in example.steps)]
+    for sink, (w, g) in enumerate(zip(wanted, got, strict=True)):
+        if not _same(w, g):
+            only = "same rows in another order" if Counter(w) == Counter(g) else ""
+            lines += [f"o{sink}: {only}", f"  Kafka Streams: {w}", f"  Mustela:       {g}"]
+    return "\n".join(lines)

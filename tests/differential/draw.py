@@ -1,0 +1,395 @@
+"""Draws topologies around a pair of stateful operators, and records for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from hypothesis import strategies as st
+
+from tests.differential.steps import Step
+
+__all__ = ["OPERATORS", "Example", "Input", "Operator", "examples"]
+
+Kind = Literal["stream", "table", "windowed"]
+_Draw = st.DrawFn
+
+_KEYS = st.sampled_from(["a", "b", "c", "a", "b", None])
+_VALUES = st.sampled_from(["1", "2", "3", "12", "a1", "b2", "c", "b", "a23", None])
+_PAUSES = st.sampled_from([0, 1, 1, 2, 3, 5, 8, 12, 30, -1, -3, -8, -20])
+_FIRST_TIMES = st.sampled_from([0, 5, 40, 1000])
+_INPUTS_MAX = 16
+
+
+class Input(NamedTuple):
+    """A record to pipe."""
+
+    topic: str
+    key: str | None
+    value: str | None
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A topology with its records.
+
+    Attributes:
+        steps: The description of the topology.
+        inputs: What is piped, record by record.
+        operators: The stateful operators in it, in order.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: tuple[Input, ...]
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A stateful operator.
+
+    Attributes:
+        inputs: What each of its inputs must be.
+        output: What comes out.
+        step: Draws the step, but for ``id`` and ``in``.
+    """
+
+    inputs: tuple[Kind, ...]
+    output: Kind
+    step: Callable[[_Draw], Step]
+
+
+def _small(draw: _Draw, *values: int) -> int:
+    return draw(st.sampled_from(values))
+
+
+def _store(draw: _Draw) -> bool:
+    return draw(st.booleans())
+
+
+def _fold(draw: _Draw) -> Step:
+    """Draw what an aggregation of a stream does."""
+    return {
+        "op": "aggregate",
+        "kind": draw(st.sampled_from(["count", "reduce", "aggregate"])),
+        "f": draw(st.sampled_from(["concat", "concat", "drop_3", "last"])),
+        "by": draw(st.sampled_from([None, None, "by_value", "one", "upper"])),
+        "store": _store(draw),
+    }
+
+
+def _tumbling(draw: _Draw) -> Step:
+    size = _small(draw, 5, 10)
+    return {"type": "time", "size": size, "advance": size, "grace": _small(draw, 0, 3, 20)}
+
+
+def _hopping(draw: _Draw) -> Step:
+    return {
+        "type": "time",
+        "size": 10,
+        "advance": _small(draw, 3, 5),
+        "grace": _small(draw, 0, 3, 20),
+    }
+
+
+def _sliding(draw: _Draw) -> Step:
+    return {"type": "sliding", "diff": _small(draw, 3, 4, 10), "grace": _small(draw, 0, 3, 20)}
+
+
+def _session(draw: _Draw) -> Step:
+    return {"type": "session", "gap": _small(draw, 2, 6), "grace": _small(draw, 0, 3, 20)}
+
+
+def _unlimited(draw: _Draw) -> Step:
+    return {"type": "unlimited", "start": _small(draw, 0, 6)}
+
+
+def _windowed(window: Callable[[_Draw], Step], emit: str = "update") -> Operator:
+    def step(draw: _Draw) -> Step:
+        return {**_fold(draw), "window": window(draw), "emit": emit}
+
+    return Operator(("stream",), "windowed", step)
+
+
+def _cogroup(window: Callable[[_Draw], Step] | None = None) -> Operator:
+    def step(draw: _Draw) -> Step:
+        drawn = {**_fold(draw), "op": "cogroup"}
+        del drawn["kind"]
+        return drawn if window is None else {**drawn, "window": window(draw)}
+
+    return Operator(("stream", "stream"), "windowed" if window else "table", step)
+
+
+def _regroup(draw: _Draw) -> Step:
+    return {
+        "op": "table_aggregate",
+        "kind": draw(st.sampled_from(["count", "reduce", "aggregate"])),
+        "f": draw(st.sampled_from(["swap", "same_value", "by_value", "one", "upper_tag"])),
+        "g": draw(st.sampled_from(["concat", "drop_3", "last"])),
+        "store": _store(draw),
+    }
+
+
+def _kept(op: str, *functions: str) -> Callable[[_Draw], Step]:
+    return lambda draw: {
+        "op": op,
+        "f": draw(st.sampled_from(functions)),
+        "store": _store(draw),
+    }
+
+
+def _stream_join(how: str) -> Operator:
+    def step(draw: _Draw) -> Step:
+        before, after = draw(st.sampled_from([(5, 5), (0, 10), (10, 0), (0, 0), (3, 12)]))
+        grace = _small(draw, 0, 4, 20)
+        return {"op": "stream_join", "how": how, "before": before, "after": after, "grace": grace}
+
+    return Operator(("stream", "stream"), "stream", step)
+
+
+def _fixed(inputs: tuple[Kind, ...], output: Kind, **step: Any) -> Operator:
+    return Operator(inputs, output, lambda _draw: dict(step))
+
+
+def _with_store(inputs: tuple[Kind, ...], output: Kind, **step: Any) -> Operator:
+    return Operator(inputs, output, lambda draw: {**step, "store": _store(draw)})
+
+
+def _suppress_time(draw: _Draw) -> Step:
+    return {
+        "op": "suppress_time",
+        "limit": _small(draw, 0, 3, 10, 1000),
+        "max_records": draw(st.sampled_from([None, None, 1, 2])),
+    }
+
+
+def _global(how: str) -> Callable[[_Draw], Step]:
+    keys = ["by_value", "same", "upper"]
+    return lambda draw: {
+        "op": "global_join",
+        "how": how,
+        "f": draw(st.sampled_from(keys)),
+        "global": True,
+    }
+
+
+def _foreign(how: str) -> Callable[[_Draw], Step]:
+    return lambda draw: {
+        "op": "fk_join",
+        "how": how,
+        "f": draw(st.sampled_from(["initial", "initial", "always"])),
+        "store": _store(draw),
+    }
+
+
+def _versioned_join(*, grace: bool) -> Callable[[_Draw], Step]:
+    return lambda draw: {
+        "op": "stream_table_join",
+        "how": draw(st.sampled_from(["inner", "left"])),
+        "versioned_inputs": {1: _small(draw, 10, 30)},
+        **({"grace": _small(draw, 0, 2, 6)} if grace else {}),
+    }
+
+
+def _versioned_tables(draw: _Draw) -> Step:
+    sides = draw(st.sampled_from([(0,), (1,), (0, 1)]))
+    return {
+        "op": draw(st.sampled_from(["table_join", "fk_join"])),
+        "how": draw(st.sampled_from(["inner", "left"])),
+        "f": "always",
+        "store": True,
+        "versioned_inputs": dict.fromkeys(sides, 1000),
+    }
+
+
+OPERATORS: Mapping[str, Operator] = MappingProxyType(
+    {
+        "repartition": _fixed(("stream",), "stream", op="repartition"),
+        "to_table": _with_store(("stream",), "table", op="to_table"),
+        "aggregate": Operator(("stream",), "table", _fold),
+        "tumbling": _windowed(_tumbling),
+        "hopping": _windowed(_hopping),
+        "sliding": _windowed(_sliding),
+        "session": _windowed(_session),
+        "unlimited": _windowed(_unlimited),
+        "tumbling_final": _windowed(_tumbling, "close"),
+        "hopping_final": _windowed(_hopping, "close"),
+        "sliding_final": _windowed(_sliding, "close"),
+        "session_final": _windowed(_session, "close"),
+        "cogroup": _cogroup(),
+        "cogroup_hopping": _cogroup(_hopping),
+        "cogroup_sliding": _cogroup(_sliding),
+        "cogroup_session": _cogroup(_session),
+        "table_filter": Operator(
+            ("table",), "table", _kept("table_filter", "even", "key_a", "has_1")
+        ),
+        "table_filter_not": Operator(
+            ("table",), "table", _kept("table_filter_not", "even", "key_a", "has_1")
+        ),
+        "table_map_values": Operator(
+            ("table",), "table", _kept("table_map_values", "tag", "drop_2", "length")
+        ),
+        "table_map_values_with_key": Operator(
+            ("table",), "table", _kept("table_map_values_with_key", "with_key", "drop_2")
+        ),
+        "transform_values": Operator(
+            ("table",), "table", _kept("transform_values", "fill", "with_key", "drop_2")
+        ),
+        "table_aggregate": Operator(("table",), "table", _regroup),
+        "suppress_time": Operator(("table",), "table", _suppress_time),
+        "suppress_window": _fixed(("windowed",), "windowed", op="suppress_window"),
+        "stream_join_inner": _stream_join("inner"),
+        "stream_join_left": _stream_join("left"),
+        "stream_join_outer": _stream_join("outer"),
+        "stream_table_inner": _fixed(
+            ("stream", "table"), "stream", op="stream_table_join", how="inner"
+        ),
+        "stream_table_left": _fixed(
+            ("stream", "table"), "stream", op="stream_table_join", how="left"
+        ),
+        "global_inner": Operator(("stream",), "stream", _global("inner")),
+        "global_left": Operator(("stream",), "stream", _global("left")),
+        "table_join_inner": _with_store(("table", "table"), "table", op="table_join", how="inner"),
+        "table_join_left": _with_store(("table", "table"), "table", op="table_join", how="left"),
+        "table_join_outer": _with_store(("table", "table"), "table", op="table_join", how="outer"),
+        "fk_inner": Operator(("table", "table"), "table", _foreign("inner")),
+        "fk_left": Operator(("table", "table"), "table", _foreign("left")),
+        "versioned_stream_table": Operator(
+            ("stream", "table"), "stream", _versioned_join(grace=False)
+        ),
+        "versioned_grace": Operator(("stream", "table"), "stream", _versioned_join(grace=True)),
+        "versioned_table_join": Operator(("table", "table"), "table", _versioned_tables),
+    }
+)
+"""The stateful operators by name."""
+
+
+@dataclass
+class _Sketch:
+    """A topology while it is drawn."""
+
+    draw: _Draw
+    steps: list[Step] = field(default_factory=list[Step])
+    topics: list[str] = field(default_factory=list[str])
+    sinks: int = 0
+
+    def add(self, step: Step, *inputs: str) -> str:
+        """Add a step and return its id."""
+        name = f"s{len(self.steps)}"
+        self.steps.append({**step, "id": name, **({"in": list(inputs)} if inputs else {})})
+        return name
+
+    def source(self, kind: Kind, versioned: int | None = None) -> str:
+        """Add a topic, and what makes of it what is wanted."""
+        topic = f"t{len(self.topics)}"
+        self.topics.append(topic)
+        if kind == "table" and self.draw(st.booleans()):
+            store = {"versioned": versioned} if versioned else {"store": _store(self.draw)}
+            return self.add({"op": "table", "topic": topic, **store})
+        stream = self.stateless(self.add({"op": "stream", "topic": topic}))
+        return self.turned("stream", stream, kind, versioned)
+
+    def turned(self, kind: Kind, name: str, wanted: Kind, versioned: int | None = None) -> str:
+        """Make a stream a table, and the like."""
+        if kind == wanted and versioned is None:
+            return name
+        if kind == "table":
+            mapper = self.draw(st.sampled_from([None, "same", "upper"]))
+            step = {"op": "to_stream_key", "f": mapper} if mapper else {"op": "to_stream"}
+            name = self.stateless(self.add(step, name))
+        elif kind == "windowed":
+            mapper = self.draw(st.sampled_from(["same", "initial"]))
+            name = self.stateless(self.add({"op": "to_stream_key", "f": mapper}, name))
+        if wanted == "stream":
+            return name
+        if wanted == "windowed":
+            window = self.draw(st.sampled_from([_tumbling, _hopping, _sliding, _session]))
+            step = {**_fold(self.draw), "window": window(self.draw), "emit": "update"}
+            return self.add(step, name)
+        options = {"versioned": versioned} if versioned else {"store": _store(self.draw)}
+        return self.add({"op": "to_table", **options}, name)
+
+    def stateless(self, name: str) -> str:
+        """Add a few stateless steps to a stream, or none."""
+        for _ in range(self.draw(st.sampled_from([0, 0, 0, 1, 2]))):
+            name = self.add(self.draw(_STATELESS), name)
+        if self.draw(st.sampled_from([False] * 9 + [True])):
+            topic = f"t{len(self.topics)}"
+            self.topics.append(topic)
+            name = self.add({"op": "merge"}, name, self.add({"op": "stream", "topic": topic}))
+        return name
+
+    def operator(self, which: str, given: tuple[Kind, str] | None) -> tuple[Kind, str]:
+        """Add a stateful operator that reads what is given, and topics of its own."""
+        operator = OPERATORS[which]
+        step = operator.step(self.draw)
+        versioned: dict[int, int] = step.pop("versioned_inputs", {})
+        place = self.draw(st.integers(0, len(operator.inputs) - 1))
+        inputs: list[str] = []
+        for number, kind in enumerate(operator.inputs):
+            if given is not None and number == place:
+                inputs.append(self.turned(*given, kind, versioned.get(number)))
+            elif kind == "windowed":
+                inputs.append(self.turned("stream", self.source("stream"), "windowed"))
+            else:
+                inputs.append(self.source(kind, versioned.get(number)))
+        if step.pop("global", False):
+            topic = f"t{len(self.topics)}"
+            self.topics.append(topic)
+            inputs.append(self.add({"op": "global_table", "topic": topic}))
+        return operator.output, self.add(step, *inputs)
+
+    def sink(self, kind: Kind, name: str) -> None:
+        """Write to a topic of its own."""
+        if kind == "windowed":
+            name = self.add({"op": "to_stream_key", "f": "same"}, name)
+        elif kind == "table":
+            name = self.add({"op": "to_stream"}, name)
+        self.add({"op": "to", "topic": f"o{self.sinks}"}, name)
+        self.sinks += 1
+
+
+def _one(op: str, *functions: str) -> st.SearchStrategy[Step]:
+    return st.sampled_from(functions).map(lambda function: {"op": op, "f": function})
+
+
+_STATELESS: st.SearchStrategy[Step] = st.one_of(
+    _one("filter", "even", "key_a", "has_1"),
+    _one("filter_not", "even", "key_a", "has_1"),
+    _one("map_values", "tag", "fill", "drop_2"),
+    _one("map_values_with_key", "with_key"),
+    _one("map", "swap", "upper_tag"),
+    _one("flat_map", "twice", "letters"),
+    _one("flat_map_values", "twice", "letters"),
+    _one("select_key", "by_value", "upper", "one"),
+    st.fixed_dictionaries(
+        {
+            "op": st.just("split"),
+            "predicates": st.lists(
+                st.sampled_from(["even", "key_a", "has_1"]), min_size=1, max_size=2
+            ),
+            "branch": st.sampled_from(["0", "rest"]),
+        }
+    ),
+)
+
+
+@st.composite
+def examples(draw: _Draw, operators: tuple[str, ...]) -> Example:
+    """Draw a topology in which each of the operators reads what the one before it gives."""
+    sketch = _Sketch(draw)
+    given: tuple[Kind, str] | None = None
+    for number, which in enumerate(operators):
+        given = sketch.operator(which, given)
+        if number == len(operators) - 1 or draw(st.booleans()):
+            sketch.sink(*given)
+    now = draw(_FIRST_TIMES)
+    inputs: list[Input] = []
+    for _ in range(draw(st.integers(1, _INPUTS_MAX))):
+        now = max(0, now + draw(_PAUSES))
+        topic = draw(st.sampled_from(sketch.topics))
+        inputs.append(Input(topic, draw(_KEYS), draw(_VALUES), now))
+    return Example(tuple(sketch.steps), tuple(inputs), operators)
