@@ -1,0 +1,120 @@
+"""Sessions as bytes, against a dict."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.layout import KEY_ROW, STREAM_TIME
+from mustela.state.kinds.session import SessionRows
+from tests.unit.state.epochs import KEYS, backends, keys, steps, world
+
+SPEC = StoreSpec(name="v", kind="session")
+
+times = st.integers(0, 40)
+ops = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), keys, times, times, st.one_of(st.none(), st.binary(max_size=3))),
+        st.tuples(st.just("expire"), times),
+        st.tuples(st.just("settle"), times),
+        steps,
+    ),
+    max_size=30,
+)
+
+
+def by_end(session):
+    return session[1], session[0]
+
+
+@given(backends, ops, times, times)
+def test_sessions_are_those_of_a_dict(backend, ops, low, high):
+    """Over epochs, restores and expiry, each way of reading agrees with the model."""
+    model: dict[bytes, dict[tuple[int, int], bytes]] = {key: {} for key in KEYS}
+    bound = 0
+    with world(backend, SPEC) as epochs:
+        epochs.view.put(STREAM_TIME, b"time")
+        for op in ops:
+            rows = SessionRows(epochs.view)
+            match op:
+                case "put", key, start, end, row if end >= bound:
+                    start, end = min(start, end), max(start, end)
+                    rows.put(key, start, end, row)
+                    model[key].pop((start, end), None)
+                    if row is not None:
+                        model[key][start, end] = row
+                case "expire", now:
+                    bound = max(bound, now)
+                    gone = 0
+                    for sessions in model.values():
+                        for place in [place for place in sessions if place[1] < bound]:
+                            del sessions[place]
+                            gone += 1
+                    assert rows.expire_before(bound) == gone
+                case "settle", now:
+                    rows.settle(now)
+                case (step,):
+                    epochs.step(step)
+                    SessionRows(epochs.view).expire_before(bound)
+                case _:
+                    pass
+        agrees(epochs, model, low, high)
+
+
+def agrees(epochs, model, low, high):
+    """Compare each way of reading with the model."""
+    rows = SessionRows(epochs.view)
+    expected = {
+        key: sorted(((*place, row) for place, row in sessions.items()), key=by_end)
+        for key, sessions in model.items()
+    }
+    assert rows.load_many(KEYS) == [expected[key] for key in KEYS]
+    scanned = [(key, expected[key]) for key in sorted(KEYS) if expected[key]]
+    assert list(rows.scan()) == scanned
+    assert list(rows.scan(reverse=True)) == scanned[::-1]
+    assert list(rows.scan(b"a", b"ab")) == [row for row in scanned if b"a" <= row[0] <= b"ab"]
+    ends = [(key, *session) for key, sessions in expected.items() for session in sessions]
+    ends.sort(key=lambda session: (session[2], session[0], session[1]))
+    assert list(rows.ending()) == ends
+    assert list(rows.ending(low, high)) == [s for s in ends if low <= s[2] <= high]
+    due = rows.first_due()
+    assert (due is None) is (not ends)
+    assert due is None or due <= ends[0][2]
+    for key in KEYS:
+        found = [s for s in expected[key] if s[1] >= low and s[0] <= high]
+        assert rows.find(key, low, high) == found
+        assert rows.find(key, low, high, reverse=True) == found[::-1]
+        for start, end, row in expected[key]:
+            assert rows.get(key, start, end) == row
+        assert rows.get(key, 99, 100) is None
+    assert epochs.view.get(STREAM_TIME) == b"time"
+
+
+def test_a_session_that_grows_is_one_row_each_time():
+    """The due time stays where it is while a session goes on."""
+    with world("memory", SPEC) as epochs:
+        SessionRows(epochs.view).save_many({b"a": [(0, 0, b"1")]})
+        epochs.commit()
+        assert len(epochs.log) == 2
+        for end in range(1, 6):
+            SessionRows(epochs.view).save_many({b"a": [(0, end, b"1")]})
+            epochs.commit()
+        assert [key for key, _ in epochs.log[2:]] == [KEY_ROW + b"a"] * 5
+        SessionRows(epochs.view).settle(3)
+        assert SessionRows(epochs.view).first_due() == 5
+
+
+def test_a_due_time_that_a_restore_brings_back_does_no_harm():
+    """A key that expired and came again has one due time that counts."""
+    with world("memory", SPEC) as epochs:
+        SessionRows(epochs.view).put(b"a", 0, 5, b"1")
+        epochs.commit()
+        SessionRows(epochs.view).expire_before(10)
+        epochs.commit()
+        SessionRows(epochs.view).put(b"a", 20, 30, b"2")
+        epochs.restore()
+        rows = SessionRows(epochs.view)
+        assert list(rows.ending()) == [(b"a", 20, 30, b"2")]
+        assert rows.expire_before(10) == 0
+        assert rows.first_due() == 30
