@@ -32,13 +32,17 @@ class WindowSizeError(UsageError):
     code = "SERDE_WINDOW_SIZE"
 
 
+def _is_windowed(value: object) -> bool:
+    return type(value) is Windowed
+
+
 class _KeySerde(Serde[Windowed[K]]):
     """What both have in common: the serde of the key inside."""
 
     inner: Serde[Any]
 
     def _key_bytes(self, value: Any) -> bytes:
-        if type(value) is not Windowed:  # pyright: ignore[reportUnknownArgumentType]
+        if not _is_windowed(value):
             fix = "write the keys of a windowed aggregation, or Windowed(key, start, end)"
             raise wrong_type(self, value, "a Windowed key", fix)
         data = self.inner.serialize(value.key)
