@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         TimeWindowedCogroupedKStream,
     )
     from mustela.dsl.foreign_key_join import TableJoined
+    from mustela.dsl.globalktable import GlobalKTable
     from mustela.dsl.grouped import KGroupedStream
     from mustela.dsl.grouped_table import KGroupedTable
     from mustela.dsl.join_windows import JoinWindows, StreamJoined
     from mustela.dsl.kstream import KStream
     from mustela.dsl.ktable import KTable
     from mustela.dsl.options import (
+        AutoOffsetReset,
         Consumed,
         Grouped,
         Materialized,
@@ -54,9 +56,16 @@ if TYPE_CHECKING:
     from mustela.serdes.base import Serde
     from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
     from mustela.testing.driver import TopologyTestDriver
+    from mustela.topology.timestamps import (
+        FailOnInvalidTimestamp,
+        LogAndSkipOnInvalidTimestamp,
+        UsePartitionTimeOnInvalidTimestamp,
+        WallclockTimestampExtractor,
+    )
 
 __all__ = [
     "App",
+    "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
     "BufferConfig",
@@ -65,6 +74,8 @@ __all__ = [
     "DataError",
     "EmitStrategy",
     "EnvironmentFault",
+    "FailOnInvalidTimestamp",
+    "GlobalKTable",
     "Grouped",
     "InvariantError",
     "JoinWindows",
@@ -73,6 +84,7 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "LogAndSkipOnInvalidTimestamp",
     "Materialized",
     "MustelaError",
     "Printed",
@@ -96,6 +108,8 @@ __all__ = [
     "TopologyTestDriver",
     "UnlimitedWindows",
     "UsageError",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "WallclockTimestampExtractor",
     "Windowed",
     "WindowedSerde",
 ]
@@ -104,6 +118,7 @@ __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
+    "AutoOffsetReset": "mustela.dsl.options",
     "Branched": "mustela.dsl.routing",
     "BranchedKStream": "mustela.dsl.routing",
     "BufferConfig": "mustela.dsl.suppression",
@@ -112,6 +127,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "DataError": "mustela.errors",
     "EmitStrategy": "mustela.dsl.windows",
     "EnvironmentFault": "mustela.errors",
+    "FailOnInvalidTimestamp": "mustela.topology.timestamps",
+    "GlobalKTable": "mustela.dsl.globalktable",
     "Grouped": "mustela.dsl.options",
     "InvariantError": "mustela.errors",
     "JoinWindows": "mustela.dsl.join_windows",
@@ -120,6 +137,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "KGroupedTable": "mustela.dsl.grouped_table",
     "KStream": "mustela.dsl.kstream",
     "KTable": "mustela.dsl.ktable",
+    "LogAndSkipOnInvalidTimestamp": "mustela.topology.timestamps",
     "Materialized": "mustela.dsl.options",
     "MustelaError": "mustela.errors",
     "Printed": "mustela.dsl.options",
@@ -143,6 +161,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "TopologyTestDriver": "mustela.testing.driver",
     "UnlimitedWindows": "mustela.dsl.windows",
     "UsageError": "mustela.errors",
+    "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",
+    "WallclockTimestampExtractor": "mustela.topology.timestamps",
     "Windowed": "mustela.model",
     "WindowedSerde": "mustela.serdes.windowed",
 }

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeVar, cast, get_args, overload
 
+from mustela.dsl.functions import check_function
+from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
 from mustela.dsl.names import check_name, path_name
-from mustela.dsl.options import AutoOffsetReset, Consumed, Materialized, options_or
+from mustela.dsl.options import (
+    AutoOffsetReset,
+    Consumed,
+    Materialized,
+    ResetWord,
+    options_or,
+)
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose, choose_serde
@@ -19,6 +29,7 @@ from mustela.serdes.primitives import BytesSerde
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
 
 __all__ = ["StreamsBuilder"]
 
@@ -47,7 +58,7 @@ class StreamsBuilder:
     @overload
     def stream(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
@@ -57,7 +68,7 @@ class StreamsBuilder:
     @overload
     def stream(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         *,
         key: type[K] | Serde[K],
         value: None = None,
@@ -67,7 +78,7 @@ class StreamsBuilder:
     @overload
     def stream(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         *,
         key: None = None,
         value: type[V] | Serde[V],
@@ -77,7 +88,7 @@ class StreamsBuilder:
     @overload
     def stream(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         *,
         key: None = None,
         value: None = None,
@@ -86,11 +97,11 @@ class StreamsBuilder:
     ) -> KStream[K, V]: ...
     @overload
     def stream(
-        self, topics: str | Sequence[str], *, name: str | None = None
+        self, topics: str | Sequence[str] | re.Pattern[str], *, name: str | None = None
     ) -> KStream[bytes, bytes]: ...
     def stream(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         *,
         key: Any = None,
         value: Any = None,
@@ -102,11 +113,12 @@ class StreamsBuilder:
         A topic that is read twice in the same way is one source with two users.
 
         Args:
-            topics: A topic, or a list of topics.
+            topics: A topic, a list of topics, or a compiled regular expression: all topics whose
+                whole name it matches, also those that are made while the application runs.
             key: Type or serde of the keys; bytes if not given.
             value: Type or serde of the values; bytes if not given.
             name: Step name; the topics' names if not given.
-            consumed: All of this, and where to begin, as one object.
+            consumed: All of this, where to begin, and what time records have, as one object.
 
         Returns:
             The stream.
@@ -122,18 +134,21 @@ class StreamsBuilder:
         """
         at = user_origin()
         options = options_or(consumed, Consumed[Any, Any](), at=at)
-        names = _topic_names(topics, at=at)
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        names = () if pattern is not None else _topic_names(topics, at=at)
         said = choose("name", name, options.name, holder="Consumed", at=at)
         node = SourceNode(
-            name=path_name("-".join(names))
+            name=(path_name("-".join(names)) if pattern is None else _pattern_name(pattern))
             if said is None
             else check_name(said, what="step", at=at),
             origin=at,
             explicit_name=said is not None,
             topics=names,
+            pattern=_checked_pattern(pattern, at=at),
             key=choose_serde("key", key, options.key, holder="Consumed", at=at),
             value=choose_serde("value", value, options.value, holder="Consumed", at=at),
             auto_offset_reset=_reset(options, at=at),
+            timestamp_extractor=_extractor(options, at=at),
         )
         source = self._registry.add_source(node)
         return KStream(
@@ -237,9 +252,111 @@ class StreamsBuilder:
             store=spec if explicit else None,
             explicit_store=explicit,
             auto_offset_reset=_reset(options, at=at),
+            timestamp_extractor=_extractor(options, at=at),
         )
         source = self._registry.add_source(node)
         return KTable(self._registry, source.name, source.key, source.value)
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: None = None,
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalKTable[K, bytes]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: None = None,
+        value: None = None,
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[K, V],
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    def global_table(  # noqa: PLR0913 - the common options of two option objects as keywords
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        store: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """Read a topic as a table of which every host has a whole copy.
+
+        A stream is joined with it by any key, without travelling to it. The topic is read to its
+        end before the first record is joined, and followed from then on; its changes give no
+        results by themselves.
+
+        Args:
+            topic: The topic; best a compacted one.
+            key: Type or serde of the keys; bytes if not given.
+            value: Type or serde of the values; bytes if not given.
+            name: Step name; the topic's name if not given.
+            store: Name of the store; the step's name if not given.
+            consumed: Serdes and name as one object.
+            materialized: Options of the store.
+
+        Returns:
+            The global table.
+
+        Raises:
+            SourceConflictError: If the topic is a global table already, made in another way.
+            DuplicateNameError: If another step has the name; the topic's own is taken where the
+                topic is read as a stream too.
+            BadOptionError: If the table would be versioned.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> rates = builder.global_table("rates", key=str, value=float)
+            >>> sales = builder.stream("sales", key=str, value=float)
+            >>> in_euro = sales.join(
+            ...     rates,
+            ...     lambda amount, rate: amount * rate,
+            ...     key_mapper=lambda currency, _amount: currency,
+            ...     value=float,
+            ... )
+            >>> in_euro.to("euros")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("rates").pipe_input("USD", 0.5)
+            ...     driver.create_input_topic("sales").pipe_input("USD", 10.0)
+            ...     driver.create_output_topic("euros").read_value()
+            5.0
+        """
+        return add_global_table(
+            self._registry,
+            topic,
+            key=key,
+            value=value,
+            name=name,
+            store=store,
+            consumed=consumed,
+            materialized=materialized,
+            at=user_origin(),
+        )
 
     def build(self) -> Topology:
         """Return the topology as written so far.
@@ -278,15 +395,49 @@ def _topic_names(topics: object, *, at: Origin) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _checked_pattern(pattern: re.Pattern[Any] | None, *, at: Origin) -> re.Pattern[str] | None:
+    if pattern is None or isinstance(pattern.pattern, str):
+        return pattern
+    msg = f"{pattern!r} matches bytes, and names of topics are text"
+    raise BadOptionError(msg, at=at, fix='compile the pattern from a str: re.compile("orders-.*")')
+
+
+def _pattern_name(pattern: re.Pattern[Any]) -> str:
+    """Return the name of a source that reads by a pattern: what a name may have of it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(pattern.pattern)).strip("-.") or "pattern"
+
+
 def _reset(options: Consumed[Any, Any], *, at: Origin) -> str | None:
     reset = options.auto_offset_reset
-    if reset is not None and reset not in get_args(AutoOffsetReset):
-        msg = f"{reset!r} is not a place where reading can begin"
-        raise BadOptionError(
-            msg,
-            at=at,
-            why="it says where to begin a partition for which nothing is committed",
-            fix=f"use one of {', '.join(get_args(AutoOffsetReset))}",
-            fields={"option": "auto_offset_reset", "value": reset},
-        )
-    return reset
+    words = get_args(ResetWord)
+    if reset is None or reset in words:
+        return reset  # pyright: ignore[reportReturnType] - one of the words
+    if isinstance(reset, AutoOffsetReset):
+        if (reset.strategy == "by_duration") == (reset.duration is not None) and (
+            reset.duration is None or reset.duration >= timedelta(0)
+        ):
+            return str(reset)
+        told = f"{reset.strategy} with duration {reset.duration}"
+    else:
+        told = repr(reset)
+    msg = f"{told} is not a place where reading can begin"
+    raise BadOptionError(
+        msg,
+        at=at,
+        why="it says where to begin a partition for which nothing is committed",
+        fix=f"use one of {', '.join(words)}, or AutoOffsetReset.by_duration(timedelta(...))",
+        fields={"option": "auto_offset_reset", "value": reset},
+    )
+
+
+def _extractor(options: Consumed[Any, Any], *, at: Origin) -> object:
+    extractor = options.timestamp_extractor
+    if isinstance(extractor, type) and issubclass(extractor, get_args(BuiltInExtractor)):
+        extractor = extractor()
+    if isinstance(extractor, FailOnInvalidTimestamp):
+        return None  # what is done anyway
+    if extractor is None or isinstance(extractor, BuiltInExtractor):
+        return extractor
+    arguments = ("record", "partition_time")
+    check_function(extractor, arguments, role="timestamp extractor", verb="stream", at=at)
+    return extractor

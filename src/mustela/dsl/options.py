@@ -13,10 +13,12 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
+from mustela.config.units import show_duration
 from mustela.dsl.stores import StoreSupplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
+from mustela.topology.timestamps import BuiltInExtractor, TimestampExtractor
 
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
     from typing_extensions import TypeVar
@@ -42,16 +44,83 @@ __all__ = [
     "Printed",
     "Produced",
     "Repartitioned",
+    "ResetWord",
     "options_or",
 ]
 
-AutoOffsetReset = Literal["earliest", "latest", "none"]
-"""Where to begin reading a partition for which nothing is committed."""
+ResetWord = Literal["earliest", "latest", "none"]
+"""The words for `AutoOffsetReset`."""
 
 Partitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
 """(topic, key, value, number of partitions) -> partition, or None for Kafka's own choice.
 
 Several partitions send the record to each of them, none at all drops it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoOffsetReset:
+    """Where to begin reading a partition for which nothing is committed.
+
+    Attributes:
+        strategy: ``earliest``, ``latest``, ``none`` (an error) or ``by_duration``.
+        duration: For ``by_duration``: how far back from now.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from mustela import StreamsBuilder
+        >>> recent = Consumed(auto_offset_reset=AutoOffsetReset.by_duration(timedelta(hours=1)))
+        >>> clicks = StreamsBuilder().stream("clicks", consumed=recent)
+    """
+
+    strategy: Literal["earliest", "latest", "none", "by_duration"]
+    duration: timedelta | None = None
+
+    @classmethod
+    def earliest(cls) -> AutoOffsetReset:
+        """Begin with the oldest record there is.
+
+        Example:
+            >>> str(AutoOffsetReset.earliest())
+            'earliest'
+        """
+        return cls(strategy="earliest")
+
+    @classmethod
+    def latest(cls) -> AutoOffsetReset:
+        """Begin with records that are written from now on.
+
+        Example:
+            >>> str(AutoOffsetReset.latest())
+            'latest'
+        """
+        return cls(strategy="latest")
+
+    @classmethod
+    def none(cls) -> AutoOffsetReset:
+        """Do not begin at all: a partition without a committed offset is an error.
+
+        Example:
+            >>> str(AutoOffsetReset.none())
+            'none'
+        """
+        return cls(strategy="none")
+
+    @classmethod
+    def by_duration(cls, duration: timedelta) -> AutoOffsetReset:
+        """Begin with the first record that is not older than ``duration``.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> str(AutoOffsetReset.by_duration(timedelta(hours=1)))
+            'by_duration:1h'
+        """
+        return cls(strategy="by_duration", duration=duration)
+
+    def __str__(self) -> str:
+        """Return it as the setting ``auto_offset_reset`` is written."""
+        if self.duration is None:
+            return self.strategy
+        return f"{self.strategy}:{show_duration(self.duration)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +130,10 @@ class Consumed(Generic[K, V]):
     Attributes:
         key: Type or serde of the keys; bytes if nothing is said.
         value: Type or serde of the values; bytes if nothing is said.
-        auto_offset_reset: Where to begin a partition for which nothing is committed; None takes
-            the application's setting.
+        auto_offset_reset: Where to begin a partition for which nothing is committed, an
+            `AutoOffsetReset` or its word; None takes the application's setting.
+        timestamp_extractor: Gives the time of each record; its own timestamp, and an error if
+            that is negative, if nothing is said. See `mustela.topology.timestamps`.
         name: Name of the source.
 
     Example:
@@ -73,7 +144,10 @@ class Consumed(Generic[K, V]):
 
     key: type[K] | Serde[K] | None = None
     value: type[V] | Serde[V] | None = None
-    auto_offset_reset: AutoOffsetReset | None = None
+    auto_offset_reset: AutoOffsetReset | ResetWord | None = None
+    timestamp_extractor: TimestampExtractor | BuiltInExtractor | type[BuiltInExtractor] | None = (
+        None
+    )
     name: str | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.errors import Origin
@@ -14,6 +14,7 @@ from mustela.topology.errors import (
     StreamAndTableError,
     UnfinishedSplitError,
 )
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
@@ -22,6 +23,12 @@ from mustela.topology.source import SourceNode, TableSourceNode
 __all__ = ["Place", "Registry", "SourceLike"]
 
 SourceLike = SourceNode | TableSourceNode
+
+
+_WAYS_TO_READ = (
+    *("name", "topics", "pattern", "key", "value"),
+    *("auto_offset_reset", "timestamp_extractor", "store"),
+)
 
 
 class Place(TypedDict):
@@ -128,7 +135,7 @@ class Registry:
             SourceConflictError: If one of them is read in another way.
             DuplicateNameError: If the name is taken.
         """
-        known = [reader for topic in _topics(node) if (reader := self._readers.get(topic))]
+        known = [other for other in self._readers.values() if _meet(other, node)]
         for other in known:
             if _reading(other) != _reading(node) or other.name != node.name:
                 raise _source_conflict(other, node)
@@ -138,7 +145,35 @@ class Registry:
             verb = "table" if isinstance(node, TableSourceNode) else "stream"
             raise self._duplicate(node.name, verb, node.origin, given=node.explicit_name)
         self.add(node)
-        self._readers.update(dict.fromkeys(_topics(node), node))
+        self._readers[node.name] = node
+        return node
+
+    def add_global_table(self, node: GlobalTableNode) -> GlobalTableNode:
+        """Add a global table, or return the one that was made in the same way.
+
+        Raises:
+            SourceConflictError: If the topic is a global table already, made in another way.
+            DuplicateNameError: If the name is taken.
+        """
+        for other in self._nodes.values():
+            if not isinstance(other, GlobalTableNode) or other.topic != node.topic:
+                continue
+            if replace(other, origin=node.origin, explicit_name=node.explicit_name) == node:
+                return other
+            msg = f"topic {node.topic!r} is a global table twice, in two ways"
+            raise SourceConflictError(
+                msg,
+                evidence={"first": other.origin or other.name},
+                at=node.origin,
+                why="each host keeps one copy of the topic",
+                fix="use one handle for both, or give both calls the same options",
+                fields={"topic": node.topic},
+            )
+        if node.name in self._nodes:
+            raise self._duplicate(
+                node.name, "global_table", node.origin, given=node.explicit_name
+            )
+        self.add(node)
         return node
 
     def node(self, name: str) -> Node:
@@ -192,8 +227,14 @@ class Registry:
         )
 
 
-def _topics(node: SourceLike) -> tuple[str, ...]:
-    return (node.topic,) if isinstance(node, TableSourceNode) else node.topics
+def _meet(first: SourceLike, second: SourceLike) -> bool:
+    """Say whether two sources read a topic in common, as far as that is known without topics."""
+    patterns = getattr(first, "pattern", None), getattr(second, "pattern", None)
+    if patterns[0] is not None and patterns[0] == patterns[1]:
+        return True
+    if any(second.matches(topic) for topic in first.topics):
+        return True
+    return any(first.matches(topic) for topic in second.topics)
 
 
 def _reading(node: SourceLike) -> SourceLike:
@@ -202,8 +243,10 @@ def _reading(node: SourceLike) -> SourceLike:
 
 
 def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictError:
-    shared = [topic for topic in _topics(first) if topic in _topics(second)]
-    topic = shared[0]
+    shared = [topic for topic in first.topics if second.matches(topic)]
+    shared += [topic for topic in second.topics if first.matches(topic)]
+    pattern: Any = getattr(first, "pattern", None)
+    topic = shared[0] if shared else pattern.pattern
     fields = {"topic": topic}
     if type(first) is not type(second):
         return StreamAndTableError(
@@ -215,9 +258,7 @@ def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictErr
             fields=fields,
         )
     differences = [
-        name
-        for name in ("name", "topics", "key", "value", "auto_offset_reset", "store")
-        if getattr(first, name, None) != getattr(second, name, None)
+        name for name in _WAYS_TO_READ if getattr(first, name, None) != getattr(second, name, None)
     ]
     return SourceConflictError(
         f"topic {topic!r} is read twice, in two ways",

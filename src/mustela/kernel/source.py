@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from mustela.kernel.each import keep_mask
@@ -11,6 +11,7 @@ from mustela.kernel.failures import DeserializationError, Failures
 from mustela.kernel.operator import Operator
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
+from mustela.kernel.timestamps import own_times, user_times
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde, Int16Serde, Int32Serde, IntSerde, StrSerde
@@ -51,7 +52,7 @@ class DecodedChunk(SourceChunk):
         self.raw_values = values
 
 
-def decode_source(
+def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
     source: SourceNode | TableSourceNode,
     chunk: SourceChunk,
     keys: list[bytes | None],
@@ -59,8 +60,11 @@ def decode_source(
     *,
     options: KernelOptions,
     output: Callable[[], StageOutput],
+    now_ms: int = 0,
 ) -> Batch:
     """Decode the records of a chunk; one that cannot be decoded meets the handler alone.
+
+    The chunk's timestamps become those that the source's timestamp extractor gives.
 
     Args:
         source: The source node that reads the chunk's topic.
@@ -69,32 +73,26 @@ def decode_source(
         values: Their values as they were read.
         options: Says what the handler does.
         output: Where dead letters and counts go.
+        now_ms: The epoch's wall-clock time.
 
     Raises:
         DeserializationError: If the handler is ``fail`` and a record is bad.
+        ProcessingError: If a timestamp extractor raises and the processing handler is ``fail``.
     """
     buries = "dead_letter" in (options.deserialization_handler, options.processing_handler)
     origins = DecodedChunk(chunk, keys, values) if buries else chunk
     raw = Batch(keys, values, origins)
     failures = Failures(source, options.deserialization_handler, DeserializationError, output)
     on_failure = failing(raw, failures)
-    bad = _refuse_times(chunk.timestamps, on_failure)
+    bad = own_times(source, chunk, now_ms, on_failure, output)
     decoded_keys = _decode(source.key, keys, on_failure, bad)
     decoded_values = _decode(source.value, values, on_failure, bad)
     key_bytes: Any = keys if is_canonical(source.key) else None
     batch = Batch(decoded_keys, decoded_values, origins, key_bytes=key_bytes)
+    if source.timestamp_extractor is not None:
+        bad |= user_times(source, chunk, batch, bad, options, output)
+    origins.timestamps = chunk.timestamps
     return batch.select(keep_mask(len(keys), sorted(bad))) if bad else batch
-
-
-def _refuse_times(
-    timestamps: Sequence[int], on_failure: Callable[[int, Exception], None]
-) -> set[int]:
-    if not timestamps or min(timestamps) >= 0:
-        return set()
-    bad = {row for row, timestamp in enumerate(timestamps) if timestamp < 0}
-    for row in sorted(bad):
-        on_failure(row, ValueError(f"the record's timestamp is negative: {timestamps[row]}"))
-    return bad
 
 
 def _decode(

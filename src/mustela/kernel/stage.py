@@ -23,7 +23,7 @@ from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
 from mustela.serdes.base import Serde
 
-__all__ = ["StageRunner"]
+__all__ = ["StageRunner", "collection_paused"]
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ class _Wiring:
 
 
 @contextmanager
-def _collection_paused() -> Generator[None]:
-    """Keep the garbage collector from running for the length of a batch.
+def collection_paused() -> Generator[None]:
+    """Keep the garbage collector from running while a batch, or a restore, is at work.
 
     A batch makes a list or tuple per record, and the collector would look at all of them again
     and again: it took 60 % of the time of a split. What a batch leaves behind is collected after.
@@ -102,6 +102,7 @@ class StageRunner:
         options: The engine's settings.
         state: The lane's state; None for the source stage.
         time: Event time and wall-clock time of the epoch.
+        global_tables: The copies of global tables that steps may look up, by store.
 
     Example:
         >>> from mustela.plan.batch import Batch, Origins
@@ -127,9 +128,11 @@ class StageRunner:
         options: KernelOptions,
         state: LaneState | None = None,
         time: EpochTime | None = None,
+        global_tables: Mapping[str, Any] | None = None,
     ) -> None:
         self.stage = stage
         self.time = time or EpochTime()
+        self._global_tables = global_tables or {}
         self.topics = tuple(topics)
         self.options = options
         self._output = StageOutput()
@@ -172,6 +175,7 @@ class StageRunner:
             output=self._current_output,
             state=state,
             time=self.time,
+            global_tables=self._global_tables,
             key_serde=feeding[0] if same else None,
             key_serdes=tuple(feeding),
             ordered=wiring.wants_order(self.stage, place),
@@ -204,6 +208,7 @@ class StageRunner:
             values,
             options=self.options,
             output=self._current_output,
+            now_ms=self.time.now_ms,
         )
 
     def run(self, inputs: Mapping[str, Batch]) -> None:
@@ -215,7 +220,7 @@ class StageRunner:
         Raises:
             DataError: If a record is bad and its handler is ``fail``.
         """
-        with _collection_paused():
+        with collection_paused():
             for name, batch in inputs.items():
                 if len(batch):
                     self._output.counters[f"records:{name}"] += len(batch)
@@ -224,7 +229,7 @@ class StageRunner:
 
     def finish(self) -> None:
         """Send on what operators held back: the task has no more input."""
-        with _collection_paused():
+        with collection_paused():
             self._pass(finishing=True)
 
     def due_times(self, groups: Iterable[int]) -> dict[int, Due]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mustela.plan.step import Step
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import SourceConflictError
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.timestamps import keeps_broker_time, needs_partition_time
 
 __all__ = ["PLAN_FORMAT", "Exchange", "Plan", "Stage"]
 
@@ -80,14 +84,88 @@ class Plan:
     Attributes:
         stages: The stages; the first one reads the sources.
         topics: All source topics in a fixed order; a topic's index is part of a record's order.
+            Those that were found by a pattern come last, in the order in which they were found.
         fingerprint: Hash of the topology's shape, kept in each epoch record.
+        global_tables: The tables that each host has whole; no stage makes them.
     """
 
     stages: tuple[Stage, ...]
     topics: tuple[str, ...]
     fingerprint: str
+    global_tables: tuple[GlobalTableNode, ...] = ()
 
     @property
     def stores(self) -> dict[str, tuple[int, StoreSpec]]:
         """Each store's stage index and specification, by store name."""
         return {spec.name: (stage.index, spec) for stage in self.stages for spec in stage.stores}
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether topics are read that nobody named."""
+        return any(_pattern(source) is not None for source in self.stages[0].sources)
+
+    @property
+    def found_topics(self) -> tuple[str, ...]:
+        """The topics that were found by a pattern, in the order in which they were found."""
+        found = [s.topics for s in self.stages[0].sources if _pattern(s) is not None]
+        return tuple(topic for topic in self.topics if any(topic in topics for topics in found))
+
+    def with_topics(self, topics: Iterable[str]) -> Plan:
+        """Return the plan that reads those of the topics too that match a pattern.
+
+        A topic that is read already, or that nothing matches, changes nothing. New ones come
+        behind all others, so the order of records of topics known before stays.
+
+        Raises:
+            SourceConflictError: If two sources match the same topic.
+        """
+        sources, found = list(self.stages[0].sources), list[str]()
+        for topic in topics:
+            if topic in self.topics or topic in found:
+                continue
+            readers = [n for n, source in enumerate(sources) if source.matches(topic)]
+            if len(readers) > 1:
+                raise _read_twice(topic, [sources[n] for n in readers])
+            for n in readers:
+                sources[n] = replace(sources[n], topics=(*sources[n].topics, topic))  # pyright: ignore[reportCallIssue] - tables have no patterns
+                found.append(topic)
+        if not found:
+            return self
+        first = replace(self.stages[0], sources=tuple(sources))
+        stages = (first, *self.stages[1:])
+        return replace(self, stages=stages, topics=(*self.topics, *found))
+
+    @property
+    def unsplit(self) -> frozenset[int]:
+        """Indices of topics of which each partition must be read from one end to the other."""
+        return self._indices(lambda source: needs_partition_time(source.timestamp_extractor))
+
+    @property
+    def retimed(self) -> frozenset[str]:
+        """The topics whose records have another time than the broker knows of."""
+        found = self._indices(lambda source: not keeps_broker_time(source.timestamp_extractor))
+        return frozenset(self.topics[index] for index in found)
+
+    def _indices(self, holds: Callable[[SourceNode | TableSourceNode], bool]) -> frozenset[int]:
+        sources = [source for source in self.stages[0].sources if holds(source)]
+        return frozenset(
+            index
+            for index, topic in enumerate(self.topics)
+            if any(topic in source.topics for source in sources)
+        )
+
+
+def _pattern(source: SourceNode | TableSourceNode) -> object:
+    return source.pattern if isinstance(source, SourceNode) else None
+
+
+def _read_twice(topic: str, readers: list[SourceNode | TableSourceNode]) -> SourceConflictError:
+    first, second = readers[:2]
+    return SourceConflictError(
+        f"topic {topic!r} is read twice, in two ways",
+        evidence={"first": first.origin or first.name},
+        at=second.origin,
+        why="the patterns of two sources match it, and a topic has one reader in an application",
+        fix="let the patterns match different topics",
+        fields={"topic": topic, "sources": (first.name, second.name)},
+    )

@@ -152,11 +152,12 @@ def _read_range(
         )
         records += len(raw.offsets)
         size += _size(raw)
-        counting, ahead = chunk.counting()
+        read = {s.name: runner.decode(s.name, chunk, raw.keys, raw.values) for s in sources}
+        counting, ahead = chunk.counting()  # behind decoding, which may take times from values
         floor = max(floor, max(counting, default=-1))
         future += ahead
-        for source in sources:
-            runner.run({source.name: runner.decode(source.name, chunk, raw.keys, raw.values)})
+        for name, batch in read.items():
+            runner.run({name: batch})
         yield from outbox.send(runner.take_output())
         reach("in-source")
     outbox.report.ranges.append(

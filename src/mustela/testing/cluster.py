@@ -110,6 +110,16 @@ class Cluster:
             for group in range(key_groups)
         }
 
+    def add_topic(self, name: str) -> bool:
+        """Make a topic; return whether a source reads it by a pattern, or read it already."""
+        self.plan = self.plan.with_topics([name])
+        if name not in self.plan.topics:
+            return False
+        if name not in self.inputs:
+            self.inputs[name], self.offsets[name] = [], 0
+            self.topics[name] = self.plan.topics.index(name)
+        return True
+
     def next_token(self) -> Token:
         """Name the next run of the next epoch."""
         self.attempt += 1

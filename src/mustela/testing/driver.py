@@ -27,7 +27,7 @@ from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
 from mustela.testing.cluster import Cluster, JobResult, Row
 from mustela.testing.faults import TestDriverError
-from mustela.testing.job import run_job, topics_of
+from mustela.testing.job import run_job
 from mustela.testing.stores import AnyStore, DriverStores
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
@@ -142,6 +142,7 @@ class TopologyTestDriver:
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
         self._until: int | None = None
+        self._at_least = -1
         self._closed = False
 
     def create_input_topic(
@@ -156,7 +157,7 @@ class TopologyTestDriver:
         """Return a topic to pipe records into.
 
         Args:
-            name: A source topic of the topology.
+            name: A source topic of the topology, or one that a source's pattern matches.
             key: Type or serde of the keys; the source's own if not given.
             value: Type or serde of the values; the source's own if not given.
             start: Time of the first record; without it the driver's clock is used.
@@ -167,7 +168,8 @@ class TopologyTestDriver:
         """
         self._check_open()
         for node in self._topology:
-            if isinstance(node, SourceNode | TableSourceNode) and name in topics_of(node):
+            if isinstance(node, SourceNode | TableSourceNode) and node.matches(name):
+                self._cluster.add_topic(name)
                 return TestInputTopic(
                     name,
                     key=_serde(key, node.key, is_key=True),
@@ -276,9 +278,7 @@ class TopologyTestDriver:
             TestDriverError: If event time is the time of the stream.
         """
         self._check_watermark("advance_watermark")
-        watermark = self._cluster.watermark
-        watermark.value = max(watermark.value, to_milliseconds(to))
-        self._tick()
+        self._tick(at_least_ms=to_milliseconds(to))
 
     def mark_idle(self, topic: str) -> None:
         """Leave a topic out of the watermark until it has a record again; what is due runs.
@@ -315,14 +315,19 @@ class TopologyTestDriver:
                 fix='pass settings={"event_time": "watermark"} to the driver',
             )
 
-    def _tick(self) -> None:
+    def _tick(self, *, at_least_ms: int = -1) -> None:
         """Let time pass without a record: an epoch runs if something is due."""
-        cluster, now_ms = self._cluster, self._clock.now_ms()
-        order = cluster.watermark.order(cluster.topics, Look(now_ms=now_ms))
-        if cluster.due.first.reached(watermark_after(order, ()), now_ms):
-            self._run_all([], grouped=True)
+        cluster = self._cluster
+        look = Look(now_ms=self._clock.now_ms(), at_least_ms=at_least_ms)
+        order = cluster.watermark.order(cluster.topics, look)
+        if cluster.due.first.reached(watermark_after(order, ()), look.now_ms):
+            self._at_least = at_least_ms
+            try:
+                self._run_all([], grouped=True)
+            finally:
+                self._at_least = -1
         else:
-            cluster.watermark = cluster.watermark.after(cluster.topics, Look(now_ms=now_ms), ())
+            cluster.watermark = cluster.watermark.after(cluster.topics, look, ())
 
     def crash(self, *, lose_state: bool = False) -> None:
         """Drop all that is not committed, and go on from what is.
@@ -467,7 +472,7 @@ class TopologyTestDriver:
             if not waiting:
                 return
             written = self._run_epoch(waiting.popleft())
-            back = [row for row in written if row.topic in self._cluster.inputs]
+            back = [row for row in written if self._cluster.add_topic(row.topic)]
             if back:
                 waiting.extend([back] if grouped else [[row] for row in back])
         msg = f"rows came back to the topology {EPOCHS_PER_CALL_MAX} times"
@@ -491,13 +496,14 @@ class TopologyTestDriver:
         return written
 
     def _run_job(self) -> JobResult:
-        return run_job(
-            self._cluster,
-            self._options,
-            lanes=self._lanes,
+        until, partitions = self._until, self._cluster.watermark.partitions
+        look = Look(
             now_ms=self._clock.now_ms(),
-            until_ms=self._until,
+            short=() if until is None else [p for p, time in partitions.items() if not time.idle],
+            until_ms=until,
+            at_least_ms=self._at_least,
         )
+        return run_job(self._cluster, self._options, lanes=self._lanes, look=look)
 
     def _commit(self, result: JobResult) -> list[Row]:
         return self._cluster.commit(result)

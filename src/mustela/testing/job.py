@@ -32,8 +32,7 @@ def run_job(
     options: KernelOptions,
     *,
     lanes: int,
-    now_ms: int,
-    until_ms: int | None = None,
+    look: Look,
 ) -> JobResult:
     """Run what no committed epoch has read through every stage, and write the pendings.
 
@@ -41,22 +40,12 @@ def run_job(
         cluster: What is durable.
         options: Options of the kernel.
         lanes: Number of lanes.
-        now_ms: The epoch's wall-clock time.
-        until_ms: The moment up to which every topic has been read, if that is known.
+        look: What is known of the epoch.
 
     Raises:
         DataError: If a record is bad and its handler is ``fail``; nothing is committed then.
     """
-    look = Look(
-        now_ms=now_ms,
-        short=() if until_ms is None else _not_idle(cluster),
-        until_ms=until_ms,
-    )
     return _Job(cluster, options, lanes, look).run()
-
-
-def _not_idle(cluster: Cluster) -> list[TopicPartition]:
-    return [place for place, time in cluster.watermark.partitions.items() if not time.idle]
 
 
 class _Job:
@@ -128,15 +117,19 @@ class _Job:
                 headers=headers if any(headers) else None,
                 latest=self._watermark.options_of(topic).latest_ms(self._look.now_ms),
             )
+            keys, values = [row.key for row in unread], [row.value for row in unread]
+            read = {
+                source.name: runner.decode(source.name, chunk, keys, values)
+                for source in stage.sources
+                if topic in topics_of(source)
+            }
             counting, future = chunk.counting()
             top, end = max([floor, *counting]), start + len(unread)
             ranges.append(RangeReport(index, 0, start, end, len(unread), top, 0, future))
             if future:
                 self._result.counters[f"future_records:{topic}"] += future
-            keys, values = [row.key for row in unread], [row.value for row in unread]
-            for source in stage.sources:
-                if topic in topics_of(source):
-                    runner.run({source.name: runner.decode(source.name, chunk, keys, values)})
+            for name, batch in read.items():
+                runner.run({name: batch})
         runner.finish()
         return runner.take_output()
 

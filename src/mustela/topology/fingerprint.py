@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
@@ -54,4 +55,7 @@ def _shape(value: object) -> Any:
         return {str(name): _shape(item) for name, item in items}
     if isinstance(value, Sequence):
         return [_shape(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, re.Pattern):
+        pattern = cast("re.Pattern[str]", value)
+        return {"pattern": pattern.pattern, "flags": pattern.flags}
     return "function" if callable(value) else type(value).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +19,26 @@ class SourceNode(Node):
     """Topics read as a stream of records.
 
     Attributes:
-        topics: The topics, in the order the user gave them.
+        topics: The topics, in the order the user gave them; for a pattern those found so far.
+        pattern: Topics whose whole name it matches are read too, also those that are made later.
         key: Serde of the keys; None means raw bytes.
         value: Serde of the values; None means raw bytes.
         auto_offset_reset: Where to begin without a committed offset; None takes the setting.
+        timestamp_extractor: Gives the time of each record; None for the record's own.
     """
 
     topics: tuple[str, ...]
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     auto_offset_reset: str | None = None
+    timestamp_extractor: Any = None
+    pattern: re.Pattern[str] | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Say whether a topic is one of those that the source reads."""
+        if topic in self.topics:
+            return True
+        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,7 @@ class TableSourceNode(Node):
         value: Serde of the values.
         store: The table's store, or None where nobody needs the table's old values.
         auto_offset_reset: As for `SourceNode`.
+        timestamp_extractor: As for `SourceNode`.
         explicit_store: Whether the user named the store.
     """
 
@@ -48,6 +60,7 @@ class TableSourceNode(Node):
     value: Serde[Any] | None = None
     store: StoreSpec | None = None
     auto_offset_reset: str | None = None
+    timestamp_extractor: Any = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -55,6 +68,10 @@ class TableSourceNode(Node):
         return (self.topic,)
 
     explicit_store: bool = False
+
+    def matches(self, topic: str) -> bool:
+        """Say whether a topic is the one that the source reads."""
+        return topic == self.topic
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:

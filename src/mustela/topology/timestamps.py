@@ -1,0 +1,100 @@
+"""What time a record of a source has: the broker's word for it, the clock's, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.model import Record
+
+__all__ = [
+    "BuiltInExtractor",
+    "FailOnInvalidTimestamp",
+    "LogAndSkipOnInvalidTimestamp",
+    "TimestampExtractor",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "WallclockTimestampExtractor",
+    "keeps_broker_time",
+    "needs_partition_time",
+]
+
+TimestampExtractor = Callable[[Record[Any, Any], int], int]
+"""(record, partition time) -> milliseconds since 1970.
+
+The partition time is the largest timestamp of the partition so far, or -1. A record whose extracted
+time is negative is skipped and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailOnInvalidTimestamp:
+    """The record's own timestamp; a negative one goes to the deserialization handler. The default.
+
+    Example:
+        >>> from mustela import Consumed
+        >>> consumed = Consumed(timestamp_extractor=FailOnInvalidTimestamp())
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LogAndSkipOnInvalidTimestamp:
+    """The record's own timestamp; a record with a negative one is skipped and counted.
+
+    Example:
+        >>> from mustela import Consumed
+        >>> consumed = Consumed(timestamp_extractor=LogAndSkipOnInvalidTimestamp())
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class UsePartitionTimeOnInvalidTimestamp:
+    """The record's own timestamp; the partition time in the place of a negative one.
+
+    Where the partition has no time yet, the record goes to the deserialization handler.
+
+    Example:
+        >>> from mustela import Consumed
+        >>> consumed = Consumed(timestamp_extractor=UsePartitionTimeOnInvalidTimestamp())
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class WallclockTimestampExtractor:
+    """The wall-clock time of the epoch in which a record is read, whatever the record says.
+
+    Example:
+        >>> from mustela import Consumed
+        >>> consumed = Consumed(timestamp_extractor=WallclockTimestampExtractor())
+    """
+
+
+BuiltInExtractor = (
+    FailOnInvalidTimestamp
+    | LogAndSkipOnInvalidTimestamp
+    | UsePartitionTimeOnInvalidTimestamp
+    | WallclockTimestampExtractor
+)
+
+
+def needs_partition_time(extractor: object) -> bool:
+    """Say whether records must be seen one after another, so that the partition stays in one task.
+
+    Example:
+        >>> needs_partition_time(None), needs_partition_time(WallclockTimestampExtractor())
+        (False, False)
+        >>> needs_partition_time(lambda record, partition_time: partition_time)
+        True
+    """
+    simple = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor)
+    return extractor is not None and not isinstance(extractor, simple)
+
+
+def keeps_broker_time(extractor: object) -> bool:
+    """Say whether records are as old as the broker says, which can then be asked for offsets.
+
+    Example:
+        >>> keeps_broker_time(None), keeps_broker_time(WallclockTimestampExtractor())
+        (True, False)
+    """
+    kept = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp)
+    return extractor is None or isinstance(extractor, (*kept, UsePartitionTimeOnInvalidTimestamp))
