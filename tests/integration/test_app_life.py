@@ -18,7 +18,7 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.errors import MustelaError
-from mustela.runtime.app import AppStateError, NoTopologyError
+from mustela.runtime.app import AppStateError, ListenerError, NoTopologyError
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
 
@@ -132,6 +132,23 @@ def test_a_block_raises_what_ended_the_application_unless_it_raised_itself(world
     again, _ = world.app(copying(missing, sink))
     with pytest.raises(ZeroDivisionError), again:
         raise ZeroDivisionError
+
+
+def test_a_listener_that_raises_is_named(world: World) -> None:
+    """It is the user's code, and not to be reported as a bug."""
+
+    class Broken:
+        def on_event(self, event: object) -> None:
+            if getattr(event, "state", None) is AppState.RUNNING:
+                raise KeyError("x")
+
+        def on_error(self, error: BaseException) -> None:
+            pass
+
+    app, _ = world.app(copying(world.topic("in"), world.topic("out")))
+    app.add_listener(Broken())
+    with pytest.raises(ListenerError, match="Broken raised KeyError"), app:
+        app.wait(SOON)
 
 
 def test_the_users_spark_session_is_joined_and_stays_alive(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
@@ -33,7 +34,7 @@ from mustela.spark.job import Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
-    is_alive,
+    is_stopped,
     lingers,
     release_context,
     take_context,
@@ -73,6 +74,7 @@ class SparkEngine:
         self._properties: dict[str, str] = {}
         self._debug = False
         self._jobs: Jobs | None = None
+        self._warm_up: Thread | None = None
         self._program: Program | None = None
         self._shipment: Broadcast[Shipment] | None = None
 
@@ -93,6 +95,8 @@ class SparkEngine:
         if not self._own:
             check_joined(dict(self._context.getConf().getAll()))
         self._jobs = Jobs(self._context)
+        self._warm_up = Thread(target=self._jobs.warm_up, args=(self.cores,), daemon=True)
+        self._warm_up.start()
 
     @property
     def cores(self) -> int:
@@ -154,7 +158,7 @@ class SparkEngine:
 
     def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
         """Turn what Spark raises into an error of ours; its stack only when debugging."""
-        if not is_alive(self._context):
+        if is_stopped(self._context):
             msg = "the Spark session was stopped while the application was running"
             raise SparkStoppedError(
                 msg,
@@ -187,6 +191,8 @@ class SparkEngine:
         """
         places = [(stage, group) for stage in order.marks for group in range(self._groups)]
         reports: list[TaskReport] = []
+        if self._warm_up is not None:
+            self._warm_up.join()  # what it does is part of the start, not of the restore
         clock, step, done = SystemClock(), max(1, self.cores), 0
         on_progress((), 0, len(places))
         while done < len(places):

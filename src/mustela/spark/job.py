@@ -30,6 +30,12 @@ def _same(lane: int) -> int:
     return lane
 
 
+def _nothing(_task: int, rows: Iterable[Any]) -> Iterator[bytes]:
+    for _ in rows:  # a task that leaves its input unread costs the worker
+        pass
+    return iter(())
+
+
 class Jobs:
     """Builds and runs the jobs of one Spark context.
 
@@ -87,6 +93,18 @@ class Jobs:
     def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:
         """Run ``tasks`` tasks without a shuffle and yield their frames."""
         return self._collect(self._pipe(self._base(tasks), task))
+
+    def warm_up(self, cores: int) -> None:
+        """Run a job that does nothing, so that the first epoch finds everything in its place.
+
+        The first job of a context takes more than a second: classes are loaded, and the parent of
+        the Python workers starts. Meanwhile the driver talks to the broker.
+        """
+        try:
+            for _ in self.run_tasks(cores, _nothing):
+                pass
+        except Exception:  # noqa: BLE001 - the first epoch will meet it, and can say what it is
+            pass
 
     def _collect(self, rdd: Any) -> Iterator[bytes]:
         address = self._context._jvm.PythonRDD.collectAndServe(rdd._jrdd.rdd())

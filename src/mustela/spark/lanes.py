@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from mustela.connectors.kafka.log import read_between
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
+from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import GroupMark, changelog_topic
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
@@ -67,40 +68,28 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
             continue
         end = committed.changelog_ends.get(store.name, 0)
         start = positions.get(store.name, 0)
-        counted = _Counted(
-            read_between(
-                program.consumer,
-                changelog_topic(program.application_id, store.name),
-                spec.group,
-                start,
-                end,
-                timeout=program.read_timeout,
-            )
+        counts: list[int] = []
+        rows = read_between(
+            program.consumer,
+            changelog_topic(program.application_id, store.name),
+            spec.group,
+            start,
+            end,
+            timeout=program.read_timeout,
+            on_chunk=counts.append,
         )
         token = committed.token
-        environment.restore(
-            store.name,
-            counted,
-            end,
-            incarnation=None if token is None else token.incarnation,
-            time_ms=committed.time_ms,
-        )
-        read[store.name] = counted.count
+        with collection_paused():
+            environment.restore(
+                store.name,
+                rows,
+                end,
+                incarnation=None if token is None else token.incarnation,
+                time_ms=committed.time_ms,
+            )
+        read[store.name] = sum(counts)
     environment.finish_restore(committed)
     return read
-
-
-class _Counted:
-    """Rows, counted while they pass."""
-
-    def __init__(self, rows: Iterator[tuple[bytes, bytes | None]]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]:
-        for row in self._rows:
-            self.count += 1
-            yield row
 
 
 class LaneEnvironments:

@@ -21,7 +21,7 @@ __all__ = [
     "ForcedSparkPropertyError",
     "check_joined",
     "forced_properties",
-    "is_alive",
+    "is_stopped",
     "lingers",
     "open_context",
     "properties_for",
@@ -180,7 +180,7 @@ def lingers(context: SparkContext) -> bool:
     return any(kept.context is context for kept in _LINGERING)
 
 
-def is_alive(context: Any) -> bool:
+def _is_alive(context: Any) -> bool:
     """Return whether a context, and the JVM behind it, still work."""
     if SparkContext._active_spark_context is not context:  # pyright: ignore[reportPrivateUsage]
         return False
@@ -190,12 +190,17 @@ def is_alive(context: Any) -> bool:
         return False
 
 
+def is_stopped(context: Any) -> bool:
+    """Return whether somebody has stopped a context."""
+    return context._jsc is None
+
+
 def take_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
     """Return a context of our own: the one that lingers, if it was opened alike, or a new one."""
     if _LINGERING:
         kept = _LINGERING.pop()
         kept.timer.cancel()
-        alive = is_alive(kept.context)
+        alive = _is_alive(kept.context)
         if alive and kept.properties == dict(user):
             return kept.context
         if alive:

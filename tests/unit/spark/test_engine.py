@@ -13,8 +13,9 @@ from mustela.errors import InvariantError, UsageError
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
-from mustela.spark.engine import SparkEngine, WorkerError
+from mustela.spark.engine import SparkEngine, SparkStoppedError, WorkerError
 from mustela.spark.outbox import failure_of
+from mustela.spark.session import ForcedSparkPropertyError
 from mustela.state.interfaces import Token
 from tests.unit.plan.test_epoch import program
 
@@ -23,9 +24,14 @@ DIED = """An error occurred while calling x.
 	at java.Foo"""
 
 
+def context_of(**properties: str) -> SimpleNamespace:
+    conf = SimpleNamespace(getAll=lambda: list(properties.items()))
+    return SimpleNamespace(defaultParallelism=2, _jsc=object(), getConf=lambda: conf)
+
+
 def engine(*, debug: bool = False) -> SparkEngine:
     made = SparkEngine()
-    context = SimpleNamespace(defaultParallelism=2)
+    context = context_of()
     made.start(EngineOptions(application_id="a", properties={}, session=context, debug=debug))
     made._program = program()
     return made
@@ -54,6 +60,25 @@ def test_the_stack_of_the_jvm_shows_when_debugging() -> None:
     with pytest.raises(EpochJobError) as caught:
         list(engine(debug=True)._guarded(failing(Py4JError(DIED))))
     assert "java.Foo" in str(caught.value)
+
+
+def test_a_session_that_its_owner_has_stopped_is_named() -> None:
+    """It will not come back, so nothing is tried again."""
+    stopped = engine()
+    stopped._context._jsc = None
+    with pytest.raises(SparkStoppedError) as caught:
+        list(stopped._guarded(iter([b"frame"])))
+    assert not caught.value.retryable
+
+
+def test_a_session_that_runs_tasks_twice_is_refused() -> None:
+    """Other properties of a user's session are the user's business."""
+    options = {"application_id": "a", "properties": {}}
+    calm = context_of(**{"spark.speculation": "false"})
+    SparkEngine().start(EngineOptions(session=calm, **options))
+    hasty = context_of(**{"spark.speculation": "true"})
+    with pytest.raises(ForcedSparkPropertyError, match="speculation"):
+        SparkEngine().start(EngineOptions(session=hasty, **options))
 
 
 def order_of(tasks: int) -> EpochOrder:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from mustela.connectors.kafka.admin import KafkaAdmin
@@ -110,7 +111,7 @@ def read_chunks(
             return
 
 
-def read_between(
+def read_between(  # noqa: PLR0913 - a range, its limits, and who is told
     properties: Mapping[str, Any],
     topic: str,
     partition: int,
@@ -118,11 +119,27 @@ def read_between(
     end: int,
     *,
     timeout: float = 30.0,
+    on_chunk: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Read keys and values of a changelog exactly up to ``end``; see `read_chunks`."""
-    for chunk in read_chunks(properties, topic, partition, start, end, timeout=timeout):
-        rows = zip(chunk.keys, chunk.values, strict=True)
+    """Read keys and values of a changelog exactly up to ``end``; see `read_chunks`.
+
+    Args:
+        properties: Client properties.
+        topic: The changelog.
+        partition: Its partition.
+        start: First offset.
+        end: Offset behind the last record.
+        timeout: Seconds without progress.
+        on_chunk: Is told how many records have come, chunk by chunk.
+    """
+
+    def rows(chunk: RawChunk) -> Iterable[tuple[bytes, bytes | None]]:
+        if on_chunk is not None:
+            on_chunk(len(chunk.keys))
+        found = zip(chunk.keys, chunk.values, strict=True)
         if None in chunk.keys:
-            yield from ((key, value) for key, value in rows if key is not None)
-        else:
-            yield from cast("Iterator[tuple[bytes, bytes | None]]", rows)
+            return [(key, value) for key, value in found if key is not None]
+        return cast("Iterable[tuple[bytes, bytes | None]]", found)
+
+    chunks = read_chunks(properties, topic, partition, start, end, timeout=timeout)
+    return chain.from_iterable(map(rows, chunks))  # no Python frame for each of many rows
