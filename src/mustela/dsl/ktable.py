@@ -63,7 +63,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         """
         node = self._registry.node(self._name)
         named = bool(getattr(node, "explicit_store", False))
-        return node.stores[0].name if named and node.stores else None
+        tables = [store for store in node.stores if store.kind != "buffer"]
+        return tables[0].name if named and tables else None
 
     def filter(
         self,

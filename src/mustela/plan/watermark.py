@@ -43,12 +43,14 @@ class WatermarkOrder:
     Attributes:
         before: The watermark before the epoch, or -1.
         partitions: Each partition that takes part.
+        at_least_ms: How far the watermark comes whatever the partitions say; a test's word.
         until_ms: The moment at which the epoch's input is cut, if it is cut by time: a partition
             that holds records at or behind it has come this far, however old the last record that
             was read. So it makes no difference how many epochs a backlog is read in.
     """
 
     before: int = -1
+    at_least_ms: int = -1
     partitions: tuple[PartitionMark, ...] = ()
     until_ms: int | None = None
 
@@ -73,7 +75,7 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
         if report.records:
             place = report.topic_index, report.partition
             seen[place] = max(seen.get(place, -1), report.max_timestamp)
-    least: int | None = None
+    before, least = max(order.before, order.at_least_ms), None
     for mark in order.partitions:
         found = seen.get((mark.topic_index, mark.partition))
         if found is None and mark.idle:
@@ -82,9 +84,9 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
         if mark.has_more and order.until_ms is not None:
             progress = max(progress, order.until_ms)
         if progress < 0:
-            return order.before
+            return before
         least = progress - mark.late_ms if least is None else min(least, progress - mark.late_ms)
-    return order.before if least is None else max(order.before, least)
+    return before if least is None else max(before, least)
 
 
 def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: int) -> EpochTime:

@@ -82,11 +82,13 @@ class Look:
         short: The partitions that it does not read to their known end.
         until_ms: The moment at which it is cut, if it is cut by time; the partitions in ``short``
             hold records at or behind it.
+        at_least_ms: How far the watermark comes whatever the partitions say; a test's word.
     """
 
     now_ms: int
     short: Collection[TopicPartition] = ()
     until_ms: int | None = None
+    at_least_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -169,7 +171,10 @@ class WatermarkState:
         for place in rested.partitions:
             rested.rest(place, look.now_ms, read_to_end=place not in short)
         return WatermarkOrder(
-            before=self.value, partitions=rested._marks(topics, short), until_ms=look.until_ms
+            before=self.value,
+            at_least_ms=look.at_least_ms,
+            partitions=rested._marks(topics, short),
+            until_ms=look.until_ms,
         )
 
     def after(

@@ -13,6 +13,7 @@ __all__ = [
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
+    "NotWindowedError",
     "OptionConflictError",
     "OtherBuilderError",
     "RetentionError",
@@ -20,6 +21,7 @@ __all__ = [
     "SplitEndedError",
     "StreamAndTableError",
     "SubtractorError",
+    "SuppressVersionedError",
     "TopologyError",
     "UnfinishedSplitError",
 ]
@@ -125,3 +127,15 @@ class JoinKeysError(TopologyError):
     """Two sides of a join write their keys in different ways, so that none would ever match."""
 
     code = "TOPOLOGY_JOIN_KEYS"
+
+
+class NotWindowedError(TopologyError):
+    """A table that is not windowed shall wait for its windows to close."""
+
+    code = "TOPOLOGY_NOT_WINDOWED"
+
+
+class SuppressVersionedError(TopologyError):
+    """The changes of a versioned table shall be held back."""
+
+    code = "TOPOLOGY_SUPPRESS_VERSIONED"

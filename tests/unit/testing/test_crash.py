@@ -7,6 +7,7 @@ import pytest
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.kernel.options import KernelOptions
 from mustela.planner.planner import plan
+from mustela.runtime.watermark import Look
 from mustela.state.interfaces import Condition
 from mustela.testing.cluster import Cluster, Row
 from mustela.testing.job import run_job
@@ -70,10 +71,10 @@ def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
     """Its epoch's number comes again, its token does not."""
     row = Row("numbers", b"a", (1).to_bytes(8, "big"), 5)
     cluster, options = cluster_with([row])
-    lost = run_job(cluster, options, lanes=1, now_ms=0)
-    again = run_job(cluster, options, lanes=1, now_ms=0)
+    lost = run_job(cluster, options, lanes=1, look=Look(now_ms=0))
+    again = run_job(cluster, options, lanes=1, look=Look(now_ms=0))
     cluster.restart(lose_state=False)
-    third = run_job(cluster, options, lanes=1, now_ms=0)
+    third = run_job(cluster, options, lanes=1, look=Look(now_ms=0))
     assert lost.token.epoch == again.token.epoch == third.token.epoch
     assert len({lost.token, again.token, third.token}) == 3
     place = next(iter(third.changes))
@@ -85,7 +86,7 @@ def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
 def test_what_is_not_committed_is_nowhere() -> None:
     """A job alone writes no row, no offset, no changelog."""
     cluster, options = cluster_with([Row("numbers", b"a", (1).to_bytes(8, "big"), 5)])
-    run_job(cluster, options, lanes=1, now_ms=0)
+    run_job(cluster, options, lanes=1, look=Look(now_ms=0))
     assert cluster.outputs == {}
     assert cluster.changelogs == {}
     assert cluster.offsets == {"numbers": 0}

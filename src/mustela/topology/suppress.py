@@ -1,0 +1,77 @@
+"""Holding back the changes of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Arrival, Node
+
+__all__ = ["SuppressNode", "SuppressUntil", "WhenFull"]
+
+SuppressUntil = Literal["time_limit", "window_closes"]
+"""``time_limit``: a change waits for so long. ``window_closes``: only the last value of a window
+goes on, when no record can change it any more."""
+
+WhenFull = Literal["emit_early", "shut_down"]
+"""What happens when a buffer is full: the oldest change goes on before its time, or the
+application stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressNode(Node):
+    """Hold the changes of a table back, and let only the last one of each key go on.
+
+    Attributes:
+        until: What a change waits for.
+        wait_ms: ``time_limit``: how long a change waits, counted from the time of the first one
+            that is held back. ``window_closes``: from a window's end to the time from which on no
+            record can change it.
+        span_ms: How far behind the time at which a row goes on it may be stamped.
+        buffer: Where rows wait.
+        key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
+        value: Serde of the values; None takes the typed default.
+        max_records: Rows that may wait in a key group; None for any number.
+        max_bytes: Bytes that they may have; None for any number.
+        when_full: What happens when that is reached.
+        explicit_store: Whether the user named the step, and with it its buffer.
+    """
+
+    until: SuppressUntil
+    wait_ms: int
+    span_ms: int
+    buffer: StoreSpec
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    when_full: WhenFull = "emit_early"
+    explicit_store: bool = False
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The buffer."""
+        return (self.buffer,)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Changes are held back in the lane of their key."""
+        return (Arrival(key=self.key or ValueSerde(sort_keys=True)),)
+
+    @property
+    def passes_old(self) -> bool:
+        """What goes on says what went on before, as the first change held back told it."""
+        return True
+
+    @property
+    def acts_on_time(self) -> bool:
+        """Rows go on when their time has come."""
+        return True
+
+    @property
+    def lag_ms(self) -> int:
+        """What goes on lies behind the time of its going on."""
+        return self.span_ms
