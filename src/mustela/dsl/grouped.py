@@ -288,7 +288,7 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             path=self._path,
             at=at,
             name=table.name,
-            apart=table.store or options.store or function_name(fold.adder),
+            apart=table.store or options.store_name or function_name(fold.adder),
         )
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)

@@ -231,7 +231,7 @@ class KGroupedTable(Generic[K, V]):
             parents=(self._parent,),
             at=at,
             name=result.name,
-            apart=result.store or options.store or function_name(fold.adder),
+            apart=result.store or options.store_name or function_name(fold.adder),
         )
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", result.value, options.value, holder="Materialized", at=at)

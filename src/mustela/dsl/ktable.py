@@ -253,7 +253,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         at = user_origin()
         check_function(predicate, ("key", "value"), role="predicate", verb=verb, at=at)
         options = options_or(materialized, Materialized[Any, Any](), at=at)
-        apart = store or options.store or function_name(predicate)
+        apart = store or options.store_name or function_name(predicate)
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         value = choose_serde("value", None, options.value, holder="Materialized", at=at)
@@ -284,7 +284,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         arguments = ("key", "value") if with_key else ("value",)
         check_function(mapper, arguments, role="mapper", verb=verb, at=at)
         options = options_or(materialized, Materialized[Any, Any](), at=at)
-        apart = store or options.store or function_name(mapper)
+        apart = store or options.store_name or function_name(mapper)
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
@@ -309,7 +309,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         value: Serde[Any] | None,
     ) -> StoreSpec | None:
         """Return the store of a result, None unless one was named."""
-        if store is None and options.store is None:
+        if store is None and options.store_name is None:
             return None
         kinds = KEY_VALUE_KINDS
         return store_spec(place, options, store=store, key=key, value=value, kinds=kinds)[0]

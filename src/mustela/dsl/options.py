@@ -230,6 +230,19 @@ class Materialized(Generic[GroupK, GroupV]):
     caching: bool | None = None
     store_type: Literal["persistent", "in_memory"] | None = None
 
+    @property
+    def store_name(self) -> str | None:
+        """The store's name, said by ``store`` or by ``supplier``; None if nothing is said.
+
+        Example:
+            >>> from mustela import Stores
+            >>> Materialized(supplier=Stores.in_memory_key_value_store("counts")).store_name
+            'counts'
+        """
+        if self.store is None and self.supplier is not None:
+            return getattr(self.supplier, "name", "")  # what is no supplier is refused later
+        return self.store
+
 
 @dataclass(frozen=True, kw_only=True)
 class Repartitioned(Generic[GroupK, GroupV]):

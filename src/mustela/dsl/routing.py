@@ -224,7 +224,7 @@ class Routing(Handle[K, V]):
         key_serde = choose_serde("key", key, options.key, holder=holder, at=at) or self._key
         value_serde = choose_serde("value", value, options.value, holder=holder, at=at)
         value_serde = value_serde or self._value
-        apart = store or options.store
+        apart = store or options.store_name
         place = self._registry.place(
             "to_table", parents=(self._name,), at=at, name=name, apart=apart
         )

@@ -264,7 +264,7 @@ class TableJoins(Handle[K, V]):
         check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
         self._check_table(other, verb=verb, at=at)
         options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
-        stored = wish.store or options.store
+        stored = wish.store or options.store_name
         place = self._registry.place(
             verb,
             parents=(self._name, other.name),

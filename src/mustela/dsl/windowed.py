@@ -140,7 +140,7 @@ def add_window_aggregate(
         path=path_name(group.path, "windowed_by"),
         at=at,
         name=table.name,
-        apart=table.store or options.store or function_name(first),
+        apart=table.store or options.store_name or function_name(first),
     )
     key = choose_serde("key", group.key, options.key, holder="Materialized", at=at)
     value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)

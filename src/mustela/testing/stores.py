@@ -141,7 +141,8 @@ class DriverStores:
     @property
     def names(self) -> list[str]:
         """The names of all stores."""
-        return sorted(self._cluster.plan.stores)
+        whole = [table.store.name for table in self._cluster.plan.global_tables]
+        return sorted([*self._cluster.plan.stores, *whole])
 
     def key_value(self, name: str) -> KeyValueStore[Any, Any]:
         """Return a store of keys and values."""
@@ -188,11 +189,13 @@ class DriverStores:
     def readable(self) -> list[str]:
         """Return the names of the stores that a user can read."""
         inner = {"list", "buffer", "timer"}
-        stores = self._cluster.plan.stores
-        return [name for name in self.names if stores[name][1].kind not in inner]
+        return [name for name in self.names if self._find(name)[1].kind not in inner]
 
     def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
         found = self._cluster.plan.stores.get(name)
+        for table in self._cluster.plan.global_tables:
+            if table.store.name == name:
+                return _Groups([self._cluster.global_topics.views()[name]], 0), table.store
         if found is None:
             known = ", ".join(self.names) or "none"
             msg = f"the topology has no store {name!r}"

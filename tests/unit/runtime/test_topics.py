@@ -87,11 +87,29 @@ def test_a_store_that_is_not_logged_has_no_changelog(tmp_path: Path) -> None:
 def test_a_store_with_retention_lets_the_broker_delete_a_day_after_it() -> None:
     """Old windows leave the changelog too; the user's settings for the topic win."""
     config = changelog_config(
-        StoreSpec(name="w", retention_ms=1_000, topic_config={"segment.bytes": "5"})
+        StoreSpec(name="w", kind="window", retention_ms=1_000, topic_config={"segment.bytes": "5"})
     )
     assert config["cleanup.policy"] == "compact,delete"
     assert config["retention.ms"] == str(86_400_000 + 1_000)
     assert config["segment.bytes"] == "5"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        StoreSpec(name="j", kind="list", retention_ms=1_000, segment_ms=10),
+        StoreSpec(name="v", kind="versioned", history_retention_ms=1_000),
+        StoreSpec(name="b", kind="buffer"),
+        StoreSpec(name="t", kind="timer"),
+        StoreSpec(name="w", kind="window"),
+    ],
+)
+def test_a_store_that_deletes_by_itself_keeps_its_changelog_for_ever(spec: StoreSpec) -> None:
+    """What waits must survive however long nothing comes: the log is compacted only."""
+    config = changelog_config(spec)
+    assert config["cleanup.policy"] == "compact"
+    assert config["retention.ms"] == "-1"
+    assert "min.compaction.lag.ms" not in config
 
 
 def test_sinks_whose_topic_a_function_names_need_no_topic_at_the_start() -> None:

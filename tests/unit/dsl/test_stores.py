@@ -1,0 +1,294 @@
+"""Suppliers and builders of stores, and the tables that are kept in them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mustela import (
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    Stores,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyTestDriver,
+    Windowed,
+)
+from mustela.dsl.stores import StoreSupplier
+from mustela.state.faults import StoreError
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.key_value import KeyValueStore, ValueAndTimestamp
+from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
+from mustela.state.kinds.window_store import TimestampedWindowStore
+from mustela.testing.faults import TestDriverError
+from mustela.topology.errors import BadOptionError, OptionConflictError, RetentionError
+
+SECOND = timedelta(seconds=1)
+WAYS = [
+    {},
+    {"crash_after_every_record": True},
+    {"key_groups": 8, "lanes": 3},
+    {"settings": {"emit": "every"}},
+    {"settings": {"event_time": "watermark"}},
+]
+
+
+def table_in(supplier: object, **options) -> StreamsBuilder:
+    builder = StreamsBuilder()
+    kept = Materialized(supplier=supplier, **options)
+    table = builder.table("rows", key=str, value=int, materialized=kept)
+    table.to_stream().to("out", key=str, value=int)
+    return builder
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_versioned_table_is_written_by_timestamp(way):
+    """What came late goes into the history and is said; what came too late is not."""
+    supplier = Stores.persistent_versioned_key_value_store("versions", 100 * SECOND)
+    with TopologyTestDriver(table_in(supplier), **way) as driver:
+        rows = driver.create_input_topic("rows")
+        rows.pipe_input("a", 1, timestamp=50_000)
+        rows.pipe_input("a", 2, timestamp=30_000)
+        rows.pipe_input("a", 3, timestamp=200_000)
+        rows.pipe_input("a", 4, timestamp=99_999)
+        rows.pipe_input("a", 5, timestamp=100_000)
+        rows.pipe_input("a", None, timestamp=150_000)
+        out = driver.create_output_topic("out").read_key_values_to_list()
+        assert out == [("a", 1), ("a", 2), ("a", 3), ("a", 5), ("a", None)]
+        store = driver.get_versioned_key_value_store("versions")
+        assert store["a"] == VersionedRecord(3, 200_000)
+        assert store.get("a", as_of=149_999) == VersionedRecord(5, 100_000, 150_000)
+        assert store.get("a", as_of=199_999) is None
+        assert store.get("a", as_of=99_999) is None
+        assert driver.metrics["dropped_expired:rows"] == 1
+
+
+def test_every_version_of_an_epoch_is_said():
+    """A versioned table is never combined at the barrier."""
+    supplier = Stores.persistent_versioned_key_value_store("versions", 100 * SECOND)
+    with TopologyTestDriver(table_in(supplier)) as driver:
+        with driver.epoch():
+            rows = driver.create_input_topic("rows")
+            for value, timestamp in enumerate([10, 30, 20]):
+                rows.pipe_input("a", value, timestamp=timestamp)
+        out = driver.create_output_topic("out").read_key_values_to_list()
+        assert out == [("a", 0), ("a", 1), ("a", 2)]
+        versions = driver.get_versioned_key_value_store("versions").versions("a")
+        assert [(v.value, v.timestamp, v.valid_to) for v in versions] == [
+            (0, 10, 20),
+            (2, 20, 30),
+            (1, 30, None),
+        ]
+
+
+def test_a_filter_and_a_mapping_can_be_versioned_too():
+    """What is not kept stays marked; what is kept is written by timestamp again."""
+    builder = StreamsBuilder()
+    first, second = (
+        Stores.persistent_versioned_key_value_store(name, 100 * SECOND) for name in ("all", "even")
+    )
+    table = builder.table("rows", key=str, value=int, materialized=Materialized(supplier=first))
+    even = table.filter(lambda _key, n: n % 2 == 0, materialized=Materialized(supplier=second))
+    even.map_values(lambda n: n * 10).to_stream().to("out", key=str, value=int)
+    with TopologyTestDriver(builder) as driver:
+        rows = driver.create_input_topic("rows")
+        for value, timestamp in [(2, 20), (4, 10), (5, 15), (1, 30)]:
+            rows.pipe_input("a", value, timestamp=timestamp)
+        out = driver.create_output_topic("out").read_key_values_to_list()
+        assert out == [("a", 20), ("a", 40), ("a", None), ("a", None)]
+        store = driver.get_versioned_key_value_store("even")
+        assert list(store.versions("a")) == [
+            VersionedRecord(4, 10, 15),
+            VersionedRecord(2, 20, 30),
+        ]
+        assert "a" not in store
+
+
+@pytest.mark.parametrize("caching", [None, True, False])
+def test_a_step_without_caching_says_each_change(caching):
+    """Within an epoch, whatever the application's emit says."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    options = Materialized(store="counts", caching=caching)
+    words.count(materialized=options).to_stream().to("out", key=str, value=int)
+    for emit in ("barrier", "every"):
+        with TopologyTestDriver(builder, settings={"emit": emit}) as driver:
+            with driver.epoch():
+                driver.create_input_topic("words").pipe_key_value_list([("a", "x"), ("a", "y")])
+            out = driver.create_output_topic("out").read_key_values_to_list()
+            each = caching is False or (caching is None and emit == "every")
+            assert out == ([("a", 1), ("a", 2)] if each else [("a", 2)])
+
+
+def test_what_kind_of_store_a_supplier_gives():
+    """A plain store loses the times of its rows, as in Kafka Streams; the others keep them."""
+    for supplier, timed in [
+        (Stores.persistent_key_value_store("s"), False),
+        (Stores.persistent_timestamped_key_value_store("s"), True),
+        (Stores.in_memory_key_value_store("s"), True),
+    ]:
+        with TopologyTestDriver(table_in(supplier)) as driver:
+            driver.create_input_topic("rows").pipe_input("a", 1, timestamp=7)
+            assert driver.get_key_value_store("s")["a"] == 1
+            if timed:
+                assert driver.get_state_store("s")["a"] == ValueAndTimestamp(1, 7)
+            else:
+                assert isinstance(driver.get_state_store("s"), KeyValueStore)
+                with pytest.raises(StoreError, match="keeps no timestamps"):
+                    driver.get_timestamped_key_value_store("s")
+
+
+def test_a_supplier_of_ones_own():
+    """A name and a specification are all it takes."""
+
+    class Plain:
+        name = "mine"
+
+        def spec(self) -> StoreSpec:
+            return StoreSpec(name=self.name, kind="key_value")
+
+    assert isinstance(Plain(), StoreSupplier)
+    with TopologyTestDriver(table_in(Plain(), logged=False)) as driver:
+        driver.create_input_topic("rows").pipe_input("a", 1)
+        assert driver.get_key_value_store("mine").get("a") == 1
+
+
+def test_what_is_no_supplier_is_refused():
+    """With what a supplier is, and the user's line."""
+    with pytest.raises(BadOptionError, match="does not supply a store") as caught:
+        table_in("counts")
+    assert caught.value.at is not None
+    assert "test_stores.py" in str(caught.value)
+
+
+def test_a_store_has_one_name():
+    """Keyword, option and supplier must agree."""
+    builder = StreamsBuilder()
+    options = Materialized(supplier=Stores.in_memory_key_value_store("one"))
+    builder.table("a", key=str, value=int, store="one", materialized=options)
+    with pytest.raises(OptionConflictError):
+        builder.table("b", key=str, value=int, store="two", materialized=options)
+
+
+def test_a_step_takes_the_kinds_that_it_can_write():
+    """A window store for a table, or a versioned one for a count, is refused when it is written."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    versions = Stores.persistent_versioned_key_value_store("v", SECOND)
+    with pytest.raises(BadOptionError, match="cannot write store 'v'"):
+        words.count(materialized=Materialized(supplier=versions))
+    sessions = Stores.persistent_session_store("s", SECOND)
+    with pytest.raises(BadOptionError, match="it is a session store"):
+        builder.table("t", key=str, value=int, materialized=Materialized(supplier=sessions))
+    minutes = words.windowed_by(TimeWindows(size=SECOND, grace=timedelta(0)))
+    with pytest.raises(BadOptionError, match="cannot write store 's'"):
+        minutes.count(materialized=Materialized(supplier=sessions))
+    with pytest.raises(BadOptionError, match="cannot be cached"):
+        table_in(versions, caching=True)
+
+
+def test_windows_are_kept_where_the_supplier_says():
+    """Its retention and its length must fit the windows."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    windowed = words.windowed_by(TimeWindows(size=10 * SECOND, grace=timedelta(0)))
+    for retention, size, error in [(5, 5, RetentionError), (20, 5, BadOptionError)]:
+        supplier = Stores.persistent_window_store("w", retention * SECOND, size * SECOND)
+        with pytest.raises(error):
+            windowed.count(materialized=Materialized(supplier=supplier))
+    supplier = Stores.persistent_window_store("w", 30 * SECOND, 10 * SECOND)
+    windowed.count(materialized=Materialized(supplier=supplier))
+    with TopologyTestDriver(builder) as driver:
+        words = driver.create_input_topic("words")
+        for timestamp in (1_000, 2_000, 11_000, 29_000):
+            words.pipe_input("a", "x", timestamp=timestamp)
+        store = driver.get_window_store("w")
+        assert list(store.fetch("a", None, None)) == [(0, 2), (10_000, 1), (20_000, 1)]
+        assert next(store.all()) == (Windowed("a", 0, 10_000), 2)
+        words.pipe_input("a", "x", timestamp=30_000)
+        assert store.get("a", 0) is None
+        timed = driver.get_timestamped_window_store("w")
+        assert timed["a", 20_000] == ValueAndTimestamp(1, 29_000)
+        assert type(driver.get_state_store("w")) is TimestampedWindowStore
+        assert list(driver.get_all_state_stores()) == ["w"]
+        with pytest.raises(TestDriverError, match="is a window store"):
+            driver.get_key_value_store("w")
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_sliding_windows_and_sessions_can_be_read(way):
+    """By key, over key groups, also behind a crash that lost the disk."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    sliding = SlidingWindows(time_difference=10 * SECOND, grace=10 * SECOND)
+    words.windowed_by(sliding).count(store="sliding")
+    sessions = SessionWindows(inactivity_gap=5 * SECOND, grace=10 * SECOND)
+    words.windowed_by(sessions).count(store="sessions")
+    with TopologyTestDriver(builder, **way) as driver:
+        words = driver.create_input_topic("words")
+        for key, timestamp in [("a", 20_000), ("a", 23_000), ("b", 24_000), ("a", 30_000)]:
+            words.pipe_input(key, "x", timestamp=timestamp)
+        driver.crash(lose_state=True)
+        visits = driver.get_session_store("sessions")
+        assert list(visits.fetch("a")) == [
+            (Windowed("a", 20_000, 23_000), 2),
+            (Windowed("a", 30_000, 30_000), 1),
+        ]
+        assert [window.key for window, _ in visits.all()] == ["a", "a", "b"]
+        counts = driver.get_window_store("sliding")
+        assert counts.get("a", 13_000) == 2
+        assert counts.get("a", 20_000) == 3
+        starts = [start for start, _ in counts.fetch("a", None, None)]
+        assert starts == sorted(starts)
+        assert len(starts) > 3
+
+
+def test_a_store_can_be_filled_by_its_test():
+    """What a test puts is committed, and the topology goes on from it."""
+    supplier = Stores.persistent_versioned_key_value_store("versions", 100 * SECOND)
+    with TopologyTestDriver(table_in(supplier), key_groups=4) as driver:
+        store = driver.get_versioned_key_value_store("versions")
+        assert isinstance(driver.get_state_store("versions"), VersionedKeyValueStore)
+        assert store.put("a", 1, 1_000) == -1
+        driver.create_input_topic("rows").pipe_input("a", 2, timestamp=500)
+        assert list(store.versions("a")) == [
+            VersionedRecord(2, 500, 1_000),
+            VersionedRecord(1, 1_000),
+        ]
+        driver.crash(lose_state=True)
+        assert store["a"].value == 1
+
+
+def test_a_builder_says_what_its_supplier_does_not():
+    """Serdes, logging and caching; each method gives a new builder."""
+    supplier = Stores.persistent_window_store("w", 60 * SECOND, SECOND, retain_duplicates=True)
+    builder = Stores.window_store_builder(supplier, key=str, value=int)
+    spec = builder.with_logging_enabled({"segment.ms": "1000"}).with_caching_disabled().spec()
+    assert (spec.kind, spec.duplicates, spec.indexed, spec.cached) == ("window", True, True, False)
+    assert spec.topic_config == {"segment.ms": "1000"}
+    assert builder.spec().cached is None
+    assert builder.with_caching_enabled().with_logging_disabled().spec().logged is False
+    plain = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"))
+    assert plain.spec().kind == "key_value"
+    with pytest.raises(BadOptionError, match="session_store_builder cannot build"):
+        Stores.session_store_builder(supplier)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Stores.lru_map("s", 0),
+        lambda: Stores.persistent_versioned_key_value_store("s", -SECOND),
+        lambda: Stores.persistent_versioned_key_value_store("s", SECOND, timedelta(0)),
+        lambda: Stores.persistent_window_store("s", SECOND, 2 * SECOND),
+        lambda: Stores.in_memory_session_store("s", 5),
+    ],
+)
+def test_a_supplier_that_cannot_be_is_refused_where_it_is_written(make):
+    """With the user's line."""
+    with pytest.raises(BadOptionError) as caught:
+        make()
+    assert caught.value.at is not None
+    assert "test_stores.py" in str(caught.value)
