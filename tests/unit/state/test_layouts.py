@@ -1,0 +1,131 @@
+"""The bytes of each kind of store, format 1: what is on disks and in changelogs already.
+
+A test that fails here says that old state can no longer be read: raise the kind's format version,
+and rebuild or convert what is there.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.buffer import BUFFER_FORMAT, RecordBuffer, SlotBuffer
+from mustela.state.kinds.key_value import pack_timestamped
+from mustela.state.kinds.list import LIST_FORMAT, ListRows
+from mustela.state.kinds.session import SESSION_FORMAT, SessionRows
+from mustela.state.kinds.timer import TIMER_FORMAT, Timer, TimerRows
+from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
+from mustela.state.kinds.window import WINDOW_FORMAT, WindowRows
+from tests.unit.state.epochs import world
+
+
+def windows(view):
+    rows = WindowRows(view, indexed=True)
+    rows.put_many([b"k", b"k"], [0, 256], [pack_timestamped(b"v", 5)] * 2)
+
+
+def sessions(view):
+    SessionRows(view).save_many({b"k": [(3, 9, b"w"), (0, 1, b"v")]})
+
+
+def lists(view):
+    ListRows(view, segment_ms=100).append_many({b"k": [(5, 0, b"v", 1), (120, 1, None, 0)]})
+
+
+def slots(view):
+    SlotBuffer(view).put_many([b"k"], [5], [b"v"])
+
+
+def records(view):
+    RecordBuffer(view).put_many([b"k"], [5], [b"v"])
+
+
+def timers(view):
+    TimerRows(view).register_many([Timer(5, b"k", b"nn", b"d")])
+
+
+def versions(view):
+    rows = VersionedRows(view, history_retention_ms=50, segment_ms=10)
+    rows.put_many([b"k", b"k", b"d"], [b"1", b"2", None], [5, 12, 20])
+
+
+T0, T5 = "8000000000000000", "8000000000000005"
+K, V, W = "6b", "76", "77"
+
+LAYOUTS = [
+    (
+        StoreSpec(name="s", kind="window", indexed=True),
+        WINDOW_FORMAT,
+        windows,
+        {
+            f"01{K}": "00000000000000000000000000000100",
+            f"{T0}{K}": f"0000000000000005{V}",
+            f"8000000000000100{K}": f"0000000000000005{V}",
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="session"),
+        SESSION_FORMAT,
+        sessions,
+        {
+            f"01{K}": f"8000000000000001dd00000002930001c401{V}930309c401{W}",
+            f"8000000000000001{K}": "",
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="list", segment_ms=100),
+        LIST_FORMAT,
+        lists,
+        {
+            f"{T0}{K}": f"dd00000001940500c401{V}01",
+            f"8000000000000064{K}": "dd00000001947801c000",
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="buffer"),
+        BUFFER_FORMAT,
+        slots,
+        {
+            "006e": "00000000000000010000000000000002",
+            f"01{K}": f"{T5}{V}",
+            f"{T5}{K}": "",
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="buffer"),
+        BUFFER_FORMAT,
+        records,
+        {
+            "006e": "00000000000000010000000000000002",
+            "0073": "00000001",
+            f"{T5}{K}00000000": V,
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="timer"),
+        TIMER_FORMAT,
+        timers,
+        {f"01{K}6e6e0002": T5, f"{T5}{K}6e6e0002": "64"},
+    ),
+    (
+        StoreSpec(name="s", kind="versioned", history_retention_ms=50),
+        VERSIONED_FORMAT,
+        versions,
+        {
+            "00": "0000000000000014",
+            "0164": "800000000000001400",
+            f"01{K}": "800000000000000c0132",
+            f"800000000000000a{K}": "dd0000000193050cc40131",
+            "800000000000001464": "dd00000000",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "version", "fill", "expected"), LAYOUTS)
+def test_a_kind_of_store_keeps_its_bytes(spec, version, fill, expected):
+    """Key and value of each row, in hexadecimal."""
+    assert version == spec.format_version == 1
+    with world("memory", spec) as epochs:
+        fill(epochs.view)
+        assert {key.hex(): value.hex() for key, value in epochs.view.range()} == expected
