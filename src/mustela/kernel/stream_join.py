@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 from mustela.kernel.each import call_each, drop, without
 from mustela.kernel.encode import encode_column, failing
@@ -15,7 +15,7 @@ from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.stream_join_origins import JoinOrigins
 from mustela.kernel.stream_join_pace import PacedWaiting
-from mustela.kernel.stream_join_rows import SideRows, StreamTimes, insert
+from mustela.kernel.stream_join_rows import KeyRows, Look, SideRows, StreamTimes, insert
 from mustela.kernel.stream_join_waiting import Closed, Waiting
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
@@ -25,6 +25,7 @@ from mustela.topology.stream_join import StreamJoinNode
 __all__ = ["StreamJoinOperator"]
 
 LEFT, RIGHT = 0, 1
+_NOTHING: Final[KeyRows] = ([], [])
 
 
 @dataclass(slots=True)
@@ -185,12 +186,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     def _judge(self, rows: _Rows) -> None:
         """Say for each row what time it is, and what the other side still holds for it."""
-        if self._by_stream or self._waiting is not None:
-            store = self._sides[LEFT].store
-            groups = store.groups_of([key or b"" for key in rows.keys])
-            rows.groups = [
-                0 if key is None else group for key, group in zip(rows.keys, groups, strict=True)
-            ]
+        rows.groups = self._groups_of(rows.keys)
         if self._by_stream:
             self._judge_by_stream(rows)
         else:
@@ -246,28 +242,40 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _match(self, rows: _Rows) -> _Results:
         """Find the partners of each row, keep it, and close the windows that are over by then."""
         lows, highs = self._spans(rows)
-        keys, values, lefts = rows.keys, rows.values, rows.lefts
+        keys, values = rows.keys, rows.values
         if None in keys or None in values:
             kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
         else:
             kept = rows.order
-        left_rows = [row for row in kept if row < lefts]
-        right_rows = [row for row in kept if row >= lefts]
-        left, right = self._sides
-        left.want(right_rows, keys, lows, highs)
-        right.want(left_rows, keys, lows, highs)
-        left.add(left_rows, keys, rows.times, values)
-        right.add(right_rows, keys, rows.times, values)
-        left.load()
-        right.load()
+        self._fetch(rows, kept, (lows, highs))
         results = _Results()
         if self._waiting is None:
             self._match_inner(rows, kept, (lows, highs), results)
         else:
             self._match_outer(rows, (lows, highs), results)
-        left.save()
-        right.save()
+        for side in self._sides:
+            side.forget()
         return results
+
+    def _fetch(self, rows: _Rows, kept: Iterable[int], spans: tuple[list[int], list[int]]) -> None:
+        """Fetch what the rows look at, and write the rows."""
+        lows, highs = spans
+        keys, times, values = rows.keys, rows.times, rows.values
+        groups, lefts = rows.groups, rows.lefts
+        divided: dict[int, tuple[list[int], list[int]]] = {
+            group: ([], []) for group in sorted(set(groups))
+        }
+        for row in kept:
+            divided[groups[row]][row >= lefts].append(row)
+        for group, places in divided.items():
+            columns = [[keys[row] for row in mine] for mine in places]
+            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
+                mine, theirs = places[side], places[other]
+                look = Look(
+                    columns[other], [lows[row] for row in theirs], [highs[row] for row in theirs]
+                )
+                came = columns[side], [times[row] for row in mine], [values[row] for row in mine]
+                self._sides[side].handle(group, look, came)
 
     def _match_inner(
         self,
@@ -279,6 +287,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         lows, highs = spans
         keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
         left, right = self._sides[LEFT].by_key, self._sides[RIGHT].by_key
+        left_looked, right_looked = (side.looked for side in self._sides)
         add_row, add_other, add_time = (
             results.rows.append,
             results.others.append,
@@ -286,9 +295,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         )
         for row in kept:
             key, time = keys[row], times[row]
-            mine, others = (left, right) if row < lefts else (right, left)
-            theirs, raws = others[key]
-            if theirs:
+            if row < lefts:
+                own, others, looked = left, right.get(key), left_looked
+            else:
+                own, others, looked = right, left.get(key), right_looked
+            if others is not None:
+                theirs, raws = others
                 start = bisect_left(theirs, lows[row])
                 end = bisect_right(theirs, highs[row], start)
                 if end - start == 1:
@@ -298,13 +310,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                     add_time(other if other > time else time)
                 elif end > start:
                     self._add_many(results, row, time, (theirs, raws, start, end))
-            own = mine.get(key)
-            if own is not None:
-                if not own[0] or time >= own[0][-1]:
-                    own[0].append(time)
-                    own[1].append(values[row])
+            if key in looked:
+                if key in own:
+                    insert(own[key], time, values[row])
                 else:
-                    insert(own, time, values[row])
+                    own[key] = [time], [values[row]]
 
     @staticmethod
     def _add_many(
@@ -333,7 +343,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 if raw is not None and outer[mine]:
                     self._add_alone(results, row, time)
                 continue
-            theirs, raws = by_key[1 - mine][key]
+            theirs, raws = by_key[1 - mine].get(key, _NOTHING)
             start = bisect_left(theirs, lows[row])
             end = bisect_right(theirs, highs[row], start)
             if end > start:
@@ -345,9 +355,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                     self._add_alone(results, row, time)
                 else:
                     waiting.add(rows.groups[row], self._closes(mine, time), mine, key, raw)
-            own = by_key[mine].get(key)
-            if own is not None:
-                insert(own, time, raw)
+            if key in self._sides[mine].looked:
+                insert(by_key[mine].setdefault(key, ([], [])), time, raw)
         waiting.save()
 
     def _met(self, waiting: Waiting, rows: _Rows, row: int, times: list[int]) -> None:
@@ -462,14 +471,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._judge(rows)
         lows, highs = self._spans(rows)
         kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
-        mine = [row for row in kept if row < count]
+        self._fetch_self(rows, kept, (lows, highs))
         (store,) = self._sides
-        store.want(kept, keys, lows, highs)
-        store.add(mine, keys, rows.times, values)
-        store.load()
         results = _Results()
         for row in kept:
-            theirs, raws = known = store.by_key[keys[row]]
+            theirs, raws = known = store.by_key.setdefault(keys[row], ([], []))
             time = rows.times[row]
             if row >= count:
                 insert(known, time, values[row])
@@ -477,8 +483,30 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             end = bisect_right(theirs, highs[row], start)
             if end > start:
                 self._add_many(results, row, time, (theirs, raws, start, end))
-        store.save()
+        store.forget()
         return self._joined(rows, results)
+
+    def _fetch_self(
+        self, rows: _Rows, kept: Iterable[int], spans: tuple[list[int], list[int]]
+    ) -> None:
+        lows, highs = spans
+        keys, groups = rows.keys, rows.groups
+        divided: dict[int, list[int]] = {group: [] for group in sorted(set(groups))}
+        for row in kept:
+            divided[groups[row]].append(row)
+        for group, both in divided.items():
+            look = Look(
+                [keys[row] for row in both],
+                [lows[row] for row in both],
+                [highs[row] for row in both],
+            )
+            mine = [row for row in both if row < rows.lefts]
+            came = (
+                [keys[row] for row in mine],
+                [rows.times[row] for row in mine],
+                [rows.values[row] for row in mine],
+            )
+            self._sides[LEFT].handle(group, look, came)
 
     # --- results ------------------------------------------------------------------------------
 
@@ -552,5 +580,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return without(before.with_values(made), failed)
 
     def _groups_of(self, key_bytes: list[Any]) -> list[int]:
-        groups = self._sides[LEFT].store.groups_of([key or b"" for key in key_bytes])
+        store = self._sides[LEFT].store
+        if None not in key_bytes:
+            return store.groups_of(key_bytes)
+        groups = store.groups_of([key or b"" for key in key_bytes])
         return [0 if key is None else group for key, group in zip(key_bytes, groups, strict=True)]

@@ -3,120 +3,126 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import add, sub
+from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
 from mustela.state.kinds.layout import STREAM_TIME, TIME_BYTES, pack_time
 from mustela.state.kinds.list import ListRows
-from mustela.state.kinds.packed import append_packed, unpacker
+from mustela.state.kinds.list_bytes import append_entries, pack_entries, unpack_entries
 
-__all__ = ["KeyRows", "SideRows", "StreamTimes"]
+__all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
 
 KeyRows = tuple[list[int], list[bytes]]
 """The records of a key in order of time, those of one time as they came: times and values."""
 
-_LENGTH = 8
+_LENGTH: Final = 8
 
-_unpack: Callable[[bytes], list[tuple[int, int, bytes, int]]] = unpacker(
-    list[tuple[int, int, bytes, int]]
-)
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Which records a batch will look at, as columns: a key and a span of time, both ends in it."""
+
+    keys: list[bytes]
+    lows: list[int]
+    highs: list[int]
 
 
 class SideRows:
     """One side's records.
-
-    A batch is handled in four steps: say what will be looked at (`want`) and what comes (`add`),
-    fetch all of it at once (`load`), read and extend ``by_key``, and write what came (`save`).
 
     Args:
         store: The store, of kind ``list``.
         segment_ms: Length of its segments.
 
     Attributes:
-        by_key: After `load`, the records of each key that somebody wants to look at.
+        looked: The keys that the batch looks at.
+        by_key: Their records: those that were stored, and what is put there meanwhile.
     """
 
     def __init__(self, store: LaneStore, *, segment_ms: int) -> None:
         self.store = store
+        self.looked: set[bytes] = set()
         self.by_key: dict[bytes, KeyRows] = {}
         self._segment_ms = segment_ms
         self._heads: dict[int, bytes] = {}
-        self._wanted: set[bytes] = set()
-        self._fresh: dict[bytes, list[tuple[int, int, bytes, int]]] = {}
-        self._stored: dict[bytes, bytes | None] = {}
 
-    def _head(self, start: int) -> bytes:
-        head = self._heads.get(start)
-        if head is None:
-            head = self._heads[start] = pack_time(start)
-        return head
-
-    def want(
-        self, rows: Iterable[int], keys: Sequence[Any], lows: Sequence[int], highs: Sequence[int]
+    def handle(
+        self, group: int, look: Look, came: tuple[list[bytes], list[int], list[bytes]]
     ) -> None:
-        """Say that a key's records of a span of time will be looked at.
+        """Fetch what a batch looks at, with one fetch, and write what came of it to this side.
 
         Args:
-            rows: The places in the columns that count.
-            keys: Record keys.
-            lows: First time of each span.
-            highs: Last time of each span.
+            group: The key group of all that follows.
+            look: What the other side's records look at.
+            came: Keys, times and values of this side's records, in order.
         """
-        length, head, add, by_key = self._segment_ms, self._head, self._wanted.add, self.by_key
-        for row in rows:
-            key, low, high = keys[row], lows[row], highs[row]
-            if key not in by_key:
-                by_key[key] = ([], [])
-            start = low - low % length
-            while start <= high:
-                add(head(start) + key)
-                start += length
+        keys, times, values = came
+        view = self.store.group(group)
+        wanted = self._wanted(look)
+        places = self._places([time // self._segment_ms for time in times], keys)
+        current = view.load(wanted.union(places))
+        self.looked.update(look.keys)
+        found = [place for place in wanted if current[place] is not None]
+        if found:
+            found.sort()  # a later segment of a key behind an earlier one
+            for place in found:
+                packed = current[place]
+                assert packed is not None
+                self._read(place[TIME_BYTES:], packed)
+        fresh = self._grouped(places, pack_entries(times, values))
+        view.put_many({place: append_entries(current[place], more) for place, more in fresh})
 
-    def add(
-        self, rows: Iterable[int], keys: Sequence[Any], times: Sequence[int], values: Sequence[Any]
-    ) -> None:
-        """Take records to be written by `save`, in order.
+    def forget(self) -> None:
+        """End a batch."""
+        self.looked, self.by_key = set(), {}
 
-        Args:
-            rows: The places in the columns that count.
-            keys: Record keys.
-            times: Milliseconds.
-            values: Values as bytes.
-        """
-        length, head, fresh = self._segment_ms, self._head, self._fresh
-        for row in rows:
-            time = times[row]
-            place = head(time - time % length) + keys[row]
-            if place in fresh:
-                fresh[place].append((time, 0, values[row], 0))
+    def _read(self, key: bytes, packed: bytes) -> None:
+        entries = unpack_entries(packed)
+        if len(entries) > 1:
+            entries.sort(key=_time_of)
+        known = self.by_key.get(key)
+        if known is None:
+            self.by_key[key] = [entry[0] for entry in entries], [entry[2] for entry in entries]
+        else:
+            known[0].extend([entry[0] for entry in entries])
+            known[1].extend([entry[2] for entry in entries])
+
+    def _wanted(self, look: Look) -> set[bytes]:
+        length = self._segment_ms
+        firsts = [low // length for low in look.lows]
+        lasts = [high // length for high in look.highs]
+        wanted = set(self._places(firsts, look.keys))
+        wanted.update(self._places(lasts, look.keys))
+        longest = max(map(sub, lasts, firsts), default=0)
+        if longest > 1:
+            for key, first, last in zip(look.keys, firsts, lasts, strict=True):
+                between = range(first + 1, last)
+                wanted.update(self._places(list(between), [key] * len(between)))
+        return wanted
+
+    def _places(self, segments: list[int], keys: list[bytes]) -> list[bytes]:
+        """Return the stored key of each segment and key."""
+        heads = self._heads
+        for segment in set(segments).difference(heads):
+            heads[segment] = pack_time(segment * self._segment_ms)
+        return list(map(add, map(heads.__getitem__, segments), keys))
+
+    @staticmethod
+    def _grouped(
+        places: list[bytes], entries: list[bytes]
+    ) -> Iterable[tuple[bytes, Sequence[bytes]]]:
+        if len(set(places)) == len(places):
+            return zip(places, zip(entries, strict=True), strict=True)
+        grouped: dict[bytes, list[bytes]] = {}
+        for place, entry in zip(places, entries, strict=True):
+            if place in grouped:
+                grouped[place].append(entry)
             else:
-                fresh[place] = [(time, 0, values[row], 0)]
-
-    def load(self) -> None:
-        """Fetch what is wanted and what will be written, with one fetch per key group."""
-        places = list(self._wanted.union(self._fresh))
-        stored = dict(zip(places, self.store.getmulti(places), strict=True))
-        self._stored = stored
-        found = [place for place in self._wanted if stored[place] is not None]
-        found.sort()  # a later segment of a key behind an earlier one
-        for place in found:
-            packed = stored[place]
-            assert packed is not None
-            entries = _unpack(packed)
-            if len(entries) > 1:
-                entries.sort(key=_time_of)
-            times, values = self.by_key[place[TIME_BYTES:]]
-            times += [entry[0] for entry in entries]
-            values += [entry[2] for entry in entries]
-
-    def save(self) -> None:
-        """Write what came, one row for each key and segment, and forget the batch."""
-        fresh, stored = self._fresh, self._stored
-        places = list(fresh)
-        packed = [append_packed(stored[place], fresh[place]) for place in places]
-        self.store.put_many(places, packed)
-        self.by_key, self._wanted, self._fresh, self._stored = {}, set(), {}, {}
+                grouped[place] = [entry]
+        return grouped.items()
 
     def expire_before(self, group: int, bound: int) -> None:
         """Drop the segments of a key group in which all is older than ``bound``."""
@@ -127,6 +133,10 @@ class SideRows:
 def insert(rows: KeyRows, time: int, value: bytes) -> None:
     """Put a record behind all that are not younger."""
     times, values = rows
+    if not times or time >= times[-1]:
+        times.append(time)
+        values.append(value)
+        return
     place = bisect_right(times, time)
     times.insert(place, time)
     values.insert(place, value)

@@ -52,8 +52,11 @@ class JoinWindowSpec:
 
     @property
     def segment_ms(self) -> int:
-        """Length of the spans of time in which records are kept, and dropped together."""
-        return max(self.kept_ms, 1_000)
+        """Length of the spans of time in which records are kept, and dropped together.
+
+        A longer one means fewer rows to look for, a shorter one less to keep behind its time.
+        """
+        return max(self.kept_ms, min(4 * self.kept_ms, 60_000), 1_000)
 
     @property
     def lag_ms(self) -> int:
