@@ -39,14 +39,13 @@ class Report:
     refused: Counter[str] = field(default_factory=Counter[str])
     differences: dict[Pair, str] = field(default_factory=dict[Pair, str])
 
-    def count(self, example: Example, known: str | None) -> None:
+    def count(self, example: Example, known: set[str]) -> None:
         """Count an example that ran on both sides."""
         self.examples += 1
         self.operators.update(example.operators)
         if len(example.operators) > 1:
             self.pairs[example.operators] += 1
-        if known is not None:
-            self.known[known] += 1
+        self.known.update(known)
 
     def lines(self) -> Iterator[str]:
         """Yield the report as text."""

@@ -2,24 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from tests.differential.draw import Example
+from tests.differential.steps import Step
 
-__all__ = ["DIVERGENCES", "divergence_of"]
+__all__ = ["DIVERGENCES", "Extent", "divergence_of"]
 
-Shows = Callable[[Example, Any, Any, int], bool]
+Rows = Sequence[tuple[Any, Any, int]]
+Written = Sequence[Sequence[Rows]]
+Extent = Literal["input", "rest"]
+"""How far an explanation reaches: the rows of one input, or all that comes after it too."""
+
+Shows = Callable[[Example, Written, Written, int], Extent | None]
 """Whether an example shows a divergence at an input: the example, their rows, ours, the input."""
 
-DIVERGENCES: Mapping[str, Shows] = MappingProxyType({})
+_TABLE_STEPS = {
+    "table_filter",
+    "table_filter_not",
+    "table_map_values",
+    "table_map_values_with_key",
+    "transform_values",
+    "suppress_time",
+    "suppress_window",
+    "to_table",
+}
+_ASK_OLD_VALUES = {"table_aggregate", "fk_join", "table_join"}
+# Steps that may give several updates of a key for one record.
+_SEVERAL = {"flat_map", "flat_map_values", "merge", "table_join", "fk_join", "stream_join"}
+
+
+def _deletions_only_of_rows(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams deletes rows that were never there, where it does not know the old value."""
+    if not any(step["op"] in _TABLE_STEPS | _ASK_OLD_VALUES for step in example.steps):
+        return None
+    for sink in range(len(theirs[number])):
+        wanted, got = (_last_useful(side, sink, number) for side in (theirs, ours))
+        if wanted != got:
+            return None
+    return "input"
+
+
+def _last_useful(written: Written, sink: int, number: int) -> dict[Any, list[Any]]:
+    """Return an input's rows of each key without the deletions of keys that have no row."""
+    present: set[Any] = set()
+    found: dict[Any, list[Any]] = {}
+    for index, rows in enumerate(written[: number + 1]):
+        for row in rows[sink]:
+            if row[1] is None and row[0] not in present:
+                continue
+            (present.discard if row[1] is None else present.add)(row[0])
+            if index == number:
+                found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _deletions_seen_further_on(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """The same, where a later step counts, windows or joins what the deletions made."""
+    producers = {
+        step["id"]
+        for step in example.steps
+        if step["op"] in {"table_filter", "table_filter_not", "table_map_values", "fk_join"}
+        or step["op"] in {"table_map_values_with_key", "transform_values", "table_join"}
+    }
+    for step in example.steps:
+        if step["op"].startswith("to_stream") and producers & set(_above(example, step)):
+            readers = [other for other in example.steps if step["id"] in other.get("in", ())]
+            if any(reader["op"] != "to" for reader in readers):
+                return "rest"
+    return None
+
+
+def _no_initial_old_values(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams gives the initializer's value as the old value of a row's first change."""
+    for step in example.steps:
+        if step["op"] in _ASK_OLD_VALUES:
+            for above in _above(example, step, through=_TABLE_STEPS):
+                other = _step(example, above)
+                if other["op"] == "cogroup" or other.get("kind") in {"count", "aggregate"}:
+                    return "rest"
+    return None
+
+
+def _foreign_results_are_kept(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams drops answers of a foreign-key join that a second change has overtaken."""
+    for step in example.steps:
+        if step["op"] == "fk_join":
+            left = example_step = _step(example, step["in"][0])
+            above = [_step(example, name) for name in _above(example, example_step)]
+            if any(s["op"] in _SEVERAL or "window" in s for s in [left, *above]):
+                return "rest"
+    return None
+
+
+def _suppressed_windows_are_final(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams tells windows whose end belongs to them before they are final."""
+    for step in example.steps:
+        if step["op"] == "suppress_window":
+            for above in _above(example, step, through=_TABLE_STEPS):
+                window = _step(example, above).get("window") or {}
+                if window.get("type") in {"sliding", "session"}:
+                    return "rest"
+    return None
+
+
+def _suppressed_old_values(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams subtracts, behind a suppressed table, values that never went on."""
+    for step in example.steps:
+        if step["op"] in _ASK_OLD_VALUES:
+            above = [_step(example, name) for name in _above(example, step, through=_TABLE_STEPS)]
+            if any(other["op"].startswith("suppress") for other in above):
+                return "rest"
+    return None
+
+
+def _step(example: Example, name: str) -> Step:
+    return next(step for step in example.steps if step["id"] == name)
+
+
+def _above(example: Example, step: Step, through: set[str] | None = None) -> Iterator[str]:
+    """Yield the steps above one; if ``through`` is given, no further than others than those."""
+    for name in step.get("in", ()):
+        yield name
+        other = _step(example, name)
+        if through is None or other["op"] in through:
+            yield from _above(example, other, through)
+
+
+DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
+    {
+        "deletions-only-of-rows": _deletions_only_of_rows,
+        "no-initial-old-values": _no_initial_old_values,
+        "foreign-results-are-kept": _foreign_results_are_kept,
+        "suppress-inclusive-ends": _suppressed_windows_are_final,
+        "suppress-old-value": _suppressed_old_values,
+    }
+)
 """The known divergences by id."""
 
 
-def divergence_of(example: Example, theirs: Any, ours: Any, number: int) -> str | None:
-    """Return the id of the divergence that explains a difference at an input, if one does."""
+def divergence_of(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> tuple[str, Extent] | None:
+    """Return the divergence that explains a difference at an input, if one does, and how far."""
     for name, shows in DIVERGENCES.items():
-        if shows(example, theirs, ours, number):
-            return name
+        extent = shows(example, theirs, ours, number)
+        if extent is not None:
+            return name, extent
+    if _deletions_seen_further_on(example, theirs, ours, number):
+        return "deletions-only-of-rows", "rest"
     return None

@@ -91,7 +91,9 @@ public final class Main {
         settings.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
         settings.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
         settings.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG,
-            BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
+            question.path("on_disk").asBoolean()
+                ? BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class
+                : BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
         return settings;
     }
 }

@@ -133,7 +133,9 @@ final class Steps {
 
     /** Keeps windows until they are emitted: with less Kafka Streams loses those that time jumps over. */
     private static Materialized kept(JsonNode step, Materialized options) {
-        return "close".equals(step.path("emit").asText()) ? options.withRetention(Duration.ofDays(1)) : options;
+        boolean closing = "close".equals(step.path("emit").asText());
+        boolean session = "session".equals(step.path("window").path("type").asText());
+        return closing && !session ? options.withRetention(Duration.ofDays(1)) : options;
     }
 
     private Object split(JsonNode step) {
