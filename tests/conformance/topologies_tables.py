@@ -99,6 +99,37 @@ def ttj_inner_left_versioned() -> Topology:
     return two_tables(lambda a, b: a.join(b, told, value=str, store="result"), versioned("left"))
 
 
+def second_token(_key: int | None, value: str) -> str | None:
+    tokens = value.split(",")
+    return tokens[1] if len(tokens) > 1 else None
+
+
+def stream_and_global_table(kind: str) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("streamTopic", key=int, value=str)
+    table = builder.global_table("globalTableTopic", key=str, value=str)
+    join = stream.left_join if kind == "left" else stream.join
+    joined = join(table, lambda v, row: f"{v}+{row or 'null'}", key_mapper=second_token)
+    joined.to("out", key=int, value=str)
+    return builder.build()
+
+
+def gktable_inner_null_record_key() -> Topology:
+    return stream_and_global_table("inner")
+
+
+def gktable_left_null_mapped_key() -> Topology:
+    return stream_and_global_table("left")
+
+
+def null_key_left_stream_table() -> Topology:
+    builder = StreamsBuilder()
+    left = builder.stream("left", key=str, value=str).repartition()
+    right = builder.stream("right", key=str, value=str).repartition().to_table()
+    left.left_join(right, lambda a, b: f"{a}|{b or 'null'}").to("out", key=str, value=str)
+    return builder.build()
+
+
 TOPOLOGIES: dict[str, Callable[[], Topology]] = {
     build.__name__: build
     for build in (
@@ -112,5 +143,8 @@ TOPOLOGIES: dict[str, Callable[[], Topology]] = {
         ttj_left_outer,
         ttj_inner_versioned,
         ttj_inner_left_versioned,
+        gktable_inner_null_record_key,
+        gktable_left_null_mapped_key,
+        null_key_left_stream_table,
     )
 }

@@ -18,6 +18,8 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import BadOptionError
+from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 from mustela.topology.stream_table_join import StreamTableJoinKind, StreamTableJoinNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode
 
@@ -36,7 +38,7 @@ else:
     V = TypeVar("V")
     W = TypeVar("W")
 
-__all__ = ["Joined", "join_table"]
+__all__ = ["Joined", "join_global_table", "join_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,3 +148,66 @@ def _versions(registry: Registry, name: str) -> StoreSpec | None:
         if not isinstance(node, TableFilterNode | TableMapValuesNode):
             return None
         node = registry.node(node.parents[0])
+
+
+def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
+    left: Handle[Any, Any],
+    other: Handle[Any, Any],
+    key_mapper: Callable[..., Any],
+    joiner: Callable[..., Any],
+    *,
+    kind: StreamTableJoinKind,
+    with_key: bool,
+    name: str | None,
+    at: Origin,
+    value: type[Any] | Serde[Any] | None = None,
+) -> KStream[Any, Any]:
+    """Add the join of a stream with a global table.
+
+    Args:
+        left: The stream.
+        other: The global table.
+        key_mapper: (key, value) -> key of the row.
+        joiner: (value, row), or (key, value, row) if ``with_key``.
+        kind: Whether records without a row are dropped.
+        with_key: Whether the joiner is given the record's key.
+        name: Step name by keyword.
+        at: The user's line.
+        value: Type or serde of the result's values.
+
+    Raises:
+        FunctionError: If a function cannot be called with what it will get.
+        BadOptionError: If ``other`` is no global table.
+    """
+    from mustela.dsl.kstream import KStream  # streams and tables make each other
+
+    verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
+    arguments = ("key", "value", "row") if with_key else ("value", "row")
+    check_function(joiner, arguments, role="joiner", verb=verb, at=at)
+    check_function(key_mapper, ("key", "value"), role="key_mapper", verb=verb, at=at)
+    left._check_builder(other, verb=verb, at=at)  # pyright: ignore[reportPrivateUsage]
+    registry = left._registry  # pyright: ignore[reportPrivateUsage]
+    table = registry.node(other.name)
+    if not isinstance(table, GlobalTableNode):
+        msg = f"{verb} cannot join a stream with {other.name!r}: it is no table"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="a stream is joined with a stream, a table or a global table",
+            fix="pass what stream(), table() or global_table() returned",
+            fields={"verb": verb, "other": other.name},
+        )
+    place = registry.place(verb, parents=(left.name,), at=at, name=name, apart=other.name)
+    registry.add(
+        GlobalJoinNode(
+            **place,
+            key_mapper=key_mapper,
+            joiner=joiner,
+            table=table.store,
+            kind=kind,
+            with_key=with_key,
+        )
+    )
+    key = left._key  # pyright: ignore[reportPrivateUsage]
+    result = choose_serde("value", value, None, holder="Joined", at=at)
+    return KStream(registry, place["name"], key, result)

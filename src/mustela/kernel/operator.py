@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -44,6 +44,8 @@ class OperatorContext:
             made them, or None if they are not known to be of one serde.
         key_serdes: The same for each input by itself.
         ordered: Whether anything behind this step looks at the order of its rows.
+        global_tables: The copies that this task may look up, by store; see
+            `mustela.kernel.global_table.GlobalView`.
         time: Event time and wall-clock time of the epoch.
     """
 
@@ -53,6 +55,7 @@ class OperatorContext:
     key_serde: Serde[Any] | None = None
     key_serdes: tuple[Serde[Any] | None, ...] = ()
     ordered: bool = True
+    global_tables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     time: EpochTime = field(default_factory=EpochTime)
 
 

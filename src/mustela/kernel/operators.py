@@ -13,6 +13,7 @@ from mustela.kernel import (
     cogroup,
     combine,
     foreign_key,
+    global_table,
     routing,
     settle,
     sink,
@@ -38,6 +39,7 @@ from mustela.topology.foreign_key import (
     ForeignKeyMatchNode,
     ForeignKeySubscribeNode,
 )
+from mustela.topology.global_table import GlobalJoinNode
 from mustela.topology.node import Node
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
 from mustela.topology.settle import SettleNode
@@ -138,6 +140,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (ForeignKeySubscribeNode, "whole"): foreign_key.ForeignKeySubscribeOperator,
         (ForeignKeyMatchNode, "whole"): foreign_key.ForeignKeyMatchOperator,
         (ForeignKeyJoinNode, "whole"): foreign_key.ForeignKeyJoinOperator,
+        (GlobalJoinNode, "whole"): global_table.GlobalJoinOperator,
         (SettleNode, "whole"): settle.SettleOperator,
         (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
         (StreamTableJoinNode, "whole"): stream_table_join.StreamTableJoinOperator,

@@ -12,6 +12,7 @@ from mustela.plan.step import Step
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.placement import Placement, place
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["assemble", "store_set_identity"]
@@ -29,7 +30,12 @@ def assemble(flow: Flow) -> Plan:
     exchanges = _exchanges(flow, placed)
     count = 1 + max((placement.stage for placement in placed.values()), default=0)
     stages = [_stage(index, flow, placed, exchanges) for index in range(count)]
-    return Plan(stages=tuple(stages), topics=_topics(flow), fingerprint=flow.topology.fingerprint)
+    return Plan(
+        stages=tuple(stages),
+        topics=_topics(flow),
+        fingerprint=flow.topology.fingerprint,
+        global_tables=tuple(node for node in flow.topology if isinstance(node, GlobalTableNode)),
+    )
 
 
 def store_set_identity(stores: Iterable[StoreSpec]) -> str:

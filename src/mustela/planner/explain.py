@@ -8,6 +8,7 @@ from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -32,7 +33,14 @@ def explain(plan: Plan) -> str:
           source lines: topics lines, key str, value str
           sink copies <- lines: topic copies, key str, value str
     """
-    return "\n".join(line for stage in plan.stages for line in _stage(stage))
+    lines = [_global_table(table) for table in plan.global_tables]
+    lines += [line for stage in plan.stages for line in _stage(stage)]
+    return "\n".join(lines)
+
+
+def _global_table(table: GlobalTableNode) -> str:
+    serdes = f"key {table.key.name}, value {table.value.name}"
+    return f"Global table {table.name}: topic {table.topic}, {serdes}, store {table.store.name}"
 
 
 def _stage(stage: Stage) -> Iterator[str]:

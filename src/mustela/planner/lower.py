@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.rules.materialize_lookup import with_copies
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -20,6 +21,8 @@ def lower(topology: Topology) -> Flow:
     steps: list[FlowStep] = []
     for written in topology:
         node = with_copies(written)
+        if isinstance(node, GlobalTableNode):
+            continue  # no step makes it: engines follow its topic
         if isinstance(node, SourceNode | TableSourceNode):
             steps.append(FlowStep(node=node, role=None))
             output_of[node.name] = steps[-1].id

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from mustela.kernel.output import DeadLetters, SinkRows
 from mustela.model import Headers
@@ -15,22 +14,13 @@ from mustela.runtime.due import DueTimes
 from mustela.runtime.watermark import WatermarkOptions, WatermarkState
 from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
 from mustela.state.memory import MemoryEnvironment
+from mustela.testing.global_tables import GlobalTopics
+from mustela.testing.row import Row
 
 __all__ = ["Cluster", "JobResult", "Place", "Row"]
 
 Place = tuple[int, int]
 """A stage and a key group."""
-
-
-class Row(NamedTuple):
-    """A record as a broker holds it."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers = ()
-    partition: int = 0
 
 
 @dataclass(slots=True)
@@ -85,6 +75,7 @@ class Cluster:
         self.dead_letter_topic = dead_letter_topic
         self.inputs: dict[str, list[Row]] = {topic: [] for topic in plan.topics}
         self.offsets: dict[str, int] = dict.fromkeys(plan.topics, 0)
+        self.global_topics = GlobalTopics(plan.global_tables)
         self.topics = {topic: index for index, topic in enumerate(plan.topics)}
         self.watermark = WatermarkState(watermark or WatermarkOptions())
         self.due = DueTimes(plan, key_groups, known=True)
@@ -114,7 +105,7 @@ class Cluster:
         """Make a topic; return whether a source reads it by a pattern, or read it already."""
         self.plan = self.plan.with_topics([name])
         if name not in self.plan.topics:
-            return False
+            return name in self.global_topics
         if name not in self.inputs:
             self.inputs[name], self.offsets[name] = [], 0
             self.topics[name] = self.plan.topics.index(name)
@@ -133,6 +124,8 @@ class Cluster:
         """
         self.incarnation += 1
         self.due = DueTimes(self.plan, self.key_groups, known=not self.marks)
+        if lose_state:
+            self.global_topics.lose()
         for environment in self.environments.values():
             environment.close(clean=False)
             if lose_state:
@@ -141,13 +134,17 @@ class Cluster:
     def append_inputs(self, rows: Sequence[Row]) -> None:
         """Write records to source topics."""
         for row in rows:
-            self.inputs[row.topic].append(row)
+            if row.topic in self.inputs:
+                self.inputs[row.topic].append(row)
+            self.global_topics.append(row)
 
     def forget_inputs(self, rows: Sequence[Row]) -> None:
         """Take back the newest records, which no committed epoch has read."""
         for row in reversed(rows):
-            taken = self.inputs[row.topic].pop()
-            assert taken == row, row
+            self.global_topics.forget(row)
+            if row.topic in self.inputs:
+                taken = self.inputs[row.topic].pop()
+                assert taken == row, row
 
     def environment(self, place: Place) -> MemoryEnvironment:
         """Return an environment that holds the committed state."""

@@ -31,6 +31,7 @@ from mustela.testing.job import run_job
 from mustela.testing.stores import AnyStore, DriverStores
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -168,7 +169,8 @@ class TopologyTestDriver:
         """
         self._check_open()
         for node in self._topology:
-            if isinstance(node, SourceNode | TableSourceNode) and node.matches(name):
+            sources = SourceNode | TableSourceNode | GlobalTableNode
+            if isinstance(node, sources) and node.matches(name):
                 self._cluster.add_topic(name)
                 return TestInputTopic(
                     name,
@@ -179,7 +181,8 @@ class TopologyTestDriver:
                     start=start,
                     auto_advance=auto_advance,
                 )
-        known = ", ".join(self._cluster.plan.topics)
+        tables = [table.topic for table in self._cluster.plan.global_tables]
+        known = ", ".join([*self._cluster.plan.topics, *tables])
         msg = f"the topology does not read topic {name!r}"
         raise TestDriverError(msg, evidence={"it reads": known}, fields={"topic": name})
 

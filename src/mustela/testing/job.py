@@ -71,6 +71,7 @@ class _Job:
             cluster.next_token(), watermark=self._watermark, now_ms=look.now_ms
         )
         self._inputs: dict[int, _Inputs] = {}
+        self._global_tables = cluster.global_topics.views()
 
     def run(self) -> JobResult:
         """Run the stages in order."""
@@ -99,7 +100,13 @@ class _Job:
         return found
 
     def _run_sources(self, stage: Stage, ranges: list[RangeReport]) -> StageOutput:
-        runner = StageRunner(stage, topics=self._topics, options=self._options, time=self._time)
+        runner = StageRunner(
+            stage,
+            topics=self._topics,
+            options=self._options,
+            time=self._time,
+            global_tables=self._global_tables,
+        )
         for index, topic in enumerate(self._topics):
             unread = self._cluster.inputs[topic][self._cluster.offsets[topic] :]
             if not unread:
@@ -157,6 +164,7 @@ class _Job:
                 options=self._options,
                 state=state,
                 time=self._time,
+                global_tables=self._global_tables,
             )
             runner.run(inputs)
             runner.finish()

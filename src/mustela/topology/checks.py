@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.source import TableSourceNode
 
@@ -24,6 +25,6 @@ def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:
         node
         for node in topology
         if node.stores
-        and not isinstance(node, TableSourceNode)
+        and not isinstance(node, TableSourceNode | GlobalTableNode)
         and not getattr(node, "explicit_store", False)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -29,7 +30,8 @@ def describe(nodes: Iterable[Node]) -> str:
     if not parts:
         return "Topologies:\n   none\n"
     text = [
-        f"  Sub-topology: {number}\n{_describe_part(part)}\n" for number, part in enumerate(parts)
+        f"  Sub-topology: {number}{_told(part)}\n{_describe_part(part)}\n"
+        for number, part in enumerate(parts)
     ]
     return "Topologies:\n " + "".join(text)
 
@@ -68,6 +70,11 @@ class _Row:
     is_sink: bool = False
 
 
+def _told(part: Sequence[Node]) -> str:
+    whole = all(isinstance(node, GlobalTableNode) for node in part)
+    return " for global store (will not generate tasks)" if whole else ""
+
+
 def _describe_part(part: Sequence[Node]) -> str:
     rows = [row for node in part for row in _rows(node)]
     children: dict[str, list[str]] = {row.name: [] for row in rows}
@@ -95,7 +102,7 @@ def _rows(node: Node) -> list[_Row]:
     match node:
         case SourceNode(name=name):
             return [_Row(name, f"Source: {name} (topics: [{', '.join(sorted(node.topics))}])", ())]
-        case TableSourceNode(name=name):
+        case TableSourceNode(name=name) | GlobalTableNode(name=name):
             # Kafka Streams too shows the topic and the table that is made of it as two.
             source = f"{name}.source"
             head = f"Source: {source} (topics: [{node.topic}])"

@@ -1,0 +1,143 @@
+"""A table of which every host has a copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from mustela.dsl.handle import Handle
+from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
+from mustela.dsl.names import check_name
+from mustela.dsl.options import Consumed, Materialized, options_or
+from mustela.dsl.registry import Place, Registry
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.errors import Origin
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.errors import BadOptionError
+from mustela.topology.global_table import GlobalTableNode
+
+__all__ = ["GlobalKTable", "add_global_table"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class GlobalKTable(Handle[K, V]):
+    """A topic as a table that every host has whole; made by `StreamsBuilder.global_table`.
+
+    A stream is joined with it by any key, and none of the stream's records travels for that. Its
+    changes give no results by themselves, and records meet the rows that are there when they are
+    processed, whatever their timestamps say.
+
+    Example:
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> towns = builder.global_table("towns", key=str, value=str)
+        >>> calls = builder.stream("calls", key=str, value=dict)
+        >>> named = calls.join(
+        ...     towns,
+        ...     lambda call, town: {**call, "town": town},
+        ...     key_mapper=lambda _number, call: call["prefix"],
+        ... )
+        >>> named.to("named", value=dict)
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("towns").pipe_input("030", "Berlin")
+        ...     driver.create_input_topic("calls").pipe_input("555", {"prefix": "030"})
+        ...     driver.create_output_topic("named").read_value()
+        {'prefix': '030', 'town': 'Berlin'}
+    """
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the table's store if the user named it, else None.
+
+        Example:
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.global_table("towns", key=str, store="towns").queryable_store_name
+            'towns'
+        """
+        node = self._registry.node(self._name)
+        named = bool(getattr(node, "explicit_store", False))
+        return node.stores[0].name if named else None
+
+
+def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_table`
+    registry: Registry,
+    topic: str,
+    *,
+    key: Any,
+    value: Any,
+    name: str | None,
+    store: str | None,
+    consumed: Consumed[Any, Any] | None,
+    materialized: Materialized[Any, Any] | None,
+    at: Origin,
+) -> GlobalKTable[Any, Any]:
+    """Add a global table to a topology; see `StreamsBuilder.global_table`."""
+    options = options_or(consumed, Consumed[Any, Any](), at=at)
+    stored = options_or(materialized, Materialized[Any, Any](), at=at)
+    check_name(topic, what="topic", at=at)
+    said = choose("name", name, options.name, holder="Consumed", at=at)
+    place = Place(
+        name=topic if said is None else check_name(said, what="step", at=at),
+        parents=(),
+        origin=at,
+        explicit_name=said is not None,
+    )
+    _refuse_what_cannot_be(options, stored, at=at)
+    key_serde = choose_serde("key", key, options.key, holder="Consumed", at=at)
+    value_serde = choose_serde("value", value, options.value, holder="Consumed", at=at)
+    key_serde = choose_serde("key", key_serde, stored.key, holder="Materialized", at=at)
+    value_serde = choose_serde("value", value_serde, stored.value, holder="Materialized", at=at)
+    spec, explicit = store_spec(
+        place,
+        stored,
+        store=store,
+        key=key_serde or BytesSerde(),
+        value=value_serde or BytesSerde(),
+        kinds=AGGREGATE_KINDS,
+    )
+    assert spec.key_serde is not None
+    assert spec.value_serde is not None
+    node = GlobalTableNode(
+        **place,
+        topic=topic,
+        key=spec.key_serde,
+        value=spec.value_serde,
+        store=replace(spec, logged=False),
+        explicit_store=explicit,
+    )
+    table = registry.add_global_table(node)
+    return GlobalKTable(registry, table.name, table.key, table.value)
+
+
+def _refuse_what_cannot_be(
+    options: Consumed[Any, Any], stored: Materialized[Any, Any], *, at: Origin
+) -> None:
+    """Refuse what a copy of a whole topic cannot be.
+
+    Raises:
+        BadOptionError: If the table would be versioned, or would not begin at its topic's start.
+    """
+    supplier: Any = stored.supplier
+    if getattr(supplier, "kind", None) == "versioned":
+        msg = "GlobalTables cannot be versioned"
+        raise BadOptionError(
+            msg,
+            evidence={"store": getattr(supplier, "name", None)},
+            at=at,
+            why="its rows are not read in step with the records that are joined with them, so "
+            "what held at a record's time may not be there yet",
+            fix="read the topic with table(), or take another supplier",
+            fields={"option": "materialized"},
+        )
+    if options.auto_offset_reset is not None:
+        msg = "a global table takes no auto_offset_reset="
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="it holds the whole topic, so reading begins at the topic's start",
+            fix="leave auto_offset_reset= away",
+            fields={"option": "auto_offset_reset"},
+        )

@@ -1,0 +1,76 @@
+"""Global tables of a topology under test, held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mustela.kernel.global_table import global_rows
+from mustela.state.interfaces import Committed, EnvironmentSpec
+from mustela.state.memory import MemoryEnvironment
+from mustela.state.overlay import Overlay, StoreOverlay
+from mustela.testing.row import Row
+from mustela.topology.global_table import GlobalTableNode
+
+__all__ = ["GlobalTopics"]
+
+
+class GlobalTopics:
+    """The topics of global tables, and the copies that are made of them.
+
+    Args:
+        tables: The tables.
+    """
+
+    def __init__(self, tables: Sequence[GlobalTableNode]) -> None:
+        self._tables = tuple(tables)
+        self._rows: dict[str, list[Row]] = {table.topic: [] for table in tables}
+        self._copies: dict[str, StoreOverlay] = {}
+        self._applied: dict[str, int] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        """Return whether a topic is a global table."""
+        return topic in self._rows
+
+    def append(self, row: Row) -> None:
+        """Take a record over, if it is of one of the topics."""
+        if row.topic in self._rows:
+            self._rows[row.topic].append(row)
+
+    def forget(self, row: Row) -> None:
+        """Take back the newest record of a topic."""
+        if row.topic in self._rows:
+            taken = self._rows[row.topic].pop()
+            assert taken == row, row
+
+    def lose(self) -> None:
+        """Lose the copies; they are made anew from the topics."""
+        self._copies.clear()
+        self._applied.clear()
+
+    def views(self) -> dict[str, StoreOverlay]:
+        """Return the copies by store, each with all that its topic holds."""
+        for table in self._tables:
+            self._follow(table)
+        return dict(self._copies)
+
+    def _follow(self, table: GlobalTableNode) -> None:
+        store, rows = table.store.name, self._rows[table.topic]
+        if self._applied.get(store, 0) > len(rows) or store not in self._copies:
+            self._copies[store] = _empty(table)
+            self._applied[store] = 0
+        unread = rows[self._applied[store] :]
+        changes = global_rows(
+            table,
+            [row.key for row in unread],
+            [row.value for row in unread],
+            [row.timestamp for row in unread],
+        )
+        self._copies[store].put_many(changes)
+        self._applied[store] = len(rows)
+
+
+def _empty(table: GlobalTableNode) -> StoreOverlay:
+    spec = EnvironmentSpec(
+        application_id="test", stage="global", group=0, groups=1, stores=(table.store,)
+    )
+    return Overlay(MemoryEnvironment(spec).snapshot(Committed())).store(table.store.name)

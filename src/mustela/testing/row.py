@@ -1,0 +1,20 @@
+"""A record as the test driver's topics hold it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mustela.model import Headers
+
+__all__ = ["Row"]
+
+
+class Row(NamedTuple):
+    """A record as a broker holds it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+    partition: int = 0
