@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from mustela.config.layers import merge_layers
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
-from mustela.config.units import parse_duration, parse_size
+from mustela.config.units import parse_duration, parse_size, reset_duration_ms
 
 __all__ = [
     "EpochSettings",
@@ -116,6 +116,12 @@ class TopicsSettings(_Section):
     """What may be done to topics."""
 
     create: bool = Field(default=False, description="Create sink topics that do not exist.")
+    refresh: Duration = Field(
+        default=timedelta(seconds=30),
+        gt=timedelta(0),
+        description="Time between two looks for new partitions, and for new topics that match "
+        "the pattern of a source.",
+    )
 
 
 class JarsSettings(_Section):
@@ -222,9 +228,10 @@ class Settings(BaseSettings):
         le=32_767,
         description="Replicas of internal topics; -1 for the broker's default.",
     )
-    auto_offset_reset: Literal["earliest", "latest", "none"] = Field(
+    auto_offset_reset: str = Field(
         default="earliest",
-        description="Where to start in a topic that has no committed offset; none: an error.",
+        description="Where to start in a topic that has no committed offset: earliest, latest, "
+        "by_duration:… (such as by_duration:1h, that far back), or none: an error.",
     )
     event_time: Literal["watermark", "stream-time"] = Field(
         default="watermark",
@@ -375,6 +382,14 @@ class Settings(BaseSettings):
     def _check_replication(cls, value: int) -> int:
         if value == 0:
             msg = "-1 for the broker's default, or at least 1"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("auto_offset_reset")
+    @classmethod
+    def _check_reset(cls, value: str) -> str:
+        if value not in ("earliest", "latest", "none") and reset_duration_ms(value) is None:
+            msg = "earliest, latest, none, or by_duration: with a duration, as by_duration:1h"
             raise ValueError(msg)
         return value
 

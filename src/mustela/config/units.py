@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-__all__ = ["parse_duration", "parse_size", "show_duration", "show_size"]
+__all__ = ["parse_duration", "parse_size", "reset_duration_ms", "show_duration", "show_size"]
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {
@@ -91,6 +91,22 @@ def show_duration(value: timedelta) -> str:
         if micros % size == 0:
             return f"{micros // size}{unit}"
     return f"{micros}us"
+
+
+def reset_duration_ms(reset: str) -> int | None:
+    """Return the milliseconds that ``by_duration:<duration>`` goes back; None for another reset.
+
+    Raises:
+        ValueError: If the duration cannot be read.
+
+    Example:
+        >>> reset_duration_ms("by_duration:PT1H"), reset_duration_ms("latest")
+        (3600000, None)
+    """
+    word, colon, duration = reset.partition(":")
+    if word != "by_duration" or not colon:
+        return None
+    return parse_duration(duration) // timedelta(milliseconds=1)
 
 
 def parse_size(value: object) -> int:

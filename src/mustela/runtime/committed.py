@@ -205,4 +205,5 @@ class CommittedState:
             fingerprint=self.plan.fingerprint,
             state_format=STATE_FORMAT,
             mirrored_ms=self.mirrored_ms,
+            found_topics=list(self.plan.found_topics),
         )

@@ -46,7 +46,6 @@ __all__ = ["Coordinator", "FencedError"]
 
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
-_REFRESH_EVERY_S = 30.0
 _DAY_MS = 86_400_000
 
 
@@ -109,7 +108,8 @@ class Coordinator:
         self._suspect = False
         self._is_loaded = False
         self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
-        self._next_refresh = clock.monotonic() + _REFRESH_EVERY_S
+        self._refresh_every_s = settings.topics.refresh.total_seconds()
+        self._next_refresh = clock.monotonic() + self._refresh_every_s
         self._state_dir = settings.state_dir
         self._time_cutter = TimeCutter()
         self._tidying = Tidying(clock)
@@ -143,10 +143,20 @@ class Coordinator:
         self._sink.reopen()
         state = self._recovery.read_state(lanes=self.lanes)
         self.state = state.claimed_by(state.incarnation + 1)
+        self._take_plan()
         try:
             self._committer.claim(self.state.to_record(self._clock.now_ms()))
         except TransactionFenced as error:
             raise self._fenced(error) from error
+
+    def _take_plan(self) -> None:
+        """Go on with the plan of the state, which may read topics that a pattern has found."""
+        if self.state.plan is self._plan:
+            return
+        self._plan = self.state.plan
+        self._topics = {topic: index for index, topic in enumerate(self._plan.topics)}
+        if self._is_loaded:
+            self._engine.load(self._program())
 
     def _place_state(self) -> None:
         """Choose where local state lives, and delete what no stage claims any more."""
@@ -267,7 +277,8 @@ class Coordinator:
             now = self._clock.monotonic()
             if now >= self._next_refresh:
                 self._recovery.add_new_partitions(self.state)
-                self._next_refresh = now + _REFRESH_EVERY_S
+                self._take_plan()
+                self._next_refresh = now + self._refresh_every_s
             self.ends = dict(self._admin.end_offsets(list(self.state.progress.next_offsets)))
         except EnvironmentFault as fault:
             self._was_blind = True
@@ -313,9 +324,10 @@ class Coordinator:
             found = self._admin.offsets_for_times(dict.fromkeys(waiting, time))
             return {TopicPartition(*place): at for place, at in found.items() if at is not None}
 
-        return self._time_cutter.cut(
-            waiting, budget, lookup, low=max(0, min(floors)), high=now_ms + _DAY_MS
-        )
+        low = 0 if self._plan.retimed else max(0, min(floors))
+        cuts, until = self._time_cutter.cut(waiting, budget, lookup, low=low, high=now_ms + _DAY_MS)
+        # The broker cuts by its own times, which say nothing of those that a program extracts.
+        return cuts, None if self._plan.retimed else until
 
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
@@ -340,7 +352,7 @@ class Coordinator:
             header = (self._settings.epoch_header, str(token.epoch).encode())
         order = EpochOrder(
             token=token,
-            ranges=split_ranges(ranges, self._engine.cores) or ((),),
+            ranges=split_ranges(ranges, self._engine.cores, whole=self._plan.unsplit) or ((),),
             marks=self.state.marks(),
             now_ms=look.now_ms,
             event_time=watermark.order(self._topics, look),

@@ -78,6 +78,8 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         fingerprint: Hash of the topology.
         state_format: Format of stores and changelogs.
         mirrored_ms: When group offsets of every partition were last committed.
+        found_topics: Topics that were found by a pattern, in the order in which they were found,
+            which is part of the order of their records.
     """
 
     incarnation: int
@@ -94,6 +96,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     fingerprint: str
     state_format: int
     mirrored_ms: int = 0
+    found_topics: list[str] = []
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mustela.clock import Clock
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
+from mustela.config.units import reset_duration_ms
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_last_record as read_last
 from mustela.errors import EnvironmentFault, InvariantError, UsageError
@@ -15,6 +16,7 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.runtime.found_topics import with_found
 from mustela.runtime.topics import ensure_topics, sink_topics
 from mustela.runtime.watermark import WatermarkState, watermark_options
 from mustela.state.interfaces import STATE_FORMAT
@@ -113,10 +115,13 @@ class Recovery:
         Only to be called when older instances are fenced.
         """
         record = read_last_record(self._settings, self._admin)
-        topic_ids = {
-            topic: described.topic_id
-            for topic, described in self._admin.describe(list(self._plan.topics)).items()
-        }
+        if self._plan.has_patterns:
+            known = record.found_topics if record else ()
+            name, there = self._settings.application_id, self._admin.topics()
+            self._plan = with_found(self._plan, name, known, there)
+        found = self._admin.describe(list(self._plan.topics))
+        topic_ids = {topic: described.topic_id for topic, described in found.items()}
+        self._partitions = {topic: described.partitions for topic, described in found.items()}
         options = watermark_options(self._settings)
         if record is None:
             self._refuse_state_without_record()
@@ -222,15 +227,29 @@ class Recovery:
             )
 
     def add_new_partitions(self, state: CommittedState) -> None:
-        """Read partitions that were added to a source topic since, from their start."""
+        """Read what was made since: partitions of known topics, and topics that match a pattern.
+
+        New partitions are read from their start, new topics as ``auto_offset_reset`` says. With
+        new topics ``state`` gets another plan.
+        """
+        known = set(state.topic_ids)
+        if self._plan.has_patterns:
+            name, there = self._settings.application_id, self._admin.topics()
+            self._plan = state.plan = with_found(self._plan, name, (), there)
         described = self._admin.describe(list(self._plan.topics))
+        may_go = set(self._plan.found_topics)
         for topic in self._plan.topics:
             if topic not in described:
-                raise self._admin.missing_topic(topic, use="source")
-            if described[topic].topic_id != state.topic_ids.get(topic):
-                raise _recreated(topic, state.topic_ids.get(topic, ""), described[topic].topic_id)
+                if topic not in may_go:
+                    raise self._admin.missing_topic(topic, use="source")
+                state.topic_ids.pop(topic, None)
+                continue
+            now = described[topic].topic_id
+            then = state.topic_ids.setdefault(topic, now)
+            if now != then:
+                raise _recreated(topic, then, now)
         self._partitions = {topic: found.partitions for topic, found in described.items()}
-        self._start_offsets(state, known=set(self._plan.topics))
+        self._start_offsets(state, known=known)
 
     def _start_offsets(self, state: CommittedState, known: set[str]) -> None:
         """Give every live partition without a recorded offset a start."""
@@ -248,17 +267,31 @@ class Recovery:
             return
         resets = self._resets()
         earliest = [p for p in new if p.topic in known or resets[p.topic] == "earliest"]
-        latest = [p for p in new if p not in set(earliest) and resets[p.topic] == "latest"]
-        refused = [p for p in new if p not in set(earliest) and resets[p.topic] == "none"]
+        others = [p for p in new if p.topic not in known]
+        latest = [p for p in others if resets[p.topic] == "latest"]
+        refused = [p for p in others if resets[p.topic] == "none"]
+        since = {p: ms for p in others if (ms := reset_duration_ms(resets[p.topic])) is not None}
         if refused:
             msg = f"no recorded offset for {refused[0].topic}-{refused[0].partition}"
             raise NoStartOffsetError(
                 msg,
                 why="auto_offset_reset is none",
-                fix="set auto_offset_reset to earliest or latest",
+                fix="set auto_offset_reset to earliest, latest or by_duration:<duration>",
             )
+        if since:
+            state.progress.next_offsets.update(self._since(since))
         state.progress.next_offsets.update(self._admin.earliest_offsets(earliest))
         state.progress.next_offsets.update(self._admin.end_offsets(latest))
+
+    def _since(self, spans: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that is not older than a span; else the end."""
+        now = self._clock.now_ms()
+        found = self._admin.offsets_for_times(
+            {place: max(0, now - span) for place, span in spans.items()}
+        )
+        offsets = {place: offset for place, offset in found.items() if offset is not None}
+        offsets.update(self._admin.end_offsets([place for place in spans if place not in offsets]))
+        return offsets
 
     def _resets(self) -> dict[str, str]:
         resets = dict.fromkeys(self._plan.topics, self._settings.auto_offset_reset)

@@ -93,7 +93,7 @@ def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[
             raise admin.missing_topic(topic, use="sink", at=sinks[topic].origin)
     admin.check_internal([spec for name, spec in wanted.items() if name in known])
     missing = [spec for name, spec in wanted.items() if name not in known]
-    widest = max(known[name].partitions for name in plan.topics)
+    widest = max((known[name].partitions for name in plan.topics), default=1)
     missing.extend(
         TopicSpec(
             name=topic,

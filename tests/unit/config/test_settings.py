@@ -178,7 +178,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("key_groups", 0, "greater than"),
     ("replication_factor", 0, "-1 for the broker"),
     ("processing_guarantee", "at_most_once", "'exactly_once' or 'at_least_once'"),
-    ("auto_offset_reset", "newest", "'earliest', 'latest' or 'none'"),
+    ("auto_offset_reset", "newest", "earliest, latest, none, or by_duration:"),
     ("processing_handler", "ignore", "'fail', 'continue' or 'dead_letter'"),
     ("dead_letter_topic", "a b", "a topic's name"),
     ("epoch.max_bytes", "lots", "64MiB"),

@@ -74,3 +74,18 @@ def test_only_the_last_piece_ends_the_partition() -> None:
     split = split_ranges([SourceRange(3, 1, 100, 50_100, 77, True)], 2)
     assert [piece.last for task in split for piece in task] == [False, True]
     assert {(piece.topic_index, piece.partition, piece.floor) for (piece,) in split} == {(3, 1, 77)}
+
+
+def test_a_topic_that_must_be_read_whole_is_not_cut() -> None:
+    """Each of its ranges is one piece; the others share the rest of the tasks."""
+    ranges = [
+        SourceRange(topic_index=0, partition=0, start=0, end=100_000),
+        SourceRange(topic_index=1, partition=0, start=0, end=100_000),
+        SourceRange(topic_index=0, partition=1, start=0, end=10),
+    ]
+    for tasks in range(1, 9):
+        pieces = [piece for task in split_ranges(ranges, tasks, whole={0}) for piece in task]
+        assert [piece for piece in pieces if piece.topic_index == 0] == [ranges[0], ranges[2]]
+        cut = [(piece.start, piece.end) for piece in pieces if piece.topic_index == 1]
+        assert (cut[0][0], cut[-1][1]) == (0, 100_000)
+        assert (len(cut) > 1) == (tasks > 2)

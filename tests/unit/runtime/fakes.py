@@ -22,6 +22,17 @@ class FakeAdmin:
     group: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     created: list[TopicSpec] = field(default_factory=list[TopicSpec])
     checked: list[TopicSpec] = field(default_factory=list[TopicSpec])
+    times: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    asked: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+    def topics(self) -> list[str]:
+        return sorted(self.partitions)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        self.asked.update(times)
+        return {place: self.times.get(place) for place in self._known(times)}
 
     def cluster_id(self) -> str:
         return "cluster"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,19 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError
+from mustela.dsl.builder import StreamsBuilder
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
+from mustela.plan.plan import Plan
+from mustela.planner.planner import plan
 from mustela.runtime import recovery as module
 from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.epoch_record import (
+    EpochRecord,
+    decode_epoch_record,
+    encode_epoch_record,
+)
+from mustela.runtime.found_topics import with_found
 from mustela.runtime.recovery import Recovery
 from tests.unit.runtime.fakes import FakeAdmin
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
@@ -37,7 +46,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def run(admin: FakeAdmin, record: EpochRecord | None = None, **code: Any) -> CommittedState:
         monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: record)
         settings = settings_for(tmp_path, **code)
-        recovery = Recovery(settings, PLAN, admin, ManualClock())  # pyright: ignore[reportArgumentType]
+        recovery = Recovery(settings, PLAN, admin, ManualClock(60_000))  # pyright: ignore[reportArgumentType]
         recovery.ensure_topics()
         return recovery.read_state(lanes=2)
 
@@ -180,3 +189,57 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
     del admin.partitions["lines"]
     with pytest.raises(MissingTopicError):
         recovery.add_new_partitions(state)
+
+
+def test_reading_may_begin_some_time_ago(start: Any) -> None:
+    """With the first record that is not older; behind the last one where all are older."""
+    ends = {LINES[0]: 9, LINES[1]: 9}
+    admin = admin_with(2, ends=ends, times={LINES[0]: 4})
+    state = start(admin, auto_offset_reset="by_duration:10s")
+    assert state.progress.next_offsets == {LINES[0]: 4, LINES[1]: 9}
+    assert set(admin.asked.values()) == {50_000}
+
+
+def pattern_plan(pattern: str = "lines-.*") -> Plan:
+    builder = StreamsBuilder()
+    builder.stream("lines", name="lines")
+    builder.stream(re.compile(pattern), name="found").to("copies", name="copies")
+    return plan(builder.build())
+
+
+def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an order that the epoch record keeps; one that is deleted is read no more."""
+    monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: None)
+    admin = FakeAdmin({"lines": 1, "lines-m": 1, "lines-b": 2, "app-epochs": 1, "copies": 1})
+    settings = settings_for(tmp_path)
+    recovery = Recovery(settings, pattern_plan(), admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    recovery.ensure_topics()
+    state = recovery.read_state(lanes=2)
+    assert state.plan.topics == ("lines", "lines-b", "lines-m")
+    assert len(state.progress.next_offsets) == 4
+    admin.partitions["lines-a"] = 1
+    recovery.add_new_partitions(state)
+    assert state.plan.topics == ("lines", "lines-b", "lines-m", "lines-a")
+    assert TopicPartition("lines-a", 0) in state.progress.next_offsets
+    record = state.to_record(1)
+    assert record.found_topics == ["lines-b", "lines-m", "lines-a"]
+    assert decode_epoch_record(encode_epoch_record(record)) == record
+    del admin.partitions["lines-m"]
+    recovery.add_new_partitions(state)
+    assert TopicPartition("lines-m", 0) not in state.progress.next_offsets
+
+    monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: record)
+    admin.partitions["lines-c"] = 1
+    again = Recovery(settings, pattern_plan(), admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    again.ensure_topics()
+    later = again.read_state(lanes=2)
+    assert later.plan.topics == ("lines", "lines-b", "lines-m", "lines-a", "lines-c")
+
+
+def test_a_pattern_matches_no_internal_topic() -> None:
+    """Neither Kafka's own nor the application's."""
+    there = ["__consumer_offsets", "app-epochs", "app", "apple"]
+    found = with_found(pattern_plan("(?!lines).*"), "app", (), there)
+    assert found.topics == ("lines", "app", "apple")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mustela.plan.ranges import SourceRange
 
@@ -16,6 +16,7 @@ def split_ranges(
     ranges: Sequence[SourceRange],
     tasks: int,
     *,
+    whole: Collection[int] = (),
     records_min: int = RECORDS_MIN,
     range_cost: int = RANGE_COST,
 ) -> tuple[tuple[SourceRange, ...], ...]:
@@ -27,6 +28,7 @@ def split_ranges(
     Args:
         ranges: The epoch's ranges; empty ones are left out.
         tasks: Most tasks to use.
+        whole: Indices of topics whose ranges are not cut.
         records_min: Work below which one more task costs more than it saves. No range is cut
             closer than half of this to one of its ends.
         range_cost: What a range costs besides its records, in records.
@@ -48,21 +50,22 @@ def split_ranges(
     sliver = max(1, records_min // 2)
     result: list[list[SourceRange]] = [[]]
     room = share
-    for whole in left:
-        rest = whole
+    for found in left:
+        rest = found
         while True:
             if len(result) == used:
                 room = work  # the last task takes what is left
             cost = rest.end - rest.start + range_cost
             part = room - range_cost
-            if cost > room + sliver and part >= sliver:
+            can_cut = rest.topic_index not in whole
+            if can_cut and cost > room + sliver and part >= sliver:
                 result[-1].append(rest._replace(end=rest.start + part, last=False))
                 rest = rest._replace(start=rest.start + part)
                 room = 0
             elif cost <= 2 * room or not result[-1]:
                 # Whole, where less of it hangs over than would be left free.
                 result[-1].append(rest)
-                room -= cost
+                room = room - cost if can_cut else max(0, room - cost)
                 break
             if len(result) < used:
                 result.append([])
