@@ -11,14 +11,16 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
-from mustela import StreamsBuilder
+from mustela import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.plan import Plan, Stage
+from mustela.plan.time import EpochTime
 from mustela.planner.planner import plan
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
@@ -103,7 +105,9 @@ def run_lane(stage: Stage, topics: tuple[str, ...], inputs: dict[str, Batch]) ->
     overlays = {s.group: Overlay(MemoryEnvironment(s).snapshot(Committed())) for s in spec}
     state = LaneState(overlays, key_groups=GROUPS)
     options = KernelOptions(key_groups=GROUPS)
-    runner = StageRunner(stage, topics=topics, options=options, state=state)
+    newest = max(max(batch.timestamps) for batch in inputs.values())
+    time_now = EpochTime(watermark=newest)
+    runner = StageRunner(stage, topics=topics, options=options, state=state, time=time_now)
     runner.run(inputs)
     runner.finish()
     runner.take_output()
@@ -132,7 +136,25 @@ def plans() -> dict[str, Plan]:
         each = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)
         each.count(store="t").to_stream().to("out")
 
+    def windowed(windows: Any, fold: Callable[[Any], Any]) -> Plan:
+        def write(numbers: Any) -> None:
+            fold(numbers.group_by_key().windowed_by(windows)).to_stream().to("out")
+
+        return built(write)
+
+    # A record each millisecond and 10,000 keys: a key has one every ten seconds.
+    none, second = timedelta(0), timedelta(seconds=1)
+    minutes = TimeWindows(size=60 * second, grace=none)
+    hopping = TimeWindows(size=60 * second, advance=20 * second, grace=none)
+    sliding = SlidingWindows(time_difference=10 * second, grace=none)
+    sessions = SessionWindows(inactivity_gap=10 * second, grace=none)
+
     return {
+        "window_count": windowed(minutes, lambda w: w.count(store="t")),
+        "window_reduce": windowed(minutes, lambda w: w.reduce(lambda x, y: x + y, store="t")),
+        "hopping_count": windowed(hopping, lambda w: w.count(store="t")),
+        "sliding_count": windowed(sliding, lambda w: w.count(store="t")),
+        "session_count": windowed(sessions, lambda w: w.count(store="t")),
         "map_values": built(lambda s: s.map_values(lambda v: v + 1).to("out", value=int)),
         "filter": built(lambda s: s.filter(lambda _k, v: v % 2 == 0).to("out")),
         "word_count": built(words, str),
@@ -151,11 +173,13 @@ def plans() -> dict[str, Plan]:
     }
 
 
-def measure(count: int, times: int) -> dict[str, float]:
+def measure(count: int, times: int, only: str = "") -> dict[str, float]:
     """Return records per second and core of each part, by its name."""
     found: dict[str, float] = {}
     lines, longs = text(count // 10, 10), numbers(count, 10_000)
     for name, physical in plans().items():
+        if only not in name:
+            continue
         records, units = (lines, count) if name == "word_count" else (longs, count)
         part = "split, group, combine" if name == "word_count" else "source stage"
         seconds = best(lambda p=physical, r=records: run_sources(p, r), times)
@@ -175,9 +199,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--only", default="", help="parts whose name has this in it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure(options.records, options.times)
+    found = measure(options.records, options.times, options.only)
     if options.json:
         print(json.dumps({name: round(rate) for name, rate in found.items()}))
         return

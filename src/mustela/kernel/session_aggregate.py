@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from struct import Struct
 from typing import Any
 
-from mustela.kernel.window_updates import Cell, Place, WindowOperator
+from mustela.kernel.window_updates import Cell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
 from mustela.topology.window_aggregate import WindowAggregateNode
@@ -16,7 +15,6 @@ from mustela.topology.windows import SessionWindowSpec
 __all__ = ["SessionAggregateOperator"]
 
 _TIMES = Struct(">qq")
-_by_end = attrgetter("end", "start")
 
 Merge = Callable[[Any, Any, Any], Any]
 """(key, aggregate so far, aggregate of a session) -> aggregate."""
@@ -52,24 +50,20 @@ class SessionAggregateOperator(WindowOperator):
         self._merge = make_merge(self.node)
         self._initializer = self.node.initializer or (lambda: None)
         self._sessions: dict[bytes, list[Cell]] = {}
-        self._changed: set[bytes] = set()
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch all sessions of the records' keys."""
         del batch, times
         names = list(dict.fromkeys(key_bytes))
-        self._changed = set()
         self._sessions = sessions = dict[bytes, list[Cell]]()
         self._routes = self._store.by_group(names)
         cells: list[Cell] = []
         for view, places in self._routes:
             keys = [names[place] for place in places]
             for name, rows in zip(keys, SessionRows(view).load_many(keys), strict=True):
-                mine = [Cell(start, end, None, end, raw) for start, end, raw in rows]
+                mine = [Cell(name, start, end, None, end, raw) for start, end, raw in rows]
                 sessions[name] = mine
                 cells += mine
-                for cell in mine:
-                    self.remember(name, cell)
         self._names = names
         self._decode(cells)
 
@@ -81,58 +75,63 @@ class SessionAggregateOperator(WindowOperator):
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
         """Make one session of the record and those that it touches."""
         over, low, high = now - self._lasting, time - self._gap, time + self._gap
-        sessions = self._sessions[name]
-        found = [s for s in sessions if s.end >= low and s.start <= high and s.end >= over]
-        start = end = time
-        for session in found:
-            start = min(start, session.start)
-            end = max(end, session.end)
+        sessions = self._sessions[name]  # by end, and so by start: they do not overlap
+        last = len(sessions)
+        while last and sessions[last - 1].start > high:
+            last -= 1
+        first, low = last, max(low, over)
+        while first and sessions[first - 1].end >= low:
+            first -= 1
+        found = sessions[first:last]
+        start = min(time, found[0].start) if found else time
+        end = max(time, found[-1].end) if found else time
         if end < over:
             return 1
         total = self._initializer()
         for session in found:
             total = self._merge(key, total, session.value)
         total = self._fold(key, value, total)
-        self._replace(row, name, found, Cell(start, end, total, end, None))
-        return 0
-
-    def _replace(self, row: int, name: bytes, found: list[Cell], merged: Cell) -> None:
-        """Delete the rows of the sessions as they were, and put the session as it is."""
-        raw = self.encoded(merged.value, merged.time)  # what has no bytes shall change nothing
-        sessions = self._sessions[name]
-        kept = [session for session in sessions if session not in found] if found else sessions
+        alone = len(found) == 1 and found[0].before is None
+        if alone and total is not None and not self._stepwise:
+            cell = found[0]  # nobody has been told of that session yet: it just grows
+            cell.start, cell.end, cell.time, cell.value = start, end, end, total
+            self.put(row, cell, None)
+            return 0
+        merged = Cell(name, start, end, total, end)
+        raw = self.encoded(total, end)  # what has no bytes shall change nothing
         for session in found:
-            if merged.start == merged.end:  # the record's own moment, and nothing else
-                merged.raw = session.raw
+            if start == end:  # the record's own moment, and nothing else
+                merged.raw = merged.before = session.raw
                 continue
             session.value = None
-            self.put(row, name, session, None)
-        if merged.value is not None:
-            kept.append(merged)
-            kept.sort(key=_by_end)
-        self._sessions[name] = kept
-        self._changed.add(name)
-        self.put(row, name, merged, raw)
+            self.put(row, session, None)
+        sessions[first:last] = [] if total is None else [merged]
+        self.put(row, merged, raw)
+        return 0
 
     def recover(self, name: bytes) -> None:
         """Decode the key's aggregates anew."""
         self._decode(self._sessions[name])
 
-    def save(self) -> None:
+    def save(self, changed: Sequence[Cell]) -> None:
         """Write all sessions of each key that changed."""
-        changed, sessions = self._changed, self._sessions
+        names, sessions = {cell.name for cell in changed}, self._sessions
         for view, places in self._routes:
-            names = [name for place in places if (name := self._names[place]) in changed]
             rows = {
                 name: [(s.start, s.end, s.raw) for s in sessions[name] if s.raw is not None]
-                for name in names
+                for place in places
+                if (name := self._names[place]) in names
             }
             SessionRows(view).save_many(rows)
 
-    def windowed_bytes(self, places: Sequence[Place]) -> list[bytes]:
+    def windowed_bytes(
+        self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]
+    ) -> list[bytes]:
         """Return key, end and start, as Kafka has it."""
         pack = _TIMES.pack
-        return [name + pack(end, start) for name, start, end in places]
+        return [
+            name + pack(end, start) for name, start, end in zip(names, starts, ends, strict=True)
+        ]
 
     def over(self, horizon: int) -> Batch | None:
         """Return the sessions that are over, if they are told then; remove those kept no longer."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mustela.kernel.window_updates import Cell, Place, WindowOperator
+from mustela.kernel.window_updates import Cell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
 from mustela.topology.windows import SlidingWindowSpec
@@ -29,15 +29,30 @@ class _Windows:
         self.starts = list(cells)
 
     def add(self, cell: Cell) -> None:
-        """Add a window, or put it in the place of the one with its start."""
-        if cell.start not in self.cells:
-            self.starts.insert(bisect_left(self.starts, cell.start), cell.start)
-        self.cells[cell.start] = cell
+        """Add a window; there is none with its start."""
+        start, starts = cell.start, self.starts
+        if not starts or start > starts[-1]:
+            starts.append(start)
+        else:
+            starts.insert(bisect_left(starts, start), start)
+        self.cells[start] = cell
 
     def remove(self, cell: Cell) -> None:
-        """Take a window away, if it is there."""
-        if self.cells.pop(cell.start, None) is not None:
-            del self.starts[bisect_left(self.starts, cell.start)]
+        """Take a window away."""
+        del self.cells[cell.start]
+        del self.starts[bisect_left(self.starts, cell.start)]
+
+
+class _Record(NamedTuple):
+    """One record on its way into its windows."""
+
+    row: int
+    name: bytes
+    key: Any
+    value: Any
+    time: int
+    closed: int
+    windows: _Windows
 
 
 class SlidingAggregateOperator(WindowOperator):
@@ -83,13 +98,11 @@ class SlidingAggregateOperator(WindowOperator):
             tos = [highs[key] + 1 for key in keys]
             for name, found in zip(keys, rows.fetch_many(keys, froms, tos), strict=True):
                 mine = {
-                    start: Cell(start, start + self._difference, None, 0, raw)
+                    start: Cell(name, start, start + self._difference, None, 0, raw)
                     for start, raw in found
                 }
                 self._windows[name] = _Windows(mine)
                 cells += mine.values()
-                for cell in mine.values():
-                    self.remember(name, cell)
         self._decode(cells)
 
     def _decode(self, cells: Sequence[Cell]) -> None:
@@ -102,59 +115,54 @@ class SlidingAggregateOperator(WindowOperator):
         closed = now - self._grace
         if time + self._difference < closed:
             return 1
-        record = _Record(row, name, key, value, time, closed)
+        record = _Record(row, name, key, value, time, closed, self._windows[name])
         if time < self._difference:
-            self._add_early(record)
-        else:
-            self._add_usual(record)
-        return record.missed
+            return self._add_early(record)
+        return self._add_usual(record)
 
-    def _add_usual(self, record: _Record) -> None:
-        windows, time, difference = self._windows[record.name], record.time, self._difference
-        cells, starts = windows.cells, windows.starts
+    def _add_usual(self, record: _Record) -> int:
+        time, difference = record.time, self._difference
+        cells, starts = record.windows.cells, record.windows.starts
         place = bisect_right(starts, time + 1) - 1
-        has_right = place >= 0 and starts[place] == time + 1
-        if has_right:
-            place -= 1
-        lowest = max(0, time - 2 * difference)
-        seen = starts[bisect_left(starts, lowest) : place + 1]
-        newest = cells[seen[-1]] if seen else None
         right = None
-        if not has_right and newest is not None and newest.end > time:
-            right = self._beginning(newest, record)
-        has_left = False
+        if place >= 0 and starts[place] == time + 1:
+            place -= 1
+        elif place >= 0:
+            right = self._behind(cells[starts[place]], record)
+        lowest = max(0, time - 2 * difference)
+        missed, has_left = 0, False
         left: Cell | None = None
         before: int | None = None
-        for start in reversed(seen):
+        while place >= 0 and (start := starts[place]) >= lowest:
+            place -= 1
             cell = cells[start]
             if cell.end < time:
                 left, before = cell, cell.time
                 break
-            if cell.end > time:
-                self._update(record, cell)
-                continue
-            has_left = True
             last = cell.time
-            self._update(record, cell)
-            if last >= time:
-                return
-            before = last
+            missed += self._update(record, cell)
+            if cell.end == time:
+                has_left = True
+                if last >= time:
+                    return missed
+                before = last
         if before is not None and before + 1 + difference >= time and before + 1 not in cells:
-            self._update(record, self._fresh(before + 1, time))
+            missed += self._begin(record, self._fresh(record, before + 1))
         if not has_left:
-            cell = self._fresh(time - difference, time)
+            cell = self._fresh(record, time - difference)
             if left is not None and before is not None and time - difference <= before:
                 cell.value = self.own(left.value)
-            self._update(record, cell)
-        self._begin_right(record, right)
+            missed += self._begin(record, cell)
+        self._begin_behind(record, right)
+        return missed
 
-    def _add_early(self, record: _Record) -> None:
+    def _add_early(self, record: _Record) -> int:
         """Fold a record from before the first window that could end with it.
 
         All such records are in the first window, which begins at 0, instead of one of their own.
         """
-        windows, time = self._windows[record.name], record.time
-        cells, starts = windows.cells, windows.starts
+        time = record.time
+        cells, starts = record.windows.cells, record.windows.starts
         first = cells.get(0)
         before: int | None = None
         if first is not None and first.time < time:
@@ -162,77 +170,89 @@ class SlidingAggregateOperator(WindowOperator):
         around = [start for start in starts[: bisect_right(starts, time)] if start > 0]
         newest = cells[around[-1]] if around else first
         right = None
-        if time + 1 not in cells and newest is not None:
-            right = self._beginning(newest, record)
-        for start in around:
-            self._update(record, cells[start])
-        self._begin_right(record, right)
+        if newest is not None and time + 1 not in cells:
+            right = self._behind(newest, record)
+        missed = sum([self._update(record, cells[start]) for start in around])
+        self._begin_behind(record, right)
         if before is not None and before + 1 not in cells:
-            self._update(record, self._fresh(before + 1, time))
-        self._update(record, first or self._fresh(0, time))
+            missed += self._begin(record, self._fresh(record, before + 1))
+        if first is not None:
+            return missed + self._update(record, first)
+        return missed + self._begin(record, self._fresh(record, 0))
 
-    def _beginning(self, newest: Cell, record: _Record) -> Cell | None:
+    def _behind(self, newest: Cell, record: _Record) -> Cell | None:
         """Return the window right behind a record, None if there would be no record in it.
 
         The newest window around the record holds those behind it, and none before it.
         """
-        if newest.time <= record.time:
+        if newest.end <= record.time or newest.time <= record.time:
             return None
         start = record.time + 1
-        return Cell(start, start + self._difference, self.own(newest.value), newest.time, None)
+        value = self.own(newest.value)
+        return Cell(record.name, start, start + self._difference, value, newest.time)
 
-    def _begin_right(self, record: _Record, cell: Cell | None) -> None:
+    def _begin_behind(self, record: _Record, cell: Cell | None) -> None:
         """Add the window right behind a record, if there is one to add."""
         if cell is None:
             return
         raw = self.encoded(cell.value, cell.time)
-        self._windows[record.name].add(cell)
-        self.put(record.row, record.name, cell, raw)
+        record.windows.add(cell)
+        self.put(record.row, cell, raw)
 
-    def _fresh(self, start: int, time: int) -> Cell:
-        return Cell(start, start + self._difference, self._initializer(), time, None)
+    def _fresh(self, record: _Record, start: int) -> Cell:
+        value = self._initializer()
+        return Cell(record.name, start, start + self._difference, value, record.time)
 
-    def _update(self, record: _Record, cell: Cell) -> None:
-        """Add a record to a window, unless that is over."""
+    def _begin(self, record: _Record, cell: Cell) -> int:
+        """Add a record to a new window; return 1 if that is over already."""
         if cell.end < record.closed:
-            record.missed += 1
-            return
-        old = cell.value
-        new = self._fold(record.key, record.value, old)
-        time = record.time if old is None else max(record.time, cell.time)
-        raw = self.encoded(new, time)
-        cell.value, cell.time = new, time
-        windows = self._windows[record.name]
-        if new is None:
-            windows.remove(cell)
-        else:
-            windows.add(cell)
-        self.put(record.row, record.name, cell, raw)
+            return 1
+        value = self._fold(record.key, record.value, cell.value)
+        raw = self.encoded(value, cell.time)
+        cell.value = value
+        if value is not None:
+            record.windows.add(cell)
+        self.put(record.row, cell, raw)
+        return 0
+
+    def _update(self, record: _Record, cell: Cell) -> int:
+        """Add a record to a window; return 1 if that is over already."""
+        if cell.end < record.closed:
+            return 1
+        value = self._fold(record.key, record.value, cell.value)
+        time = max(record.time, cell.time)
+        raw = self.encoded(value, time) if self._stepwise else None
+        cell.value, cell.time = value, time
+        if value is None:
+            record.windows.remove(cell)
+        self.put(record.row, cell, raw)
+        return 0
 
     def recover(self, name: bytes) -> None:
         """Decode the key's aggregates anew."""
         self._decode(list(self._windows[name].cells.values()))
 
-    def save(self) -> None:
+    def save(self, changed: Sequence[Cell]) -> None:
         """Write the windows that changed."""
-        changed: dict[bytes, list[Cell]] = {}
-        for (name, _, _), cell in self._touched.items():
-            changed.setdefault(name, []).append(cell)
-        for rows, keys in self._rows:
-            mine = [(name, cell) for name in keys for cell in changed.get(name, ())]
-            if mine:
+        parts: list[list[Cell]] = [[] for _ in self._rows]
+        place = {name: parts[n] for n, (_, keys) in enumerate(self._rows) for name in keys}
+        for cell in changed:
+            place[cell.name].append(cell)
+        for (rows, _), cells in zip(self._rows, parts, strict=True):
+            if cells:
                 rows.put_many(
-                    [name for name, _ in mine],
-                    [cell.start for _, cell in mine],
-                    [cell.raw for _, cell in mine],
+                    [cell.name for cell in cells],
+                    [cell.start for cell in cells],
+                    [cell.raw for cell in cells],
                     floor=self._floor,
                 )
 
-    def windowed_bytes(self, places: Sequence[Place]) -> list[bytes]:
+    def windowed_bytes(
+        self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]
+    ) -> list[bytes]:
         """Return key and start, as Kafka has it."""
-        return self._closer.windowed_bytes(
-            [name for name, _, _ in places], [start for _, start, _ in places]
-        )
+        del ends
+        return self._closer.windowed_bytes(names, starts)
 
     def over(self, horizon: int) -> Batch | None:
         """Return the windows that are over, if they are told then; remove those kept no longer."""
@@ -249,18 +269,3 @@ class SlidingAggregateOperator(WindowOperator):
         if self.node.emit != "close":
             return {}
         return self._closer.due_times(self._difference + self.horizon() + self.step.lag_ms)
-
-
-class _Record:
-    """One record on its way into its windows."""
-
-    __slots__ = ("closed", "key", "missed", "name", "row", "time", "value")
-
-    def __init__(self, row: int, name: bytes, key: Any, value: Any, time: int, closed: int) -> None:
-        self.row = row
-        self.name = name
-        self.key = key
-        self.value = value
-        self.time = time
-        self.closed = closed
-        self.missed = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mustela.kernel.aggregate import AggregateOperator
 from mustela.kernel.changes import ChangeOrigins
@@ -19,34 +19,54 @@ from mustela.topology.window_aggregate import WindowAggregateNode
 __all__ = ["Cell", "WindowOperator"]
 
 
+class _Told(NamedTuple):
+    """A change that goes on."""
+
+    row: int
+    name: bytes
+    start: int
+    end: int
+    value: Any
+    time: int
+    old: bytes | None
+
+
 class _EncodeError(Exception):
     """A row cannot be encoded; the cause says why."""
-
-
-Place = tuple[bytes, int, int]
-"""Bytes of the record key, start and end of a window."""
 
 
 class Cell:
     """The aggregate of one window while an epoch runs.
 
     Attributes:
+        name: Bytes of the record key.
         start: Start of the window.
         end: End of the window.
         value: The aggregate; None where the row is deleted.
         time: The timestamp that the row has.
-        raw: The row as it is stored; None while only the value is up to date.
-        row: The last record that changed it; -1 if none did in this epoch.
+        raw: The row as it is stored, where it is kept up to date.
+        before: The row before the epoch, None if there was none.
+        row: The last record that changed it.
     """
 
-    __slots__ = ("end", "raw", "row", "start", "time", "value")
+    __slots__ = ("before", "end", "name", "raw", "row", "start", "time", "value")
 
-    def __init__(self, start: int, end: int, value: Any, time: int, raw: bytes | None) -> None:
+    def __init__(
+        self,
+        name: bytes,
+        start: int,
+        end: int,
+        value: Any,
+        time: int,
+        raw: bytes | None = None,
+    ) -> None:
+        self.name = name
         self.start = start
         self.end = end
         self.value = value
         self.time = time
         self.raw = raw
+        self.before = raw
         self.row = -1
 
 
@@ -84,9 +104,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         batch, key_bytes = self.with_key_bytes(batch)
         if not key_bytes:
             return None
-        self._touched: dict[Place, Cell] = {}
-        self._before: dict[Place, bytes] = {}
-        self._told: list[tuple[int, Place, Any, int, bytes | None]] = []
+        self._touches: list[Cell] = []
+        self._deletes = False
+        self._told: list[_Told] = []
         late: list[int] = []
         times = self._clock.row_times(batch, key_bytes)
         self.load(batch, key_bytes, times)
@@ -105,9 +125,10 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             late += [row] * missed
         if late:
             drop_late(self, batch, late)
-        self._encode_rest(batch)
-        self.save()
-        return self._changes(batch)
+        changed = self._changed()
+        self._encode_rest(batch, changed)
+        self.save(changed)
+        return self._changes(batch, changed) if self._tells else None
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows that the records may touch."""
@@ -130,14 +151,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         """Forget what a failed function did to the aggregates of a key."""
         raise NotImplementedError
 
-    def save(self) -> None:
-        """Write what changed."""
+    def save(self, changed: Sequence[Cell]) -> None:
+        """Write the windows that changed."""
         raise NotImplementedError
-
-    def remember(self, name: bytes, cell: Cell) -> None:
-        """Note the row that a window had before the epoch's changes to it."""
-        if cell.raw is not None:
-            self._before[name, cell.start, cell.end] = cell.raw
 
     def own(self, value: Any) -> Any:
         """Return an aggregate that another window may change."""
@@ -156,85 +172,85 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         except Exception as error:
             raise _EncodeError from error
 
-    def put(self, row: int, name: bytes, cell: Cell, raw: bytes | None) -> None:
+    def put(self, row: int, cell: Cell, raw: bytes | None) -> None:
         """Note that a record changed a window; ``cell.value`` is None where it deleted it.
 
         Args:
             row: The record's row.
-            name: Bytes of its key.
             cell: The window as it is now, but for its row.
             raw: What `encoded` gave for it.
         """
-        place = name, cell.start, cell.end
-        old = cell.raw
-        cell.raw = raw
         cell.row = row
-        self._touched.pop(place, None)
-        self._touched[place] = cell
+        self._touches.append(cell)
+        if cell.value is None:
+            self._deletes = True
+        if not self._stepwise:
+            return
         if self._every:
             value = cell.value
             if not self._shares and value is not None:
                 value = self._codec.decode_one(raw)
-            self._told.append((row, place, value, cell.time, old))
+            self._told.append(
+                _Told(row, cell.name, cell.start, cell.end, value, cell.time, cell.raw)
+            )
+        cell.raw = raw
 
-    def _encode_rest(self, batch: Batch) -> None:
+    def _changed(self) -> list[Cell]:
+        """Return each window that changed once, as it is now, by the last record in it."""
+        cells = list(dict.fromkeys(reversed(self._touches)))
+        if self._deletes:  # one that was deleted and came again is two cells
+            last: dict[tuple[bytes, int, int], Cell] = {}
+            for cell in cells:
+                found = last.setdefault((cell.name, cell.start, cell.end), cell)
+                if found is not cell and cell.before is not None:
+                    found.before = cell.before
+            cells = list(last.values())
+        cells.reverse()
+        return cells
+
+    def _encode_rest(self, batch: Batch, changed: Sequence[Cell]) -> None:
         """Encode what was changed and not encoded yet."""
         if self._stepwise:
             return
-        cells = list(self._touched.values())
-        values = [cell.value for cell in cells]
+        values = [cell.value for cell in changed]
         try:
-            encoded = self._codec.encode_many(values, [cell.time for cell in cells])
+            encoded = self._codec.encode_many(values, [cell.time for cell in changed])
         except Exception:
-            for cell in cells:
+            for cell in changed:
                 try:
                     self._codec.encode_one(cell.value, cell.time)
                 except Exception as error:  # noqa: BLE001 - a serde may raise anything
                     self._refusing.one(batch, cell.row, error)
             raise
-        for cell, raw in zip(cells, encoded, strict=True):
+        for cell, raw in zip(changed, encoded, strict=True):
             cell.raw = raw
 
-    def _changes(self, batch: Batch) -> Batch | None:
-        if not self._tells:
-            return None
+    def _changes(self, batch: Batch, changed: Sequence[Cell]) -> Batch | None:
         told = self._told
         if not self._every:
-            before = self._before
             told = [
-                (cell.row, place, cell.value, cell.time, before.get(place))
-                for place, cell in self._touched.items()
-                if cell.raw is not None or place in before
+                _Told(c.row, c.name, c.start, c.end, c.value, c.time, c.before)
+                for c in changed
+                if c.raw is not None or c.before is not None
             ]
         if not told:
             return None
-        rows = [change[0] for change in told]
-        places = [change[1] for change in told]
+        rows, names, starts, ends, values, times, olds = map(list, zip(*told, strict=True))
         keys = batch.keys
-        windowed = [
-            Windowed(keys[row], start, end)
-            for row, (_, start, end) in zip(rows, places, strict=True)
-        ]
-        names = [place[0] for place in places]
         origins = ChangeOrigins(
-            [change[3] for change in told],
-            batch,
-            rows,
-            key_bytes=names,
-            key_groups=self.options.key_groups,
+            times, batch, rows, key_bytes=names, key_groups=self.options.key_groups
         )
-        olds: list[Any] | None = None
-        if self.step.wants_old:
-            olds = self._codec.decode_many([change[4] for change in told])[0]
         return Batch(
-            windowed,
-            [change[2] for change in told],
+            list(map(Windowed, map(keys.__getitem__, rows), starts, ends)),
+            values,
             origins,
-            olds=olds,
-            key_bytes=self.windowed_bytes(places),
+            olds=self._codec.decode_many(olds)[0] if self.step.wants_old else None,
+            key_bytes=self.windowed_bytes(names, starts, ends),
         )
 
-    def windowed_bytes(self, places: Sequence[Place]) -> list[bytes]:
+    def windowed_bytes(
+        self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]
+    ) -> list[bytes]:
         """Return the bytes of windowed keys."""
         raise NotImplementedError
 

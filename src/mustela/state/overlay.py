@@ -177,12 +177,12 @@ class StoreOverlay:
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """Return the written rows by key, without those known to be as before the epoch."""
-        current, before, written = self.current, self._before, self._written
-        rows = current.items()
-        if len(written) < len(current):
-            rows = [row for row in rows if row[0] in written]
-        unknown = _UNKNOWN
-        return [row for row in sorted(rows) if before.get(row[0], unknown) != row[1]]
+        current, before, unknown = self.current, self._before, _UNKNOWN
+        return [
+            (key, row)
+            for key in self._in_order()
+            if before.get(key, unknown) != (row := current[key])
+        ]
 
     def unlogged(self) -> set[bytes]:
         """Return the keys among `changes` that the changelog does not hear of."""

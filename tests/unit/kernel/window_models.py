@@ -148,6 +148,12 @@ class SlidingModel(Model):
         if timestamp < far:
             return self._add_early(known, key, value, timestamp, now)
         around = [w for w in known if timestamp - 2 * far <= w.start <= timestamp + 1]
+        return self._add_usual(around, key, value, timestamp, now)
+
+    def _add_usual(
+        self, around: list[Windowed[Any]], key: Any, value: Any, timestamp: int, now: int
+    ) -> list[Change]:
+        far = self.difference
         left: tuple[tuple[Any, ...], int] | None = None
         right: tuple[tuple[Any, ...], int] | None = None
         before: int | None = None
