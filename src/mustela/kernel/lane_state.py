@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
 from mustela.state.interfaces import Changes, Rows
+from mustela.state.kinds.lru import LruView
 from mustela.state.overlay import Overlay, StoreOverlay
 
 __all__ = ["LaneState", "LaneStore"]
@@ -183,11 +185,19 @@ class LaneState:
         """Return the overlay of one key group."""
         return self._overlays[group]
 
-    def store(self, name: str, *, prefix: int = 0, suffix: int = 0) -> LaneStore:
-        """Return one store, the same object every time; see `LaneStore`."""
+    def store(
+        self, name: str, *, prefix: int = 0, suffix: int = 0, max_entries: int | None = None
+    ) -> LaneStore:
+        """Return one store, the same object every time; see `LaneStore`.
+
+        With ``max_entries`` each key group keeps so many keys, and forgets the others.
+        """
         found = self._stores.get(name)
         if found is None:
             views = {group: overlay.store(name) for group, overlay in self._overlays.items()}
+            if max_entries is not None:  # a view of records as they are put, like an overlay
+                recent = {group: LruView(view, max_entries) for group, view in views.items()}
+                views = cast("dict[int, StoreOverlay]", recent)
             found = LaneStore(name, views, self._key_groups, prefix=prefix, suffix=suffix)
             self._stores[name] = found
         return found

@@ -9,6 +9,7 @@ from mustela.plan.keygroups import key_group
 from mustela.state.interfaces import Rows, Snapshot, StoreSpec
 from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
 from mustela.state.kinds.layout import RowView
+from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.session_store import SessionStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.views import MergedView
@@ -206,6 +207,8 @@ class DriverStores:
             for group in range(self._cluster.key_groups)
         ]
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
+        if spec.max_entries is not None:
+            return _Groups([LruView(view, spec.max_entries) for view in views], suffix), spec
         return _Groups(views, suffix), spec
 
     @staticmethod

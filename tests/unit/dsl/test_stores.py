@@ -140,6 +140,28 @@ def test_what_kind_of_store_a_supplier_gives():
                     driver.get_timestamped_key_value_store("s")
 
 
+@pytest.mark.parametrize("way", [{}, {"crash_after_every_record": True}])
+def test_a_map_of_the_keys_used_last_forgets_the_others(way):
+    """A key that was forgotten begins anew."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    counts = words.count(materialized=Materialized(supplier=Stores.lru_map("recent", 2)))
+    counts.to_stream().to("out", key=str, value=int)
+    with TopologyTestDriver(builder, **way) as driver:
+        words = driver.create_input_topic("words")
+        for key in "abacabb":
+            words.pipe_input(key, "x")
+        out = driver.create_output_topic("out").read_key_values_to_list()
+        assert out == [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3), ("b", 1), ("b", 2)]
+        store = driver.get_key_value_store("recent")
+        assert list(store.all()) == [("a", 3), ("b", 2)]
+        assert len(store) == 2
+        store.put("d", 9)
+        assert list(store) == ["b", "d"]
+        driver.crash(lose_state=True)
+        assert list(store) == ["b", "d"]
+
+
 def test_a_supplier_of_ones_own():
     """A name and a specification are all it takes."""
 

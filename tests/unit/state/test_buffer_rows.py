@@ -10,6 +10,7 @@ from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import RecordBuffer, SlotBuffer
 from mustela.state.kinds.layout import STREAM_TIME
+from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.timer import Timer, TimerRows
 from tests.unit.state.epochs import KEYS, backends, keys, steps, world
 
@@ -158,3 +159,47 @@ def test_the_name_of_a_timer_has_a_limit():
         pytest.raises(StoreError, match="name of a timer"),
     ):
         TimerRows(epochs.view).register_many([Timer(1, b"k", b"n" * 70_000)])
+
+
+@given(
+    backends,
+    st.integers(1, 3),
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("put"),
+                st.lists(st.tuples(keys, st.one_of(st.none(), values)), max_size=4),
+            ),
+            steps,
+        ),
+        max_size=25,
+    ),
+)
+def test_the_keys_used_last_are_those_of_an_ordered_dict(backend, most, ops):
+    """The others are forgotten, in the store and in its changelog."""
+    model: dict[bytes, bytes] = {}
+    with world(backend, StoreSpec(name="s", max_entries=most)) as epochs:
+        for op in ops:
+            match op:
+                case "put", rows:
+                    LruView(epochs.view, most).put_many(rows)
+                    for key, value in dict(rows).items():
+                        model.pop(key, None)
+                        if value is not None:
+                            model[key] = value
+                    model = dict(list(model.items())[-most:])
+                case (step,):
+                    epochs.step(step)
+        recent = LruView(epochs.view, most)
+        assert list(recent.range()) == sorted(model.items())
+        assert list(recent.range(reverse=True)) == sorted(model.items(), reverse=True)
+        assert recent.getmulti(KEYS) == [model.get(key) for key in KEYS]
+        assert recent.count() == len(model)
+        assert recent.first() == min(model.items(), default=None)
+        epochs.commit()
+        recent = LruView(epochs.view, most)
+        recent.delete(b"a")
+        recent.expire([b"ab"])
+        before = recent.before_many([b"a", b"ab"])
+        assert before == [model.get(b"a"), model.get(b"ab")]
+        assert recent.getmulti([b"a", b"ab"]) == [None, None]

@@ -1,0 +1,146 @@
+"""Key-value stores that keep a number of keys and forget the others.
+
+Layout, format 1. Times, and what first bytes mean: see layout.py. The place of a time is taken by a
+running number of uses.
+
+- ``01`` and the record key: the number of the key's last use, then the row.
+- number and record key: an empty value. In the order of uses.
+- ``00 n``: how many keys there are, and the next number.
+
+A use is a write: the tables and stores that are kept like this write whatever they touch. Keys that
+are pushed out are deleted in the changelog too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from mustela.state.kinds.layout import (
+    KEY_ROW,
+    TIME_BYTES,
+    RowView,
+    key_row,
+    key_rows,
+    pack_time,
+    time_rows,
+)
+from mustela.state.ordered import prefix_end
+from mustela.state.overlay import StoreOverlay
+
+__all__ = ["LRU_FORMAT", "LruView"]
+
+LRU_FORMAT = 1
+
+_FILL_KEY: Final = b"\x00n"
+_FILL = Struct(">QQ")
+
+
+class LruView:
+    """The rows of one key group by record key, as if there were no more than those that are kept.
+
+    Args:
+        view: The rows of the store.
+        max_entries: How many keys are kept.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="s", max_entries=2),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("s")
+        >>> recent = LruView(view, 2)
+        >>> recent.put_many({b"a": b"1", b"b": b"2"})
+        >>> recent.put(b"a", b"3")
+        >>> recent.put(b"c", b"4")
+        >>> list(recent.range())
+        [(b'a', b'3'), (b'c', b'4')]
+    """
+
+    def __init__(self, view: RowView, max_entries: int) -> None:
+        self.view = view
+        self.max_entries = max_entries
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None."""
+        return self.getmulti([key])[0]
+
+    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` in the same order."""
+        found = self.view.getmulti(key_rows(keys))
+        return [None if stored is None else stored[TIME_BYTES:] for stored in found]
+
+    def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values that ``keys`` had before the epoch; over an overlay."""
+        assert isinstance(self.view, StoreOverlay), self.view
+        found = self.view.before_many(key_rows(keys))
+        return [None if stored is None else stored[TIME_BYTES:] for stored in found]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; None deletes."""
+        self.put_many({key: value})
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Set the values of many keys, in their order; then forget those that are too many."""
+        fresh = dict(rows)
+        stored = self.view.get(_FILL_KEY)
+        count, number = (0, 0) if stored is None else _FILL.unpack(stored)
+        written: dict[bytes, bytes | None] = {}
+        known = self.view.getmulti(key_rows(list(fresh)))
+        for (key, value), before in zip(fresh.items(), known, strict=True):
+            if before is not None:
+                written[before[:TIME_BYTES] + key] = None
+                count -= 1
+            if value is None:
+                written[key_row(key)] = None
+                continue
+            use = pack_time(number)
+            written[use + key] = b""
+            written[key_row(key)] = use + value
+            number += 1
+            count += 1
+        self.view.put_many(written)
+        if count > self.max_entries:
+            self._forget(count - self.max_entries)
+            count = self.max_entries
+        self.view.put(_FILL_KEY, _FILL.pack(count, number))
+
+    def _forget(self, too_many: int) -> None:
+        rows: dict[bytes, bytes | None] = {}
+        for use, _ in time_rows(self.view):
+            rows[use] = rows[key_row(use[TIME_BYTES:])] = None
+            if len(rows) == 2 * too_many:
+                break
+        self.view.put_many(rows)
+
+    def delete(self, key: bytes) -> None:
+        """Remove ``key``; an absent key is fine."""
+        self.put_many({key: None})
+
+    def expire(self, keys: Iterable[bytes]) -> None:
+        """Remove keys; there is no time after which they are over."""
+        self.put_many(dict.fromkeys(keys))
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high in key order."""
+        last = prefix_end(KEY_ROW) if high is None else key_row(high)
+        for place, stored in self.view.range(key_row(low or b""), last, reverse=reverse):
+            if place.startswith(KEY_ROW):
+                yield place[1:], stored[TIME_BYTES:]
+
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, bytes] | None:
+        """Return the first row that `range` would give."""
+        return next(self.range(low, high, reverse=reverse), None)
+
+    def count(self) -> int:
+        """Return the number of keys."""
+        stored = self.view.get(_FILL_KEY)
+        return 0 if stored is None else _FILL.unpack(stored)[0]
