@@ -67,7 +67,7 @@ class Cogrouping(Generic[K, V]):
     _path: str
     _key: Serde[Any] | None
 
-    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
         """Begin to fold several grouped streams into one table.
 
         Args:
@@ -130,7 +130,7 @@ class CogroupedKStream(Generic[K, A]):
         self._cogroup = cogroup
 
     def cogroup(
-        self, grouped: KGroupedStream[K, V2], aggregator: Callable[[K, V2, A], A]
+        self, grouped: KGroupedStream[K, V2], aggregator: Callable[[K, V2, A], A | None]
     ) -> CogroupedKStream[K, A]:
         """Add another grouped stream.
 
@@ -218,7 +218,7 @@ class CogroupedKStream(Generic[K, A]):
             path=mine.path,
             at=at,
             name=name,
-            apart=store or options.store or function_name(mine.adders[0]),
+            apart=store or options.store_name or function_name(mine.adders[0]),
         )
         key = choose_serde("key", mine.key, options.key, holder="Materialized", at=at)
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)

@@ -112,8 +112,8 @@ class KGroupedTable(Generic[K, V]):
 
     def reduce(
         self,
-        adder: Callable[[V, V], V],
-        subtractor: Callable[[V, V], V] | None = None,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None] | None = None,
         *,
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
@@ -162,8 +162,8 @@ class KGroupedTable(Generic[K, V]):
     def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
         self,
         initializer: Callable[[], A],
-        adder: Callable[[K, V, A], A],
-        subtractor: Callable[[K, V, A], A] | None = None,
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,

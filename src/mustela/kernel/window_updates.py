@@ -97,7 +97,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Fold the records of all parents in merged order."""
-        return self.process_one(in_merged_order(inputs))
+        # A value that carries the number of its parent is none that could be skipped any more.
+        present = [self.without_null_values(batch) for batch in inputs]
+        return self.process_one(in_merged_order(present))
 
     def process_one(self, batch: Batch) -> Batch | None:
         """Fold a batch and return the changes that go on."""
