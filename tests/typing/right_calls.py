@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, assert_type
 
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.grouped import KGroupedStream
+from mustela.dsl.join_windows import JoinWindows
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
@@ -120,3 +122,33 @@ words.to("out", partitioner=lambda _topic, _key, _value, count: count - 1)
 documents = builder.stream("documents", key=str, value=dict[str, Any])
 assert_type(documents, KStream[str, dict[str, Any]])
 documents.to("out", value=dict)
+
+# Joins of streams: what the other side is decides what must be said, and what the joiner gets.
+near = JoinWindows.of_time_difference(timedelta(seconds=1))
+assert_type(
+    words.join(orders, lambda word, order: (word, order.total), windows=near),
+    KStream[str, tuple[str, int]],
+)
+assert_type(
+    words.left_join(orders, lambda word, order: (order and order.user) or word, windows=near),
+    KStream[str, str],
+)
+assert_type(
+    words.outer_join(orders, lambda word, order: word or order, windows=near),
+    KStream[str, str | Order | None],
+)
+assert_type(
+    words.join_with_key(orders, lambda key, word, order: key + word + order.user, windows=near),
+    KStream[str, str],
+)
+assert_type(words.join(prices, lambda word, price: price * 2), KStream[str, int])
+assert_type(words.left_join(prices, lambda word, price: price), KStream[str, int | None])
+rates = builder.global_table("rates", key=int, value=float)
+assert_type(
+    words.join(rates, lambda word, rate: rate, key_mapper=lambda _key, word: len(word)),
+    KStream[str, float],
+)
+assert_type(
+    words.left_join(rates, lambda word, rate: rate, key_mapper=lambda _key, word: len(word)),
+    KStream[str, float | None],
+)

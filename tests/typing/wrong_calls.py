@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.join_windows import JoinWindows
 from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
 from mustela.serdes.primitives import IntSerde
 
@@ -55,3 +58,17 @@ words.count()  # pyright: ignore
 counts.map(two)  # pyright: ignore
 counts.to("out")  # pyright: ignore
 words.foreach(print).to("out")  # pyright: ignore
+
+# Joins: a stream needs windows, a table takes none, a global table needs a key mapper; keys of
+# one type; a joiner that takes what it gets.
+near = JoinWindows.of_time_difference(timedelta(seconds=1))
+numbered = builder.stream("numbered", key=int, value=str)
+everywhere = builder.global_table("everywhere", key=str, value=str)
+words.join(words, str.__add__)  # pyright: ignore
+words.join(numbered, str.__add__, windows=near)  # pyright: ignore
+words.join(words, len, windows=near)  # pyright: ignore
+words.join(counts, lambda word, count: word * count, windows=near)  # pyright: ignore
+words.left_join(counts, lambda word, count: word * count)  # pyright: ignore
+words.join(everywhere, str.__add__)  # pyright: ignore
+words.outer_join(counts, lambda word, count: (word, count))  # pyright: ignore
+JoinWindows(before=timedelta(0), after=timedelta(0))  # pyright: ignore[reportCallIssue]

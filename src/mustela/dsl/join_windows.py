@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from mustela.dsl.origin import user_origin
+from mustela.dsl.stores import StoreSupplier
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -130,6 +131,9 @@ class StreamJoined(Generic[K, V, W]):
         other_value: Type or serde of the right stream's values; likewise.
         store: What the names of the join's stores begin with; ``name`` if nothing is said.
         name: Name of the join.
+        this_store: A supplier of a window store for the left stream's records, for its name: it
+            keeps duplicates, and its window and retention are those of the join.
+        other_store: A supplier for the right stream's records; likewise.
         logged: Whether the stores have changelogs, from which they are restored.
         topic_config: Settings of the changelog topics that differ from the default.
 
@@ -149,5 +153,7 @@ class StreamJoined(Generic[K, V, W]):
     other_value: type[W] | Serde[W] | None = None
     store: str | None = None
     name: str | None = None
+    this_store: StoreSupplier | None = None
+    other_store: StoreSupplier | None = None
     logged: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])

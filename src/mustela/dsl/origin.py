@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from pathlib import Path
+from types import CodeType
 
 from mustela.errors import Origin
 
@@ -17,10 +18,16 @@ _CODE_LENGTH_MAX = 120
 def user_origin() -> Origin:
     """Return the nearest line outside of this room that led to the present call."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_code.co_filename.startswith(_DSL) and frame.f_back is not None:
+    while frame.f_back is not None and _is_ours(frame.f_code):
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()
     if len(text) > _CODE_LENGTH_MAX:
         text = text[: _CODE_LENGTH_MAX - 3] + "..."
     return Origin(file=file, line=line, code=text)
+
+
+def _is_ours(code: CodeType) -> bool:
+    """Say whether code is this room's, as is what `dataclass` wrote for one of its classes."""
+    made = (code.co_filename, code.co_name) == ("<string>", "__init__")
+    return made or code.co_filename.startswith(_DSL)

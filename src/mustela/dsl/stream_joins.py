@@ -14,12 +14,13 @@ from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose, choose_serde
-from mustela.dsl.stream_table_join import Joined, join_table
+from mustela.dsl.stores import StoreSupplier, checked_supplier
+from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
+from mustela.topology.errors import BadOptionError, DuplicateStoreError
 from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind, StreamJoinNode
 
 if TYPE_CHECKING:
@@ -606,32 +607,33 @@ class StreamJoins(Handle[K, V]):
         self._check_builder(other, verb=wish.verb, at=at)
         if isinstance(other, KStream):
             return self._join_stream(other, wish, at)  # pyright: ignore[reportUnknownArgumentType]
-        table = isinstance(other, KTable)
+        handle: Handle[Any, Any] = other
+        table = isinstance(handle, KTable)
         what = "table" if table else "global table"
         if wish.kind == "outer":
-            msg = f"{wish.verb} cannot join {self._name!r} with the {what} {other.name!r}"
+            msg = f"{wish.verb} cannot join {self._name!r} with the {what} {handle.name!r}"
             raise BadOptionError(
                 msg,
                 at=at,
                 why="a change of a table is no record that could be a result without a partner",
                 fix="use left_join, or make a table of the stream with to_table() and join tables",
-                fields={"verb": wish.verb, "other": other.name},
+                fields={"verb": wish.verb, "other": handle.name},
             )
         if wish.windows is not None:
             why = f"a record meets the row that the {what} has at that moment"
-            self._refuse("windows", other, what, wish, at=at, why=why)
+            self._refuse("windows", handle, what, wish, at=at, why=why)
         for option in ("store", "stream_joined"):
             if getattr(wish, option) is not None:
                 why = "only a join with another stream keeps the records of both sides"
-                self._refuse(option, other, what, wish, at=at, why=why)
+                self._refuse(option, handle, what, wish, at=at, why=why)
         kind: Literal["inner", "left"] = "left" if wish.kind == "left" else "inner"
         if table:
             if wish.key_mapper is not None:
                 why = "only a global table can be looked up by another key than the record's"
-                self._refuse("key_mapper", other, what, wish, at=at, why=why)
+                self._refuse("key_mapper", handle, what, wish, at=at, why=why)
             return join_table(
                 self,
-                other,  # pyright: ignore[reportUnknownArgumentType]
+                handle,
                 wish.joiner,
                 kind=kind,
                 with_key=wish.with_key,
@@ -642,9 +644,9 @@ class StreamJoins(Handle[K, V]):
             )
         if wish.joined is not None:
             why = "a global table has rows of its own, so nothing travels and nothing waits"
-            self._refuse("joined", other, what, wish, at=at, why=why)
+            self._refuse("joined", handle, what, wish, at=at, why=why)
         if wish.key_mapper is None:
-            msg = f"{wish.verb} with the global table {other.name!r} needs key_mapper="
+            msg = f"{wish.verb} with the global table {handle.name!r} needs key_mapper="
             raise BadOptionError(
                 msg,
                 at=at,
@@ -652,11 +654,9 @@ class StreamJoins(Handle[K, V]):
                 fix="write key_mapper=lambda key, value: key, or whatever gives the row's key",
                 fields={"verb": wish.verb, "option": "key_mapper"},
             )
-        from mustela.dsl.stream_table_join import join_global_table
-
         return join_global_table(
             self,
-            other,
+            handle,
             wish.key_mapper,
             wish.joiner,
             kind=kind,
@@ -696,49 +696,23 @@ class StreamJoins(Handle[K, V]):
         key_said = choose_serde("key", None, options.key, holder="StreamJoined", at=at)
         key = join_key(self, other, key_said, at=at)
         base, named = self._store_base(wish, options, place["name"], at=at)
-        named = named or place["explicit_name"]
-
-        def kept(suffix: str, value: Serde[Any] | None) -> StoreSpec:
-            return StoreSpec(
-                name=f"{base}-{suffix}-join-store",
-                kind="list",
-                key_serde=key,
-                value_serde=value or ValueSerde(),
-                logged=options.logged,
-                retention_ms=window.kept_ms + window.segment_ms,
-                segment_ms=window.segment_ms,
-                topic_config=dict(options.topic_config),
-            )
-
-        def serde(value: object, known: Serde[Any] | None) -> Serde[Any] | None:
-            return choose_serde("value", None, value, holder="StreamJoined", at=at) or known
-
-        kind = wish.kind
-        left = kept("outer-this" if kind == "outer" else "this", serde(options.value, self._value))
-        right = kept(
-            "other" if kind == "inner" else "outer-other", serde(options.other_value, other._value)
-        )
-        unmatched: StoreSpec | None = None
-        if kind != "inner":
-            unmatched = StoreSpec(
-                name=f"{base}-{kind}-shared-join-store",
-                kind="buffer",
-                key_serde=key,
-                logged=options.logged,
-                topic_config=dict(options.topic_config),
-            )
+        stores = _Stores(base, wish.kind, key, window, options, at)
+        this = choose_serde("value", None, options.value, holder="StreamJoined", at=at)
+        others = choose_serde("value", None, options.other_value, holder="StreamJoined", at=at)
+        left = stores.left(this or self._value)
+        right = stores.right(others or other._value, left.name)
         self._registry.add(
             StreamJoinNode(
                 **place,
-                kind=kind,
+                kind=wish.kind,
                 joiner=wish.joiner,
                 window=window,
                 left=left,
                 right=right,
-                unmatched=unmatched,
+                unmatched=stores.unmatched(),
                 key=key,
                 with_key=wish.with_key,
-                explicit_store=named,
+                explicit_store=named or place["explicit_name"],
             )
         )
         result = choose_serde("value", wish.value, None, holder="StreamJoined", at=at)
@@ -769,4 +743,97 @@ class StreamJoins(Handle[K, V]):
         longest = STORE_NAME_LENGTH_MAX - _STORE_SUFFIX_LENGTH_MAX
         if said is not None:
             return check_name(said, what="store", at=at, length_max=longest), True
-        return path_name(step, length_max=longest), False
+        supplied = options.this_store is not None and options.other_store is not None
+        return path_name(step, length_max=longest), supplied
+
+
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """The stores of a join of two streams, named as Kafka Streams names them."""
+
+    base: str
+    kind: StreamJoinKind
+    key: Serde[Any]
+    window: JoinWindowSpec
+    options: StreamJoined[Any, Any, Any]
+    at: Origin
+
+    def left(self, value: Serde[Any] | None) -> StoreSpec:
+        """Return the store of the left stream's records."""
+        suffix = "-outer-this-join-store" if self.kind == "outer" else "-this-join-store"
+        return self._kept(self.options.this_store, suffix, value)
+
+    def right(self, value: Serde[Any] | None, left: str) -> StoreSpec:
+        """Return the store of the right stream's records.
+
+        Raises:
+            DuplicateStoreError: If it has the name of the left one.
+        """
+        suffix = "-other-join-store" if self.kind == "inner" else "-outer-other-join-store"
+        spec = self._kept(self.options.other_store, suffix, value)
+        if spec.name == left:
+            msg = f"both sides of a join have a store named {left!r}"
+            raise DuplicateStoreError(
+                msg,
+                at=self.at,
+                why="each side keeps its own records, and a store has one changelog",
+                fix="give the two suppliers different names",
+                fields={"store": left},
+            )
+        return spec
+
+    def unmatched(self) -> StoreSpec | None:
+        """Return where records wait that have no partner yet, if they are results at all."""
+        if self.kind == "inner":
+            return None
+        supplied = self.options.this_store
+        base = self.base if supplied is None else supplied.name
+        return StoreSpec(
+            name=f"{base}-{self.kind}-shared-join-store",
+            kind="buffer",
+            key_serde=self.key,
+            logged=self.options.logged,
+            topic_config=dict(self.options.topic_config),
+        )
+
+    def _kept(
+        self, supplier: StoreSupplier | None, suffix: str, value: Serde[Any] | None
+    ) -> StoreSpec:
+        supplied = None if supplier is None else self._checked(supplier)
+        return StoreSpec(
+            name=self.base + suffix if supplied is None else supplied.name,
+            kind="list",
+            key_serde=self.key,
+            value_serde=value or ValueSerde(),
+            logged=self.options.logged,
+            retention_ms=self.window.kept_ms + self.window.segment_ms,
+            segment_ms=self.window.segment_ms,
+            topic_config=dict(self.options.topic_config),
+        )
+
+    def _checked(self, supplier: StoreSupplier) -> StoreSpec:
+        """Return a supplied store, if it can keep the records of this join.
+
+        Raises:
+            BadOptionError: If it is no window store with duplicates, window and retention of the
+                join.
+        """
+        spec = checked_supplier(supplier, at=self.at)
+        window = self.window
+        wanted = ("window", True, window.size_ms, window.retention_ms)
+        if (spec.kind, spec.duplicates, spec.window_ms, spec.retention_ms) == wanted:
+            return spec
+        msg = f"store {spec.name!r} cannot keep the records of this join"
+        raise BadOptionError(
+            msg,
+            evidence={
+                "has": f"{spec.kind} store, retain_duplicates={spec.duplicates}, window "
+                f"{spec.window_ms} ms, retention {spec.retention_ms} ms",
+                "needs": f"window store, retain_duplicates=True, window {window.size_ms} ms, "
+                f"retention {window.retention_ms} ms",
+            },
+            at=self.at,
+            why="records of one key and time all stay, for before, after and grace together",
+            fix="let the supplier say what the join needs, or leave it away",
+            fields={"store": spec.name},
+        )
