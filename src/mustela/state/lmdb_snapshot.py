@@ -12,7 +12,7 @@ from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_files import Handle, closed, reported
 from mustela.state.lmdb_tables import count_rows, read_many, read_one, read_range
 from mustela.state.memory import unknown_store
-from mustela.state.ordered import merge_layers, prefix_end
+from mustela.state.ordered import OrderedLayer, merge_layers, prefix_end
 
 __all__ = ["LmdbSnapshot"]
 
@@ -41,6 +41,7 @@ class LmdbSnapshot:
         self._txn: lmdb.Transaction[bytes] | None = txn
         self._handle = handle
         self._layer = layer
+        self._ordered = OrderedLayer(layer)
         self._path = path
         self._spec = spec
         self._on_close = on_close
@@ -72,11 +73,7 @@ class LmdbSnapshot:
         txn = self._open_txn(store)
         with reported(self._path):
             below = read_range(txn, self._handle, store, self._path, low, high, reverse=reverse)
-        above = sorted(
-            (key, value)
-            for key, value in self._layer.get(store, {}).items()
-            if (low is None or key >= low) and (high is None or key <= high)
-        )
+        above = self._ordered.rows(store, low, high)
         if reverse:
             above.reverse()
         rows = merge_layers(below, above, reverse=reverse) if above else below

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mustela.state.faults import StateNotReadyError, StoreError
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
-from mustela.state.ordered import key_slice, merge_layers, prefix_end
+from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
 from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
 
 __all__ = ["MemoryEnvironment", "MemorySnapshot"]
@@ -55,6 +55,7 @@ class MemorySnapshot:
         self._owner: MemoryEnvironment | None = owner
         self._base = base
         self._layer = layer
+        self._ordered = OrderedLayer(layer)
 
     def get(self, store: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None."""
@@ -79,12 +80,7 @@ class MemorySnapshot:
         order = table.order()
         start, stop = key_slice(order, low, high)
         keys = order[start:stop]
-        layer = self._layer.get(store, {})
-        above = sorted(
-            (key, value)
-            for key, value in layer.items()
-            if (low is None or key >= low) and (high is None or key <= high)
-        )
+        above = self._ordered.rows(store, low, high)
         if reverse:
             keys.reverse()
             above.reverse()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["key_slice", "merge_layers", "prefix_end"]
+__all__ = ["OrderedLayer", "key_slice", "merge_layers", "prefix_end", "prefix_slice"]
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
@@ -31,6 +31,17 @@ def key_slice(keys: Sequence[bytes], low: bytes | None, high: bytes | None) -> t
     start = 0 if low is None else bisect_left(keys, low)
     stop = len(keys) if high is None else bisect_right(keys, high)
     return start, max(start, stop)
+
+
+def prefix_slice(keys: Sequence[bytes], prefix: bytes) -> tuple[int, int]:
+    """Return start and stop of those among sorted keys that start with ``prefix``.
+
+    Example:
+        >>> prefix_slice([b"a", b"ab", b"b"], b"a")
+        (0, 2)
+    """
+    start, end = bisect_left(keys, prefix), prefix_end(prefix)
+    return start, len(keys) if end is None else bisect_left(keys, end, start)
 
 
 def merge_layers(
@@ -68,3 +79,35 @@ def merge_layers(
     for other, value in above[index:]:
         if value is not None:
             yield other, value
+
+
+class OrderedLayer:
+    """Rows that lie above others, in key order; a store's keys are sorted when first asked for.
+
+    Args:
+        layer: The rows by store, None for a deletion; they do not change.
+
+    Example:
+        >>> layer = OrderedLayer({"s": {b"b": b"2", b"a": b"1"}})
+        >>> layer.rows("s", None, b"a")
+        [(b'a', b'1')]
+    """
+
+    __slots__ = ("_keys", "_layer")
+
+    def __init__(self, layer: Mapping[str, Mapping[bytes, bytes | None]]) -> None:
+        self._layer = layer
+        self._keys: dict[str, list[bytes]] = {}
+
+    def rows(
+        self, store: str, low: bytes | None, high: bytes | None
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows with low <= key <= high."""
+        rows = self._layer.get(store)
+        if not rows:
+            return []
+        keys = self._keys.get(store)
+        if keys is None:
+            keys = self._keys[store] = sorted(rows)
+        start, stop = key_slice(keys, low, high)
+        return [(key, rows[key]) for key in keys[start:stop]]

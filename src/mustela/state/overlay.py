@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mustela.state.interfaces import Changes, Rows, Snapshot
-from mustela.state.ordered import key_slice, merge_layers
+from mustela.state.ordered import key_slice, merge_layers, prefix_slice
 
 __all__ = ["Overlay", "StoreOverlay"]
 
@@ -149,9 +149,10 @@ class StoreOverlay:
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys that start with ``prefix`` as they are now."""
-        keys = sorted(key for key in self._written if key.startswith(prefix))
+        keys = self._in_order()
+        start, stop = prefix_slice(keys, prefix)
         below = self._snapshot.prefix(self.name, prefix, reverse=reverse)
-        return self._merge(below, keys, reverse=reverse)
+        return self._merge(below, keys[start:stop], reverse=reverse)
 
     def _merge(
         self, below: Iterator[tuple[bytes, bytes]], keys: list[bytes], *, reverse: bool
