@@ -230,12 +230,13 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         lows += [time - older[RIGHT] for time in times[lefts:]]
         highs = [time + younger[LEFT] for time in times[:lefts]]
         highs += [time + younger[RIGHT] for time in times[lefts:]]
-        # Times are at least 0, as in Kafka Streams, which asks for 0 where a span ends before it.
         lows = [
             low if low >= floor and low >= 0 else max(low, floor, 0)
             for low, floor in zip(lows, rows.floors, strict=True)
         ]
-        return lows, [high if high >= 0 else 0 for high in highs]
+        if self._by_stream:  # Kafka Streams asks for time 0 where a span ends before it
+            highs = [high if high >= 0 else 0 for high in highs]
+        return lows, highs
 
     # --- matching -----------------------------------------------------------------------------
 

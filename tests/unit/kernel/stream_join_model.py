@@ -207,7 +207,7 @@ class WatermarkJoinModel:
         if key is None:
             return found + ([StreamJoinModel.result(record, None)] if self.outer[side] else [])
         low = max(0, time - self.older[side], now - self.kept_for)
-        high = max(0, time + self.younger[side])
+        high = time + self.younger[side]
         others = [o for o in self.kept[1 - side] if o.key == key and low <= o.timestamp <= high]
         others.sort(key=lambda other: other.timestamp)
         for other in others:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -10,8 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mustela import JoinWindows, StreamsBuilder, TopologyTestDriver
+from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
 from mustela.plan.keygroups import key_group
+from mustela.plan.plan import Plan
+from mustela.planner.options import PlanOptions
+from mustela.testing import driver as driver_module
 from mustela.topology.graph import Topology
 from tests.unit.kernel.stream_join_model import (
     Came,
@@ -220,3 +225,169 @@ def test_by_watermark_a_window_closes_though_no_record_comes() -> None:
         assert out.is_empty
         driver.advance_watermark(126)
         assert out.read_key_values_to_list() == [(1, ["a", None])]
+
+
+# --- a stream with itself -------------------------------------------------------------------------
+
+
+def self_topology(spans: Spans) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in.0", key=int, value=str)
+    windows = milliseconds(spans)
+    stream.join(stream, lambda a, b: [a, b], windows=windows, store="j", value=list).to("out")
+    builder.stream("in.1", key=int, value=str)
+    return builder.build()
+
+
+@contextmanager
+def rules_off(*names: str) -> Iterator[None]:
+    """Let the driver plan without some rules."""
+    plain = driver_module.plan
+
+    def planned(topology: Topology, *, options: PlanOptions) -> Plan:
+        return plain(topology, options=replace(options, rules_off=frozenset(names)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver_module, "plan", planned)
+        yield
+
+
+@given(
+    records=RECORDS.map(lambda records: [record._replace(side=0) for record in records]),
+    spans=SPANS,
+    cuts=st.lists(st.integers(1, 12), max_size=5),
+)
+@QUICK
+def test_a_stream_with_itself_is_each_record_twice(
+    records: list[Came], spans: Spans, cuts: list[int]
+) -> None:
+    """First as a left one, then as a right one; with one store or with two."""
+    records = numbered(records)
+    epochs = cut(records, cuts)
+    both = [one for record in in_merged_order(epochs) for one in (record, record._replace(side=1))]
+    expected = model("inner", spans).all(both)
+    joined = self_topology(spans)
+    assert run(joined, epochs) == expected
+    with rules_off("single_store_self_join"):
+        assert run(joined, epochs) == expected
+    assert run(joined, epochs, crash_after_every_record=True) == expected
+
+
+def test_a_left_join_of_a_stream_with_itself_works_too() -> None:
+    """It keeps two stores, since records wait by side."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in.0", key=int, value=str)
+    later = JoinWindows(
+        before=timedelta(milliseconds=-1), after=timedelta(milliseconds=10), grace=timedelta(0)
+    )
+    stream.left_join(stream, lambda a, b: [a, b], windows=later, store="j", value=list).to("out")
+    builder.stream("in.1", key=int, value=str)
+    records = [Came(0, 1, "a", 100), Came(0, 1, "b", 105), Came(0, 2, "c", 130)]
+    assert run(builder.build(), one_by_one(records)) == [
+        Result(1, "a", "b", 105),
+        Result(1, "b", None, 105),
+    ]
+
+
+# --- what comes along -----------------------------------------------------------------------------
+
+
+def test_a_joiner_may_change_what_it_is_given() -> None:
+    """What is kept are bytes: each result begins with the values as they came."""
+    builder = StreamsBuilder()
+    left = builder.stream("left", key=str, value=list)
+    right = builder.stream("right", key=str, value=list)
+    windows = milliseconds((10, 10, 0))
+
+    def spoil(a: list[int], b: list[int]) -> list[int]:
+        b.append(99)
+        return a + b
+
+    left.join(right, spoil, windows=windows, store="j", value=list).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        for time in (1, 2):
+            driver.create_input_topic("right").pipe_input("k", [time], timestamp=time)
+        with driver.epoch():
+            for time in (3, 4):
+                driver.create_input_topic("left").pipe_input("k", [time], timestamp=time)
+        out = driver.create_output_topic("out")
+        assert out.read_values_to_list() == [[3, 1, 99], [3, 2, 99], [4, 1, 99], [4, 2, 99]]
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_a_joiner_that_fails_meets_the_handler_once_for_each_result(handler: str) -> None:
+    """Other results of the same record are none the worse."""
+    builder = StreamsBuilder()
+    left = builder.stream("left", key=str, value=int)
+    right = builder.stream("right", key=str, value=int)
+    windows = milliseconds((10, 10, 0))
+    left.join(right, lambda a, b: a // b, windows=windows, store="j", value=int).to("out")
+    values = {"processing_handler": handler, "dead_letter_topic": "dead"}
+    with TopologyTestDriver(builder.build(), settings=values) as driver:
+        for time, value in enumerate((2, 0, 4)):
+            driver.create_input_topic("right").pipe_input("k", value, timestamp=time)
+        record = driver.create_input_topic("left")
+        if handler == "fail":
+            with pytest.raises(DataError) as caught:
+                record.pipe_input("k", 8, timestamp=5)
+            assert caught.value.fields["topic"] == "left"
+            assert caught.value.fields["cause"] == "ZeroDivisionError"
+            return
+        record.pipe_input("k", 8, timestamp=5)
+        assert driver.create_output_topic("out").read_values_to_list() == [4, 2]
+        dead = driver.create_output_topic("dead")
+        assert dead.queue_size == (handler == "dead_letter")
+
+
+def test_a_result_has_the_headers_of_the_record_that_caused_it() -> None:
+    """Also that of a window which the record closes, as in Kafka Streams."""
+    with TopologyTestDriver(topology("left", (10, 10, 0))) as driver:
+        left, right = (driver.create_input_topic(f"in.{side}") for side in (0, 1))
+        left.pipe_input(1, "a", timestamp=0, headers=(("h", b"a"),))
+        left.pipe_input(2, "b", timestamp=1, headers=(("h", b"b"),))
+        right.pipe_input(1, "c", timestamp=2, headers=(("h", b"c"),))
+        left.pipe_input(3, "d", timestamp=12, headers=(("h", b"d"),))
+        out = driver.create_output_topic("out", key=int, value=list)
+        assert [
+            (record.key, record.value, record.headers) for record in out.read_records_to_list()
+        ] == [(1, ["a", "c"], (("h", b"c"),)), (2, ["b", None], (("h", b"d"),))]
+
+
+def test_null_keys_and_values_are_counted() -> None:
+    """Only those that have no result."""
+    with TopologyTestDriver(topology("left", (10, 10, 0))) as driver:
+        left, right = (driver.create_input_topic(f"in.{side}") for side in (0, 1))
+        left.pipe_input(None, "a")
+        left.pipe_input(None, None)
+        left.pipe_input(1, None)
+        right.pipe_input(None, "b")
+        step = "in.0.left_join"
+        assert driver.metrics[f"dropped_null_key:{step}"] == 2
+        assert driver.metrics[f"dropped_null_value:{step}"] == 1
+        assert driver.create_output_topic("out").queue_size == 1
+
+
+@pytest.mark.parametrize("event_time", ["stream-time", "watermark"])
+def test_what_is_over_is_dropped_from_the_stores(event_time: str) -> None:
+    """However long the streams go on, the stores hold a few windows."""
+    values = {"event_time": event_time}
+    with TopologyTestDriver(topology("outer", (10, 10, 0)), settings=values) as driver:
+        topics = [driver.create_input_topic(f"in.{side}") for side in (0, 1)]
+        sizes: list[int] = []
+        for time in range(0, 40_000, 100):
+            for topic in topics:
+                topic.pipe_input(time, "v", timestamp=time)
+            sizes.append(sum(len(rows) for rows in stored(driver).values()))
+        assert max(sizes) < 80, max(sizes)
+
+
+def stored(driver: TopologyTestDriver) -> dict[str, list[bytes]]:
+    """Return the keys of the rows of each store."""
+    cluster = driver._cluster
+    found: dict[str, list[bytes]] = {}
+    for place, environment in cluster.environments.items():
+        snapshot = environment.snapshot(cluster.committed(place))
+        for spec in environment.spec.stores:
+            found[spec.name] = [key for key, _ in snapshot.range(spec.name, None, None)]
+        snapshot.close()
+    return found
