@@ -101,7 +101,8 @@ class SessionAggregateOperator(WindowOperator):
         raw = self.encoded(total, end)  # what has no bytes shall change nothing
         for session in found:
             if start == end:  # the record's own moment, and nothing else
-                merged.raw = merged.before = session.raw
+                merged.raw, merged.before = session.raw, session.before
+                self._replaces = True
                 continue
             session.value = None
             self.put(row, session, None)

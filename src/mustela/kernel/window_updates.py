@@ -107,7 +107,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         if not key_bytes:
             return None
         self._touches: list[Cell] = []
-        self._deletes = False
+        self._replaces = False
         self._told: list[_Told] = []
         late: list[int] = []
         times = self._clock.row_times(batch, key_bytes)
@@ -185,7 +185,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cell.row = row
         self._touches.append(cell)
         if cell.value is None:
-            self._deletes = True
+            self._replaces = True
         if not self._stepwise:
             return
         if self._every:
@@ -200,7 +200,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
     def _changed(self) -> list[Cell]:
         """Return each window that changed once, as it is now, by the last record in it."""
         cells = list(dict.fromkeys(reversed(self._touches)))
-        if self._deletes:  # one that was deleted and came again is two cells
+        if self._replaces:  # a window that went and came again is two cells
             last: dict[tuple[bytes, int, int], Cell] = {}
             for cell in cells:
                 found = last.setdefault((cell.name, cell.start, cell.end), cell)
