@@ -22,6 +22,7 @@ from mustela.runtime.engine import EngineOptions
 from mustela.runtime.events import EpochDone, Event
 from mustela.serdes.base import Serde
 from mustela.spark.engine import SparkEngine
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -232,7 +233,7 @@ def _sources(topology: Topology) -> Iterator[tuple[str, tuple[Serde[Any] | None,
         if isinstance(node, SourceNode):
             for topic in node.topics:
                 yield topic, (node.key, node.value)
-        elif isinstance(node, TableSourceNode):
+        elif isinstance(node, TableSourceNode | GlobalTableNode):
             yield node.topic, (node.key, node.value)
 
 

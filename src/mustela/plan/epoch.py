@@ -6,6 +6,7 @@ answers with frames: rows for the driver, and one `TaskReport`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -15,16 +16,19 @@ from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import Due
 from mustela.plan.watermark import WatermarkOrder
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
+from mustela.topology.global_table import GlobalTableNode
 
 __all__ = [
     "EpochOrder",
     "Failure",
+    "GlobalMark",
     "GroupMark",
     "Guarantee",
     "Program",
     "RestoreOrder",
     "TaskReport",
     "changelog_topic",
+    "global_identity",
 ]
 
 Guarantee = Literal["exactly_once", "at_least_once"]
@@ -116,6 +120,38 @@ class GroupMark(NamedTuple):
         )
 
 
+class GlobalMark(NamedTuple):
+    """How far a global table's topic is to be read.
+
+    Attributes:
+        topic_id: The topic's id, which changes when it is deleted and made anew.
+        ends: For each partition the offset behind the last record.
+    """
+
+    topic_id: str
+    ends: tuple[int, ...]
+
+
+def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
+    """Return the name of the directory that holds a host's copy of a global table.
+
+    Another topic, another number of partitions or another layout has another directory.
+
+    Example:
+        >>> from mustela.serdes.primitives import StrSerde
+        >>> from mustela.state.interfaces import StoreSpec
+        >>> store = StoreSpec(name="towns", logged=False)
+        >>> table = GlobalTableNode(
+        ...     name="towns", topic="towns", key=StrSerde(), value=StrSerde(), store=store)
+        >>> global_identity(table, GlobalMark("id", (0, 0))).startswith("global-")
+        True
+    """
+    store = table.store
+    parts = (store.name, store.kind, str(store.format_version), table.topic, table.key.name)
+    told = "\n".join((*parts, mark.topic_id, str(len(mark.ends))))
+    return f"global-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
     """One epoch, as every task of its job sees it.
@@ -129,6 +165,7 @@ class EpochOrder:
         due: For each stage that acts on time, when each key group wants to run without a record.
         suspect: Local state may be damaged: look at every value before it is used.
         header: Name and value of the header that sent rows carry, where tasks send them.
+        global_marks: By topic of a global table, how far its copies must have read.
     """
 
     token: Token
@@ -139,6 +176,7 @@ class EpochOrder:
     due: Mapping[int, tuple[Due, ...]] = field(default_factory=dict[int, tuple[Due, ...]])
     suspect: bool = False
     header: tuple[str, bytes] | None = None
+    global_marks: Mapping[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mustela.model import TopicPartition
-from mustela.plan.epoch import GroupMark
+from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState
 from mustela.runtime.progress import Cut, Progress
@@ -56,6 +56,7 @@ class CommittedState:
         groups: By stage identity, the last committed write of each key group.
         changelog_ends: By store, the changelog end of each key group.
         mirrored_ms: When all group offsets were mirrored last.
+        global_marks: How far the topic of each global table was read.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class CommittedState:
     )
     changelog_ends: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     mirrored_ms: int = 0
+    global_marks: dict[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
 
     def __post_init__(self) -> None:
         for stage in self.plan.stages:
@@ -105,6 +107,10 @@ class CommittedState:
             groups={identity: list(groups) for identity, groups in record.groups.items()},
             changelog_ends={store: list(ends) for store, ends in record.changelog_ends.items()},
             mirrored_ms=record.mirrored_ms,
+            global_marks={
+                topic: GlobalMark(topic_id, tuple(ends))
+                for topic, (topic_id, ends) in record.global_ends.items()
+            },
         )
 
     @property
@@ -159,6 +165,7 @@ class CommittedState:
             groups=groups,
             changelog_ends=ends,
             mirrored_ms=change.time_ms if change.mirrored else self.mirrored_ms,
+            global_marks=dict(self.global_marks),
         )
 
     def claimed_by(self, incarnation: int) -> CommittedState:
@@ -206,4 +213,8 @@ class CommittedState:
             state_format=STATE_FORMAT,
             mirrored_ms=self.mirrored_ms,
             found_topics=list(self.plan.found_topics),
+            global_ends={
+                topic: (mark.topic_id, list(mark.ends))
+                for topic, mark in sorted(self.global_marks.items())
+            },
         )

@@ -32,12 +32,15 @@ from mustela.runtime.committer import Committer
 from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
+from mustela.runtime.global_tables import GlobalFollower
 from mustela.runtime.patience import IdleWait, Patience
-from mustela.runtime.progress import Cut, ranges_of
+from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
+from mustela.runtime.row_checks import RowChecks, RowLimits
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.tidying import Tidying
-from mustela.runtime.timecut import TimeCutter
+from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
+from mustela.runtime.topics import first_chooser
 from mustela.runtime.watermark import Look
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
@@ -83,6 +86,7 @@ class Coordinator:
         self.lanes = settings.lanes or engine.cores
         self._admin = KafkaAdmin(client_properties(settings, "admin"))
         self._recovery = Recovery(settings, plan, self._admin, clock)
+        self._global_tables = GlobalFollower(plan, self._admin)
         self._sink = TransactionalSink(
             client_properties(settings, "producer"),
             settings.application_id,
@@ -95,6 +99,7 @@ class Coordinator:
             dead_letter_topic=settings.dead_letter_topic,
             header=settings.epoch_header,
             handler=settings.production_handler,
+            checks=self._row_checks(),
         )
         self._budget = EpochBudget(
             EpochLimits(
@@ -120,6 +125,22 @@ class Coordinator:
         self._was_blind = False
         self._due = DueTimes(plan, settings.key_groups, known=True)
 
+    def _row_checks(self) -> RowChecks:
+        settings = self._settings
+        limits = RowLimits.of(
+            client_properties(settings, "producer"),
+            header=settings.epoch_header,
+            creates=settings.topics.create,
+            refuses=settings.production_handler == "fail",
+        )
+        return RowChecks(
+            self._admin,
+            self._clock,
+            limits,
+            partitions=lambda: (self._recovery.widest_source, settings.replication_factor),
+            origin=first_chooser(self._plan),
+        )
+
     def prepare(self) -> None:
         """Check topics, fence older instances, read the last epoch and restore what is missing."""
         on_fault = self._listener.on_error
@@ -127,6 +148,8 @@ class Coordinator:
         self._engine.check(self._plan)
         self._patience.insist(self._recovery.ensure_topics, on_fault)
         self._patience.insist(self._claim, on_fault)
+        self._global_tables.resume(self.state.global_marks)
+        self._patience.insist(self._global_tables.find, on_fault)
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
         self.state.watermark.resume(self._clock.now_ms())
         self._due = DueTimes(
@@ -168,6 +191,7 @@ class Coordinator:
             say=lambda text: self._listener.on_event(Said(text=text)),
         )
         claimed = {stage.identity for stage in self._plan.stages if stage.stores}
+        claimed |= self._global_tables.claimed
         remove_unclaimed(self._state_dir, settings.application_id, claimed)
 
     def _program(self) -> Program:
@@ -235,7 +259,8 @@ class Coordinator:
         now_ms = self._clock.now_ms()
         self.state.watermark.track(self.state.progress.next_offsets, now_ms)
         cuts, until_ms = self._cut(now_ms)
-        look = Look(now_ms=now_ms, short=self._short(cuts), until_ms=until_ms)
+        short = self._short(cuts, until_ms)
+        look = Look(now_ms=now_ms, short=short, until_ms=until_ms)
         if not cuts and not self._is_due(look):
             self._rest(look)
             return False
@@ -250,17 +275,27 @@ class Coordinator:
             return True
         job_seconds = self._clock.monotonic() - started
         try:
+            if not self._came_to_the_moment(output, cuts, look):
+                self.barrier.nothing_to_say()
+                return True
             self._commit(output, cuts, look)
         finally:
             output.close()
         self._learn(output, started, job_seconds)
         return True
 
-    def _short(self, cuts: Mapping[TopicPartition, Cut]) -> set[TopicPartition]:
-        """Return the partitions that hold records which the next epoch does not read."""
+    def _short(
+        self, cuts: Mapping[TopicPartition, Cut], until_ms: int | None
+    ) -> set[TopicPartition]:
+        """Return the partitions that hold records which the next epoch does not read.
+
+        Of those that are read up to a moment the tasks will tell.
+        """
         waiting = self.state.progress.waiting(self.ends)
         return {
-            place for place in waiting if place not in cuts or cuts[place].end < waiting[place][1]
+            place
+            for place, (_, end) in waiting.items()
+            if place not in cuts or (until_ms is None and cuts[place].end < end)
         }
 
     def _is_due(self, look: Look) -> bool:
@@ -278,8 +313,13 @@ class Coordinator:
             if now >= self._next_refresh:
                 self._recovery.add_new_partitions(self.state)
                 self._take_plan()
+                self._global_tables.find()
                 self._next_refresh = now + self._refresh_every_s
-            self.ends = dict(self._admin.end_offsets(list(self.state.progress.next_offsets)))
+            places, more = self.state.progress.next_offsets, self._global_tables.places
+            found = self._admin.end_offsets([*places, *more])
+            self.ends = {place: end for place, end in found.items() if place in places}
+            self._global_tables.see({TopicPartition(*place): end for place, end in found.items()})
+            self.state.global_marks = dict(self._global_tables.marks)
         except EnvironmentFault as fault:
             self._was_blind = True
             self._listener.on_error(fault)
@@ -318,16 +358,30 @@ class Coordinator:
         self, waiting: Mapping[TopicPartition, tuple[int, int]], budget: int, now_ms: int
     ) -> tuple[dict[TopicPartition, Cut], int | None]:
         times = self.state.watermark.partitions
-        floors = [times[place].max_timestamp if place in times else 0 for place in waiting]
 
         def lookup(time: int) -> dict[TopicPartition, int]:
             found = self._admin.offsets_for_times(dict.fromkeys(waiting, time))
             return {TopicPartition(*place): at for place, at in found.items() if at is not None}
 
-        low = 0 if self._plan.retimed else max(0, min(floors))
-        cuts, until = self._time_cutter.cut(waiting, budget, lookup, low=low, high=now_ms + _DAY_MS)
-        # The broker cuts by its own times, which say nothing of those that a program extracts.
-        return cuts, None if self._plan.retimed else until
+        return self._time_cutter.cut(
+            Backlog(
+                waiting=waiting,
+                floors={place: times[place].max_timestamp for place in waiting},
+                budget=budget,
+                high=now_ms + _DAY_MS,
+                lookup=lookup,
+                retimed=self._plan.retimed,
+            )
+        )
+
+    def _came_to_the_moment(
+        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], look: Look
+    ) -> bool:
+        """Whether all partitions of an epoch that is cut by time were read up to its moment."""
+        if look.until_ms is None:
+            return True
+        reports = (part for report in output.reports for part in report.ranges)
+        return self._time_cutter.settle(cuts, seen_behind(cuts, self._topics, reports))
 
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
@@ -346,7 +400,7 @@ class Coordinator:
         latest = {
             topic: watermark.options_of(topic).latest_ms(look.now_ms) for topic in self._topics
         }
-        ranges = ranges_of(cuts, self._topics, floors, latest)
+        ranges = ranges_of(cuts, self._topics, floors, latest, look.until_ms)
         header = None
         if self._settings.epoch_header:
             header = (self._settings.epoch_header, str(token.epoch).encode())
@@ -359,6 +413,7 @@ class Coordinator:
             due=self._due.order(),
             suspect=self._suspect,
             header=header,
+            global_marks=dict(self._global_tables.marks),
         )
         try:
             output = self._engine.run(order)
@@ -381,6 +436,7 @@ class Coordinator:
         now_ms = look.now_ms
         ranges = [part for report in output.reports for part in report.ranges]
         watermark = self.state.watermark.after(self._topics, look, ranges)
+        cuts = cuts_made(cuts, self._topics, ranges)
         token = self.barrier.token
         wrote: dict[int, list[int]] = {}
         for report in output.reports:

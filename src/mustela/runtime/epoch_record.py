@@ -80,6 +80,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         mirrored_ms: When group offsets of every partition were last committed.
         found_topics: Topics that were found by a pattern, in the order in which they were found,
             which is part of the order of their records.
+        global_ends: By topic of a global table, its id and how far each partition was read.
     """
 
     incarnation: int
@@ -97,6 +98,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     state_format: int
     mirrored_ms: int = 0
     found_topics: list[str] = []
+    global_ends: dict[str, tuple[str, list[int]]] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()

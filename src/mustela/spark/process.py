@@ -18,7 +18,8 @@ from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path
-from mustela.state.interfaces import Environment
+from mustela.state.interfaces import Environment, EnvironmentSpec
+from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
@@ -63,11 +64,15 @@ class Process:
 
     def environment(self, stage: int, group: int) -> Environment:
         """Return the open environment of one key group in one stage."""
+        return self.environment_of(self.program.environment(stage, group))
+
+    def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
+        """Return the open environment of any specification."""
         if self._registry is None:
             self._registry = EnvironmentRegistry(
                 Path(self.program.state_dir), options=LmdbOptions(map_bytes=self.program.map_size)
             )
-        return self._registry.get(self.program.environment(stage, group))
+        return self._registry.get(spec)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Verify environments that may be damaged, in a child process, and delete the bad ones.

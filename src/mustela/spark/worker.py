@@ -25,11 +25,11 @@ from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
-from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport, SourceRange
-from mustela.plan.time import EpochTime
+from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
 from mustela.spark.frames import (
     EXCHANGE,
@@ -42,6 +42,7 @@ from mustela.spark.frames import (
     unpack,
     unpack_batch,
 )
+from mustela.spark.global_tables import global_views
 from mustela.spark.lanes import LaneEnvironments, make_current
 from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
@@ -109,11 +110,14 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
         stage = process.program.plan.stages[0]
         before = order.event_time.before
         time_now = EpochTime(before=before, watermark=before, now_ms=order.now_ms)
-        runner = StageRunner(stage, topics=topics, options=options, time=time_now)
-        for source_range in order.ranges[task]:
-            yield from _read_range(process, outbox, runner, source_range)
-        runner.finish()
-        yield from outbox.send(runner.take_output())
+        with global_views(process, order, stage) as views:
+            runner = StageRunner(
+                stage, topics=topics, options=options, time=time_now, global_tables=views
+            )
+            for source_range in order.ranges[task]:
+                yield from _read_range(process, outbox, runner, source_range)
+            runner.finish()
+            yield from outbox.send(runner.take_output())
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
     report.seconds["source"] = time.perf_counter() - started
@@ -130,8 +134,8 @@ def _read_range(
 ) -> Iterator[Parcel]:
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
-    sources = [s for s in program.plan.stages[0].sources if topic in s.topics]
     floor, records, size, future = source_range.floor, 0, 0, 0
+    end, stopped = source_range.end, None
     chunks = process.reader.read(
         topic,
         source_range.partition,
@@ -140,19 +144,15 @@ def _read_range(
         max_batch=program.batch_records,
     )
     for raw in chunks:
-        chunk = SourceChunk(
-            topics=program.plan.topics,
-            topic_index=source_range.topic_index,
-            partition=source_range.partition,
-            offsets=raw.offsets,
-            timestamps=raw.timestamps,
-            floor=floor,
-            headers=raw.headers,
-            latest=source_range.latest,
-        )
+        chunk, read = _decode(program, runner, source_range, raw, floor)
+        stopped = None if source_range.until == NEVER else chunk.reaches(source_range.until)
+        if stopped is not None:
+            end = raw.offsets[stopped[0]]
+            raw.cut(stopped[0])
+            runner.take_output()  # of records that another epoch reads
+            chunk, read = _decode(program, runner, source_range, raw, floor)
         records += len(raw.offsets)
         size += _size(raw)
-        read = {s.name: runner.decode(s.name, chunk, raw.keys, raw.values) for s in sources}
         counting, ahead = chunk.counting()  # behind decoding, which may take times from values
         floor = max(floor, max(counting, default=-1))
         future += ahead
@@ -160,22 +160,45 @@ def _read_range(
             runner.run({name: batch})
         yield from outbox.send(runner.take_output())
         reach("in-source")
+        if stopped is not None:
+            break
     outbox.report.ranges.append(
         RangeReport(
             source_range.topic_index,
             source_range.partition,
             source_range.start,
-            source_range.end,
+            end,
             records,
             floor,
             size,
             future,
+            -1 if stopped is None else stopped[1],
         )
     )
     if future:
         counters = outbox.report.counters
         name = f"future_records:{topic}"
         counters[name] = counters.get(name, 0) + future
+
+
+def _decode(
+    program: Program, runner: StageRunner, source_range: SourceRange, raw: RawChunk, floor: int
+) -> tuple[SourceChunk, dict[str, Batch]]:
+    """Return a chunk and, for each source that reads it, its rows."""
+    topic = program.plan.topics[source_range.topic_index]
+    chunk = SourceChunk(
+        topics=program.plan.topics,
+        topic_index=source_range.topic_index,
+        partition=source_range.partition,
+        offsets=raw.offsets,
+        timestamps=raw.timestamps,
+        floor=floor,
+        headers=raw.headers,
+        latest=source_range.latest,
+    )
+    sources = [source for source in program.plan.stages[0].sources if topic in source.topics]
+    read = {s.name: runner.decode(s.name, chunk, raw.keys, raw.values) for s in sources}
+    return chunk, read
 
 
 def _size(raw: RawChunk) -> int:
@@ -253,15 +276,17 @@ def _run_lane(
             groups.update(row_groups(batch.key_bytes or (), program.key_groups, suffix=suffix))
         groups.update(_due(process, order, outbox.report, time_now))
     try:
-        runner = StageRunner(
-            stage,
-            topics=program.plan.topics,
-            options=KernelOptions(**program.kernel),
-            state=LaneState(environments.open(groups), key_groups=program.key_groups),
-            time=time_now,
-        )
-        runner.run(inputs)
-        runner.finish()
+        with global_views(process, order, stage) as views:
+            runner = StageRunner(
+                stage,
+                topics=program.plan.topics,
+                options=KernelOptions(**program.kernel),
+                state=LaneState(environments.open(groups), key_groups=program.key_groups),
+                time=time_now,
+                global_tables=views,
+            )
+            runner.run(inputs)
+            runner.finish()
         if stage.acts_on_time:
             outbox.report.due.update(runner.due_times(groups))
         yield from outbox.send(runner.take_output())

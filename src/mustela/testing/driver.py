@@ -169,8 +169,9 @@ class TopologyTestDriver:
         """
         self._check_open()
         for node in self._topology:
-            sources = SourceNode | TableSourceNode | GlobalTableNode
-            if isinstance(node, sources) and node.matches(name):
+            if not isinstance(node, SourceNode | TableSourceNode | GlobalTableNode):
+                continue
+            if node.matches(name):
                 self._cluster.add_topic(name)
                 return TestInputTopic(
                     name,

@@ -1,0 +1,80 @@
+"""The topics of global tables, as the driver follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.model import TopicPartition
+from mustela.plan.epoch import GlobalMark, global_identity
+from mustela.plan.plan import Plan
+
+__all__ = ["GlobalFollower"]
+
+
+class GlobalFollower:
+    """Says for each epoch how far the copies of global tables must have read.
+
+    The ends go forward only: a copy never has to unread. They are what the topics hold when an
+    epoch is cut, so the first epoch finds each table as its topic is.
+
+    Args:
+        plan: Names the tables.
+        admin: Answers where topics end.
+    """
+
+    def __init__(self, plan: Plan, admin: KafkaAdmin) -> None:
+        self._tables = plan.global_tables
+        self._admin = admin
+        self.marks: dict[str, GlobalMark] = {}
+
+    def find(self) -> None:
+        """Look for the topics and their partitions; a topic that was made anew begins anew.
+
+        Raises:
+            MissingTopicError: If a topic does not exist.
+        """
+        if not self._tables:
+            return
+        described = self._admin.describe([table.topic for table in self._tables])
+        for table in self._tables:
+            found = described.get(table.topic)
+            if found is None:
+                raise self._admin.missing_topic(table.topic, use="global table", at=table.origin)
+            known = self.marks.get(table.topic)
+            ends = known.ends if known is not None and known.topic_id == found.topic_id else ()
+            missing = (0,) * (found.partitions - len(ends))
+            self.marks[table.topic] = GlobalMark(found.topic_id, ends + missing)
+
+    def resume(self, marks: Mapping[str, GlobalMark]) -> None:
+        """Go on from what the last epoch recorded."""
+        for table in self._tables:
+            if table.topic in marks:
+                self.marks.setdefault(table.topic, marks[table.topic])
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        """The partitions whose ends are asked for."""
+        return [
+            TopicPartition(topic, partition)
+            for topic, mark in self.marks.items()
+            for partition in range(len(mark.ends))
+        ]
+
+    def see(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take over where the topics end now."""
+        for topic, mark in self.marks.items():
+            now = tuple(
+                max(known, ends.get(TopicPartition(topic, partition), known))
+                for partition, known in enumerate(mark.ends)
+            )
+            self.marks[topic] = GlobalMark(mark.topic_id, now)
+
+    @property
+    def claimed(self) -> set[str]:
+        """The directories of the copies, which are in use."""
+        return {
+            global_identity(table, self.marks[table.topic])
+            for table in self._tables
+            if table.topic in self.marks
+        }
