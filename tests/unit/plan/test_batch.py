@@ -25,6 +25,7 @@ class Row(NamedTuple):
     order: Order | None
     old: Any
     key_bytes: bytes | None
+    latest: bool
 
 
 def rows_of(batch: Batch) -> list[Row]:
@@ -39,6 +40,7 @@ def rows_of(batch: Batch) -> list[Row]:
         batch.order or missing,
         batch.olds or missing,
         batch.key_bytes or missing,
+        batch.latest if batch.latest is not None else [True] * count,
     )
     assert all(len(column) == count for column in columns)
     return [Row(*fields) for fields in zip(*columns, strict=True)]
@@ -74,6 +76,7 @@ def batches(draw: st.DrawFn, *, ordered: bool | None = None, least: int = 0) -> 
         rows=rows,
         olds=maybe(st.integers(), length),
         key_bytes=maybe(st.binary(max_size=2), length),
+        latest=maybe(st.booleans(), length),
     )
 
 
@@ -107,7 +110,8 @@ def test_expand_repeats_each_row(batch: Batch, rekeyed: bool, data: st.DataObjec
         row for row, count in zip(rows_of(batch), counts, strict=True) for _ in range(count)
     ]
     expected = [
-        row._replace(value=value, old=None) for row, value in zip(repeated, values, strict=True)
+        row._replace(value=value, old=None, latest=True)
+        for row, value in zip(repeated, values, strict=True)
     ]
     if keys is not None:
         expected = [
@@ -122,10 +126,12 @@ def test_new_values_and_keys_leave_the_rest(batch: Batch, data: st.DataObject) -
     new = data.draw(st.lists(st.text(), min_size=len(batch), max_size=len(batch)))
     rows = rows_of(batch)
     assert rows_of(batch.with_values(new)) == [
-        row._replace(value=value, old=None) for row, value in zip(rows, new, strict=True)
+        row._replace(value=value, old=None, latest=True)
+        for row, value in zip(rows, new, strict=True)
     ]
     assert rows_of(batch.with_keys(new)) == [
-        row._replace(key=key, old=None, key_bytes=None) for row, key in zip(rows, new, strict=True)
+        row._replace(key=key, old=None, key_bytes=None, latest=True)
+        for row, key in zip(rows, new, strict=True)
     ]
     both = batch.with_keys(new, list(range(len(batch))))
     assert both.values == list(range(len(batch)))
