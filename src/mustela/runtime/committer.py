@@ -27,6 +27,7 @@ from mustela.runtime.epoch_record import (
     encode_epoch_record,
     epochs_topic,
 )
+from mustela.runtime.row_checks import RowChecks
 
 __all__ = ["Committer", "ProductionError"]
 
@@ -48,6 +49,7 @@ class Committer:
         dead_letter_topic: Where dead letters go.
         header: Name of the header with the epoch on each sink row; empty for none.
         handler: What to do with rows that the broker refuses.
+        checks: Finds rows that it would refuse before they are sent; None to let it find them.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Committer:
         dead_letter_topic: str,
         header: str,
         handler: str,
+        checks: RowChecks | None = None,
     ) -> None:
+        self._checks = checks
         self._sink = sink
         self._group = application_id
         self._epochs_topic = epochs_topic(application_id)
@@ -120,13 +124,14 @@ class Committer:
         barrier: Barrier,
         offsets: Mapping[TopicPartition, int],
         record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
-        refused: Sequence[RefusedRow],
+        refused: list[RefusedRow],
     ) -> EpochRecord:
         sink = self._sink
         sink.begin()
         barrier.move(Phase.BEGUN)
         header = (self._header, str(barrier.token.epoch).encode()) if self._header else None
         for number, columns in enumerate(output.rows):
+            refused.extend(self._refused_before(("row", number), columns, refused))
             self._send(("row", number), columns, header, refused)
             reach("half-produced")
         for number, columns in enumerate(output.dead_letters):
@@ -183,6 +188,16 @@ class Committer:
             tag=tag,
             skip=skip,
         )
+
+    def _refused_before(
+        self, tag: tuple[str, int], columns: RowColumns, known: Sequence[RefusedRow]
+    ) -> list[RefusedRow]:
+        """Return the rows that are not even sent, but for those known already."""
+        if self._checks is None:
+            return []
+        done = {row.row for row in known if row.tag == tag}
+        found = [row for row in self._checks.refused(tag, columns) if row.row not in done]
+        return self._handle(RowsRefused.of(found)) if found else []
 
     def _handle(self, error: RowsRefused) -> list[RefusedRow]:
         """Apply the production handler; return the rows to leave out."""

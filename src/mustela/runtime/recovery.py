@@ -104,6 +104,11 @@ class Recovery:
         self.cluster_id = self._admin.cluster_id()
         self._partitions = ensure_topics(self._admin, self._settings, self._plan)
 
+    @property
+    def widest_source(self) -> int:
+        """The number of partitions of the widest source topic: what a new topic gets."""
+        return max(self._partitions.values(), default=1)
+
     def sink_partitions(self) -> dict[str, int]:
         """Return the partition count of each sink topic that exists."""
         known = self._admin.describe(list(sink_topics(self._plan)))

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.errors import Origin
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.sink import SinkNode
 
-__all__ = ["ensure_topics", "internal_topics", "sink_topics"]
+__all__ = ["ensure_topics", "first_chooser", "internal_topics", "sink_topics"]
 
 _SEGMENT_BYTES = 50 * 1024 * 1024
 _DAY_MS = 86_400_000
@@ -73,6 +74,15 @@ def sink_topics(plan: Plan) -> dict[str, SinkNode]:
             if isinstance(step.node, SinkNode) and isinstance(step.node.topic, str):
                 sinks.setdefault(step.node.topic, step.node)
     return sinks
+
+
+def first_chooser(plan: Plan) -> Origin | None:
+    """Return the line of the first sink whose topics a function names, None if there is none."""
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step.node, SinkNode) and not isinstance(step.node.topic, str):
+                return step.node.origin
+    return None
 
 
 def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[str, int]:

@@ -221,3 +221,49 @@ def test_a_claim_is_a_transaction_with_the_record_alone() -> None:
     ).claim(STATE.to_record(1))
     assert sink.calls == ["begin", "tracked", "commit"]
     assert sink.committed[0][0]["topics"] == "app-epochs"
+
+
+class Checks:
+    """Says of some rows that the broker would refuse them."""
+
+    def __init__(self, *rows: RefusedRow) -> None:
+        self.rows = rows
+
+    def refused(self, tag: object, _columns: Any) -> list[RefusedRow]:
+        return [row for row in self.rows if row.tag == tag]
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
+    """They meet the production handler, once, and the transaction goes on without them."""
+    bad = RefusedRow(("row", 1), 0, "x", "INVALID_TIMESTAMP", "too far ahead")
+    sink = FakeSink()
+    committer = Committer(
+        sink,  # pyright: ignore[reportArgumentType]
+        application_id="app",
+        dead_letter_topic="letters",
+        header="",
+        handler=handler,
+        checks=Checks(bad),  # pyright: ignore[reportArgumentType]
+    )
+
+    def run() -> EpochRecord:
+        return committer.commit(
+            OUTPUT, barrier=barrier_in_hand(), offsets={}, record=lambda _ends: STATE.to_record(1)
+        )
+
+    if handler == "fail":
+        with pytest.raises(ProductionError, match="too far ahead"):
+            run()
+        assert sink.committed == []
+        return
+    run()
+    assert committer.dropped == 1
+    assert sink.calls.count("begin") == 1
+    skipped = [sent for sent in sink.committed[0] if sent.get("skip")]
+    assert [set(sent["skip"]) for sent in skipped] == [{0}]
+    letters = [sent for sent in sink.committed[0] if sent["topics"] == "letters"]
+    assert [sent["keys"] for sent in letters] == [
+        [b"d"],
+        *([[b"c"]] if handler != "continue" else []),
+    ]
