@@ -12,13 +12,15 @@ from dataclasses import fields, is_dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from mustela.model import Record
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
+from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.cases import Case
 from tests.conformance.registry import areas
 from tests.conformance.script import Produced, Sent
-from tests.conformance.spark_ways import SparkWay
+from tests.conformance.spark_ways import START_MS, SparkWay
 
 __all__ = ["Bundles", "bundled"]
 
@@ -27,8 +29,16 @@ _WORDS = {"kind", "side", "mode", "auto_offset_reset"}
 _RESTART_EVERY = 4
 
 
+def _as_told(record: Record[Any, Any], _partition_time: int) -> int:
+    """Give the time that a case says: a Kafka client takes time 0 for now."""
+    return record.timestamp - START_MS
+
+
 def bundled(topologies: Mapping[str, Topology]) -> Topology:
-    """Return one topology of several: names of steps, stores and topics begin with the case's."""
+    """Return one topology of several: names of steps, stores and topics begin with the case's.
+
+    Its sources take `START_MS` off each record's time, so that windows begin where a case says.
+    """
     nodes = [
         _renamed(node, f"{case}.", names)
         for case, topology in topologies.items()
@@ -62,6 +72,8 @@ def _renamed(value: Any, prefix: str, names: set[str]) -> Any:
             for field in fields(value)
             if field.init and field.name not in _WORDS
         }
+        if isinstance(value, SourceNode | TableSourceNode):
+            changes["timestamp_extractor"] = _as_told
         return replace(value, **changes)  # pyright: ignore[reportArgumentType]
     return value
 
@@ -115,7 +127,8 @@ class Bundles:
         produced: dict[str, Produced] = defaultdict(Produced)
         for record in run(topology, epochs).records:
             name, topic = record.topic.split(".", 1)
-            produced[name].records.append(record._replace(topic=topic))
+            told = record._replace(topic=topic, timestamp=record.timestamp + START_MS)
+            produced[name].records.append(told)
         return produced
 
 

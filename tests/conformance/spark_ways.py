@@ -29,7 +29,7 @@ from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.script import Produced, Run, Sent, Written
 from tests.faults.inside import await_condition
 
-__all__ = ["SPARK_WAYS", "SparkWay"]
+__all__ = ["SPARK_WAYS", "START_MS", "SparkWay"]
 
 # Cases begin at time 0, which a Kafka client takes for "now".
 START_MS = 1_600_000_000_000

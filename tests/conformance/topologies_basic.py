@@ -26,14 +26,6 @@ def table_filter_tombstones() -> Topology:
     return builder.build()
 
 
-def repartition_then_group_by_key() -> Topology:
-    builder = StreamsBuilder()
-    stream = builder.stream("input", key=int, value=str).select_key(lambda k, _v: str(k))
-    stream.group_by_key(key=str).count().to_stream().to("output")
-    return builder.build()
-
-
 TOPOLOGIES: dict[str, Callable[[], Topology]] = {
-    build.__name__: build
-    for build in (stream_aggregate_last, table_filter_tombstones, repartition_then_group_by_key)
+    build.__name__: build for build in (stream_aggregate_last, table_filter_tombstones)
 }

@@ -26,8 +26,13 @@ def ms(count: int) -> timedelta:
     return timedelta(milliseconds=count)
 
 
+# A case begins at time 0, or, where a broker would take that for "now", at a multiple of this.
+ORIGINS = 10**9
+
+
 def printed(key: Windowed[str], _count: int) -> str:
-    return f"[{key.key}@{key.start}/{key.end}]"
+    origin = key.start - key.start % ORIGINS
+    return f"[{key.key}@{key.start - origin}/{key.end - origin}]"
 
 
 def final(windows: TimeWindows | SlidingWindows) -> Topology:

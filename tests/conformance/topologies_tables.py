@@ -136,6 +136,7 @@ TOPOLOGIES: dict[str, Callable[[], Topology]] = {
         stj_inner,
         stj_left,
         stj_left_versioned,
+        stj_left_versioned_grace,
         ttj_inner,
         ttj_left,
         ttj_outer,
