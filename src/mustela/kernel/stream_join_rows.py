@@ -11,7 +11,7 @@ from typing import Final
 from mustela.kernel.lane_state import LaneStore
 from mustela.state.kinds.layout import STREAM_TIME, TIME_BYTES, pack_time
 from mustela.state.kinds.list import ListRows
-from mustela.state.kinds.list_bytes import append_entries, pack_entries, unpack_entries
+from mustela.state.kinds.list_bytes import grow, pack_entries, whole_lists
 
 __all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
 
@@ -65,22 +65,19 @@ class SideRows:
         places = self._places([time // self._segment_ms for time in times], keys)
         current = view.load(wanted.union(places))
         self.looked.update(look.keys)
-        found = [place for place in wanted if current[place] is not None]
-        if found:
-            found.sort()  # a later segment of a key behind an earlier one
-            for place in found:
-                packed = current[place]
-                assert packed is not None
-                self._read(place[TIME_BYTES:], packed)
-        fresh = self._grouped(places, pack_entries(times, values))
-        view.put_many({place: append_entries(current[place], more) for place, more in fresh})
+        lists = whole_lists(current, wanted, view.load)
+        for place in sorted(lists):  # a later segment of a key behind an earlier one
+            self._read(place[TIME_BYTES:], lists[place])
+        rows: dict[bytes, bytes | None] = {}
+        for place, more in self._grouped(places, pack_entries(times, values)):
+            rows.update(grow(place, current[place], more))
+        view.put_many(rows)
 
     def forget(self) -> None:
         """End a batch."""
         self.looked, self.by_key = set(), {}
 
-    def _read(self, key: bytes, packed: bytes) -> None:
-        entries = unpack_entries(packed)
+    def _read(self, key: bytes, entries: list[tuple[int, int, bytes, int]]) -> None:
         if len(entries) > 1:
             entries.sort(key=_time_of)
         known = self.by_key.get(key)

@@ -16,6 +16,7 @@ from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
+from mustela.state.kinds import list_bytes
 from mustela.testing import driver as driver_module
 from mustela.topology.graph import Topology
 from tests.unit.kernel.stream_join_model import (
@@ -391,3 +392,48 @@ def stored(driver: TopologyTestDriver) -> dict[str, list[bytes]]:
             found[spec.name] = [key for key, _ in snapshot.range(spec.name, None, None)]
         snapshot.close()
     return found
+
+
+# --- keys with a great many records ---------------------------------------------------------------
+
+
+@every_kind
+@given(records=RECORDS, spans=SPANS, cuts=st.lists(st.integers(1, 12), max_size=8))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lists_that_are_sealed_are_read_as_one(
+    kind: Kind, records: list[Came], spans: Spans, cuts: list[int]
+) -> None:
+    """Rows of a list that grew too long are not written again, and change nothing."""
+    records = numbered(records)
+    epochs = cut(records, cuts)
+    expected = model(kind, spans).all(in_merged_order(epochs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(list_bytes, "ROW_BYTES_MAX", 60)
+        got = run(topology(kind, spans), epochs, crash_after_every_record=True)
+    assert got == expected
+
+
+def test_what_a_frequent_key_costs_does_not_grow_with_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each epoch writes a row of bounded length, however long the list is."""
+    monkeypatch.setattr(list_bytes, "ROW_BYTES_MAX", 1_000)
+    with TopologyTestDriver(topology("inner", (1, 1, 60_000))) as driver:
+        left, right = (driver.create_input_topic(f"in.{side}") for side in (0, 1))
+        for time in range(400):
+            left.pipe_input(1, "x" * 50, timestamp=time)
+        rows = [
+            row
+            for (store, _), log in driver._cluster.changelogs.items()
+            if store == "j-this-join-store"
+            for row in log
+        ]
+        assert max(len(value or b"") for _, value in rows) < 1_200
+        right.pipe_input(1, "y", timestamp=200)
+        out = driver.create_output_topic("out", key=int, value=list)
+        assert len(out.read_values_to_list()) == 3
+        # Everything is dropped when its time is over, what was sealed too.
+        left.pipe_input(1, "z", timestamp=1_000_000)
+        right.pipe_input(1, "z", timestamp=1_000_000)
+        sizes = {store: len(keys) for store, keys in stored(driver).items()}
+        assert sizes == {"j-this-join-store": 2, "j-other-join-store": 2}

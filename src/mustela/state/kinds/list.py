@@ -5,13 +5,18 @@ Its value is a packed array of entries, each (timestamp, sequence, value or nil,
 order in which they were appended. Appending does not decode; a record's window needs a few
 segments, so what a whole batch looks for is one `getmulti`. Segments are dropped whole.
 
+A row that has grown too long is sealed when more entries come: it moves to the key ``02``, segment
+start, its number from 1 on (four bytes), record key, and is never written again. The list's own row
+then begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries that
+came since. So a key with a great many records costs an epoch no more to write than any other.
+
 Segments that expire are removed in the changelog too, which is compacted and never deletes by age:
 a record that waits for its window to close must survive however long nothing comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mustela.state.kinds.layout import (
@@ -20,11 +25,13 @@ from mustela.state.kinds.layout import (
     TIME_MIN,
     RowView,
     first_row,
+    pack_time,
     time_key,
     time_rows,
     unpack_time,
 )
-from mustela.state.kinds.packed import append_packed, pack_rows, unpacker
+from mustela.state.kinds.list_bytes import SEALED, Packed, grow, sealed_places, whole_lists
+from mustela.state.kinds.packed import EMPTY, pack_rows
 
 __all__ = ["LIST_FORMAT", "Entry", "ListRows"]
 
@@ -45,12 +52,6 @@ class Entry(NamedTuple):
     sequence: int
     value: bytes | None
     flags: int = 0
-
-
-Packed = tuple[int, int, bytes | None, int]
-"""An entry as it comes from a row: (timestamp, sequence, value, flags)."""
-
-_unpack: Callable[[bytes], list[Packed]] = unpacker(list[tuple[int, int, bytes | None, int]])
 
 
 def _time_of(entry: Packed) -> int:
@@ -99,11 +100,11 @@ class ListRows:
                 else:
                     fresh[place] = [entry]
         places = list(fresh)
-        known = self.view.getmulti(places)
-        self.view.put_many(
-            (place, append_packed(packed, fresh[place]))
-            for place, packed in zip(places, known, strict=True)
-        )
+        rows: dict[bytes, bytes] = {}
+        for place, packed in zip(places, self.view.getmulti(places), strict=True):
+            more = [pack_rows([entry])[len(EMPTY) :] for entry in fresh[place]]
+            rows.update(grow(place, packed, more))
+        self.view.put_many(rows.items())
 
     def read_many(
         self, keys: Sequence[bytes], froms: Sequence[int], tos: Sequence[int]
@@ -118,8 +119,8 @@ class ListRows:
             [time_key(start, key) for start in span] for key, span in zip(keys, spans, strict=True)
         ]
         wanted = list(dict.fromkeys(place for mine in places for place in mine))
-        rows = zip(wanted, self.view.getmulti(wanted), strict=True)
-        decoded = {place: _sorted(_unpack(packed)) for place, packed in rows if packed is not None}
+        lists = whole_lists(self._load(wanted), wanted, self._load)
+        decoded = {place: _sorted(entries) for place, entries in lists.items()}
         found: list[list[Packed]] = []
         for mine, low, high in zip(places, froms, tos, strict=True):
             entries: list[Packed] = []
@@ -136,7 +137,10 @@ class ListRows:
     def replace(self, key: bytes, segment: int, entries: Sequence[Packed]) -> None:
         """Set the entries of a key in the segment that starts at ``segment``; none deletes it."""
         assert segment % self.segment_ms == 0, segment
-        self.view.put(time_key(segment, key), pack_rows(entries) if entries else None)
+        place = time_key(segment, key)
+        for sealed in sealed_places(place, self.view.get(place)):
+            self.view.put(sealed, None)
+        self.view.put(place, pack_rows(entries) if entries else None)
 
     def scan(
         self, from_: int = TIME_MIN, to: int = TIME_MAX
@@ -149,7 +153,8 @@ class ListRows:
         """
         low = from_ if from_ == TIME_MIN else from_ // self.segment_ms * self.segment_ms
         for stored, packed in time_rows(self.view, low, to):
-            yield unpack_time(stored), stored[TIME_BYTES:], _sorted(_unpack(packed))
+            (entries,) = whole_lists({stored: packed}, [stored], self._load).values()
+            yield unpack_time(stored), stored[TIME_BYTES:], _sorted(entries)
 
     def first_segment(self) -> int | None:
         """Return the start of the oldest segment, or None."""
@@ -158,9 +163,15 @@ class ListRows:
 
     def expire_before(self, bound: int) -> int:
         """Remove the segments that end at or below ``bound``; return how many rows that were."""
-        over = [stored for stored, _ in time_rows(self.view, to=bound - self.segment_ms)]
+        newest = bound - self.segment_ms
+        over = [stored for stored, _ in time_rows(self.view, to=newest)]
+        end = SEALED + pack_time(newest + 1)
+        over += [stored for stored, _ in self.view.range(SEALED, end) if stored < end]
         self.view.put_many(dict.fromkeys(over))
         return len(over)
+
+    def _load(self, places: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        return dict(zip(places, self.view.getmulti(places), strict=True))
 
 
 def _sorted(entries: list[Any]) -> list[Packed]:

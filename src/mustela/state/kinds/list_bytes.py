@@ -1,17 +1,43 @@
-"""The rows of list stores (see list.py) made by column: what a batch appends, and what it reads."""
+"""The rows of list stores as bytes: entries made by column, and lists too long for one row.
+
+Layouts: see list.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
+from mustela.state.kinds.layout import TIME_BYTES
 from mustela.state.kinds.packed import unpacker
 
-__all__ = ["append_entries", "pack_entries", "unpack_entries"]
+__all__ = [
+    "ROW_BYTES_MAX",
+    "SEALED",
+    "append_entries",
+    "entries_of",
+    "grow",
+    "pack_entries",
+    "sealed_places",
+    "whole_lists",
+]
+
+ROW_BYTES_MAX: Final = 65_536
+"""A row that has grown to this is sealed; what an epoch rewrites of a list is no more than this."""
+
+SEALED: Final = b"\x02"
+"""First byte of the key of a sealed row."""
+
+Packed = tuple[int, int, bytes | None, int]
+"""An entry as it comes from a row: (timestamp, sequence, value, flags)."""
 
 _HEAD: Final = b"\xdd"
+_MARK: Final = 0xC1
+_MARK_BYTES: Final = 5
 _HEAD_BYTES: Final = 5
+_NUMBER: Final = Struct(">I")
+_NUMBERED: Final = Struct(">BI")
 _ONE: Final = b"\xdd\x00\x00\x00\x01"
 # An entry: an array of four, a 64-bit time, sequence 0, a value with a 32-bit length, flags 0.
 _ENTRY: Final = Struct(">2sq2sI")
@@ -19,17 +45,14 @@ _BEGIN: Final = b"\x94\xd3"
 _VALUE: Final = b"\x00\xc6"
 _END: Final = b"\x00"
 
-unpack_entries: Callable[[bytes], list[tuple[int, int, bytes, int]]] = unpacker(
-    list[tuple[int, int, bytes, int]]
-)
-"""Return the entries of a row: (timestamp, sequence, value, flags)."""
+_unpack: Callable[[bytes], list[Packed]] = unpacker(list[tuple[int, int, bytes | None, int]])
 
 
 def pack_entries(times: Sequence[int], values: Sequence[bytes]) -> list[bytes]:
     """Return each entry as bytes, with sequence 0 and no flags.
 
     Example:
-        >>> unpack_entries(append_entries(None, pack_entries([5, 7], [b"x", b""])))
+        >>> entries_of(append_entries(None, pack_entries([5, 7], [b"x", b""])))
         [(5, 0, b'x', 0), (7, 0, b'', 0)]
     """
     pack, begin, value_, end = _ENTRY.pack, _BEGIN, _VALUE, _END
@@ -44,11 +67,87 @@ def append_entries(packed: bytes | None, entries: Sequence[bytes]) -> bytes:
 
     Args:
         packed: The row, or None.
-        entries: What `pack_entries` made.
+        entries: What `pack_entries` made, or other entries of that form.
     """
     if packed is None:
         if len(entries) == 1:
             return _ONE + entries[0]
-        return b"".join((_HEAD, len(entries).to_bytes(4, "big"), *entries))
-    count = int.from_bytes(packed[1:_HEAD_BYTES], "big") + len(entries)
-    return b"".join((_HEAD, count.to_bytes(4, "big"), packed[_HEAD_BYTES:], *entries))
+        return b"".join((_HEAD, _NUMBER.pack(len(entries)), *entries))
+    if packed[0] == _MARK:
+        return packed[:_MARK_BYTES] + append_entries(packed[_MARK_BYTES:], entries)
+    count = _NUMBER.unpack_from(packed, 1)[0] + len(entries)
+    return b"".join((_HEAD, _NUMBER.pack(count), packed[_HEAD_BYTES:], *entries))
+
+
+def entries_of(packed: bytes) -> list[Packed]:
+    """Return the entries in a row, without those that were sealed before."""
+    return _unpack(packed[_MARK_BYTES:] if packed[0] == _MARK else packed)
+
+
+def grow(place: bytes, packed: bytes | None, entries: Sequence[bytes]) -> dict[bytes, bytes]:
+    r"""Return the rows to be written so that a list has more entries.
+
+    Args:
+        place: The key of its row.
+        packed: The row, or None.
+        entries: What is new.
+
+    Example:
+        >>> full = append_entries(None, pack_entries([1], [bytes(ROW_BYTES_MAX)]))
+        >>> rows = grow(b"12345678apple", full, pack_entries([2], [b"x"]))
+        >>> sealed_places(b"12345678apple", rows[b"12345678apple"])
+        [b'\x0212345678\x00\x00\x00\x01apple']
+        >>> entries_of(rows[b"12345678apple"])
+        [(2, 0, b'x', 0)]
+    """
+    if packed is None or len(packed) < ROW_BYTES_MAX:
+        return {place: append_entries(packed, entries)}
+    number = _sealed_count(packed) + 1
+    plain = packed[_MARK_BYTES:] if packed[0] == _MARK else packed
+    head = _NUMBERED.pack(_MARK, number) + append_entries(None, entries)
+    return {_sealed_place(place, number): plain, place: head}
+
+
+def sealed_places(place: bytes, packed: bytes | None) -> list[bytes]:
+    """Return the keys of the rows that a list was sealed into, oldest first."""
+    if packed is None or packed[0] != _MARK:
+        return []
+    return [_sealed_place(place, number) for number in range(1, _sealed_count(packed) + 1)]
+
+
+def whole_lists(
+    rows: Mapping[bytes, bytes | None],
+    places: Iterable[bytes],
+    load: Callable[[list[bytes]], Mapping[bytes, bytes | None]],
+) -> dict[bytes, list[Any]]:
+    """Return the entries of each list that is there, in the order in which they were appended.
+
+    Args:
+        rows: The rows by key.
+        places: The lists' keys.
+        load: Fetches sealed rows; called at most once.
+    """
+    there = {place: packed for place in places if (packed := rows[place]) is not None}
+    sealed = {
+        place: sealed_places(place, packed) for place, packed in there.items() if packed[0] == _MARK
+    }
+    if not sealed:
+        return {place: entries_of(packed) for place, packed in there.items()}
+    loaded = load([one for found in sealed.values() for one in found])
+    lists: dict[bytes, list[Any]] = {}
+    for place, packed in there.items():
+        entries: list[Any] = []
+        for one in sealed.get(place, ()):
+            row = loaded[one]
+            assert row is not None, one
+            entries += entries_of(row)
+        lists[place] = entries + entries_of(packed)
+    return lists
+
+
+def _sealed_count(packed: bytes) -> int:
+    return _NUMBER.unpack_from(packed, 1)[0] if packed[0] == _MARK else 0
+
+
+def _sealed_place(place: bytes, number: int) -> bytes:
+    return SEALED + place[:TIME_BYTES] + _NUMBER.pack(number) + place[TIME_BYTES:]
