@@ -91,8 +91,8 @@ def render(tests_of: TestsOf) -> str:
     lines = [
         "# Kafka Streams' DSL in Mustela",
         "",
-        f"Every public method of the DSL of Kafka Streams {release}, its stores and test driver, with",
-        "overloads under one name. The methods are read from the jars with `javap`. Each `yes`",
+        f"Every public method of the DSL of Kafka Streams {release}, of its stores and of its test",
+        "driver; overloads share a row. Methods are read from the jars by `javap`. Each `yes`",
         "and each other way stands on tests that passed when `./dev compat` wrote this page, and",
         "that call what the row names. Where results differ on purpose, the page on",
         "[divergences](divergences.md) says why.",

@@ -142,7 +142,9 @@ class _Case:
                     session=self._context,
                 )
             )
-            physical = plan(self._topology, options=PlanOptions(emit=self._settings.emit))
+            settings = self._settings
+            options = PlanOptions(emit=settings.emit, event_time=settings.event_time)
+            physical = plan(self._topology, options=options)
             self._coordinator = Coordinator(
                 self._settings, physical, engine, clock=SystemClock(), listener=self
             )

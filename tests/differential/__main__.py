@@ -11,8 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential.campaign import pairs_from, run
-from tests.differential.kafka_streams import KafkaStreams, missing_compiler
+from tests.differential.planted.plant import plant
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +20,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--operators", default="", help="one operator, or two with a comma between")
+    parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
     options = parser.parse_args(arguments)
+    if options.plant:
+        plant(options.plant)
+    from tests.differential.campaign import pairs_from, run  # after the bug is planted
+    from tests.differential.kafka_streams import KafkaStreams, missing_compiler
+
     missing = missing_compiler()
     if missing:
         print(missing, file=sys.stderr)
@@ -31,7 +36,10 @@ def main(arguments: list[str]) -> int:
         pairs = [tuple(options.operators.split(","))]
     each = max(1, -(-options.examples // len(pairs)))
     with tempfile.TemporaryDirectory() as scratch, KafkaStreams(Path(scratch)) as kafka_streams:
-        report = run(pairs, kafka_streams, start=options.seed, each=lambda _pair: each)
+        shrink = not options.plant
+        report = run(
+            pairs, kafka_streams, start=options.seed, each=lambda _pair: each, shrink=shrink
+        )
     for pair, text in report.differences.items():
         print(f"== {', '.join(pair)}: {text}\n")
     print(*report.lines(), sep="\n")

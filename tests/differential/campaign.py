@@ -115,4 +115,8 @@ def run(
             once()
         except Difference as difference:
             report.differences[pair] = str(difference)
+        except Exception as problem:  # noqa: BLE001 - that Mustela fails is a difference too
+            notes = getattr(problem, "__notes__", [])
+            told = [f"{type(problem).__name__}: {problem}", *notes]
+            report.differences[pair] = "\n".join(told)
     return report

@@ -1,0 +1,42 @@
+"""Where Mustela differs from Kafka Streams on purpose; docs/compat/divergences.md says why."""
+
+from __future__ import annotations
+
+from mustela import StreamsBuilder
+from tests.conformance.conftest import RunTopology
+from tests.conformance.script import at
+
+EVERY = {"settings": {"event_time": "stream-time", "emit": "every"}}
+
+
+def test_no_deletion_goes_on_for_a_key_that_had_no_row(run_topology: RunTopology) -> None:
+    """A filter behind a stored table is silent about rows that were never in its result."""
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=int, store="table")
+    table.filter(lambda _k, v: v > 5, store="large").to_stream().to("out")
+    records = [at(n).send("in", "a", value) for n, value in enumerate([1, 7, 2, 3])]
+    assert run_topology(builder.build(), records, **EVERY)["out"] == [("a", 7), ("a", None)]
+
+
+def test_a_first_count_takes_nothing_out_of_a_group(run_topology: RunTopology) -> None:
+    """The group of the count 0, which no key ever had, hears nothing."""
+    builder = StreamsBuilder()
+    counts = builder.stream("in", key=str, value=str).group_by_key().count(store="counts")
+    by_count = counts.group_by(lambda key, count: (count, key), key=int, value=str)
+    by_count.count(store="how-many").to_stream().to("out")
+    records = [at(n).send("in", key, "x") for n, key in enumerate("aba")]
+    got = run_topology(builder.build(), records, **EVERY)["out"]
+    assert got == [(1, 1), (1, 2), (1, 1), (2, 1)]
+
+
+def test_each_change_of_a_foreign_key_join_has_its_result(run_topology: RunTopology) -> None:
+    """Two changes of a left row in one record give two results."""
+    builder = StreamsBuilder()
+    twice = builder.stream("left", key=str, value=str).flat_map_values(lambda v: [v, v + "!"])
+    left = twice.to_table(key=str, value=str, store="left")
+    right = builder.table("right", key=str, value=str, store="right")
+    joined = left.join(right, lambda x, y: f"{x}+{y}", foreign_key=lambda v: v[0], value=str)
+    joined.to_stream().to("out")
+    records = [at(0).send("right", "r", "right"), at(1).send("left", "a", "r1")]
+    got = run_topology(builder.build(), records, **EVERY)["out"]
+    assert got == [("a", "r1+right"), ("a", "r1!+right")]
