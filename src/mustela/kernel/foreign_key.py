@@ -57,6 +57,7 @@ Message = tuple[int, bytes, bytes | None]
 _NOBODY: Final[Mapping[bytes, int]] = MappingProxyType({})
 _LENGTH: Final = Struct(">I")
 _TIME: Final = Struct(">q")
+_time_of: Final = _TIME.unpack_from
 
 
 def subscription_prefix(foreign_key: bytes) -> bytes:
@@ -83,9 +84,8 @@ class ForeignKeySubscribeOperator(KeyedOperator[ForeignKeySubscribeNode]):
     """Left rows say which right row they belong to; what goes on are messages by foreign key."""
 
     def open(self) -> None:
-        """Choose serdes and function."""
+        """Choose the serde of the left keys."""
         self.use_key_serde(self.node.key)
-        self._tell = _left_messages if self.node.kind == "left" else _inner_messages
 
     def key_serde_out(self) -> Serde[Any]:
         """Return the serde of foreign keys that are bytes already."""
@@ -132,54 +132,85 @@ class ForeignKeySubscribeOperator(KeyedOperator[ForeignKeySubscribeNode]):
         gone: list[bytes | None],
         values: list[bytes | None],
     ) -> Batch:
-        assert batch.olds is not None
-        rows: list[int] = []
-        keys: list[bytes] = []
-        messages: list[Message] = []
-        nowhere = 0
-        told = zip(left_keys, news, gone, values, batch.olds, strict=True)
-        tell = self._tell
-        for row, (left_key, new, old, value, old_value) in enumerate(told):
-            if new is None and value is not None:
-                nowhere += 1
-            for key, message in tell(left_key, new, old, value, old_value is not None):
-                rows.append(row)
-                keys.append(key)
-                messages.append(message)
-        if nowhere and self.node.kind == "inner":
-            self.count("dropped_null_foreign_key", nowhere)
-        if batch.rows is not None:
-            rows = [batch.rows[row] for row in rows]
-        return Batch(keys, messages, batch.origins, rows=rows, key_bytes=keys)
+        said = _Said()
+        if self.node.kind == "left":
+            assert batch.olds is not None
+            said.of_left_join(left_keys, news, gone, values, batch.olds)
+        else:
+            said.of_inner_join(left_keys, news, gone, values)
+        if said.nowhere:
+            self.count("dropped_null_foreign_key", said.nowhere)
+        rows = said.rows if batch.rows is None else [batch.rows[row] for row in said.rows]
+        return Batch(said.keys, said.messages, batch.origins, rows=rows, key_bytes=said.keys)
 
 
-def _inner_messages(
-    left_key: bytes, new: bytes | None, old: bytes | None, value: bytes | None, _was: bool
-) -> Sequence[tuple[bytes, Message]]:
-    if new is None:
-        return () if old is None else ((old, (UNSUBSCRIBE_AND_ANSWER, left_key, None)),)
-    if old is None or old == new:  # without a right row there is no result, and there was none
-        return ((new, (SUBSCRIBE, left_key, value)),)
-    return (
-        (old, (UNSUBSCRIBE, left_key, None)),
-        (new, (SUBSCRIBE_AND_ANSWER, left_key, value)),
-    )
+class _Said:
+    """Messages in the making, as columns.
 
+    Attributes:
+        rows: The row of the change behind each message.
+        keys: The foreign keys, which say where the messages go.
+        messages: The messages.
+        nowhere: How many rows are in no result, because they refer to nothing.
+    """
 
-def _left_messages(
-    left_key: bytes, new: bytes | None, old: bytes | None, value: bytes | None, was: bool
-) -> Sequence[tuple[bytes, Message]]:
-    if value is None and not was:
-        return ()
-    # An answer without a right row needs no lane of its own: that of the left key is one of all.
-    said = (
-        (left_key, (ANSWER, left_key, value))
-        if new is None
-        else (new, (SUBSCRIBE_AND_ANSWER, left_key, value))
-    )
-    if old is None or old == new:
-        return (said,)
-    return (old, (UNSUBSCRIBE, left_key, None)), said
+    __slots__ = ("keys", "messages", "nowhere", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.keys: list[bytes] = []
+        self.messages: list[Message] = []
+        self.nowhere = 0
+
+    def of_inner_join(
+        self,
+        left_keys: Sequence[bytes],
+        news: Sequence[bytes | None],
+        gone: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> None:
+        """Say what changes, for a join in which both sides must have a row."""
+        for row, (left_key, new, old, value) in enumerate(
+            zip(left_keys, news, gone, values, strict=True)
+        ):
+            if new is None:
+                self.nowhere += value is not None
+                if old is not None:
+                    self._say(row, old, (UNSUBSCRIBE_AND_ANSWER, left_key, None))
+                continue
+            what = SUBSCRIBE  # where there is no right row there is no result, and there was none
+            if old is not None and old != new:
+                self._say(row, old, (UNSUBSCRIBE, left_key, None))
+                what = SUBSCRIBE_AND_ANSWER
+            self.rows.append(row)
+            self.keys.append(new)
+            self.messages.append((what, left_key, value))
+
+    def of_left_join(
+        self,
+        left_keys: Sequence[bytes],
+        news: Sequence[bytes | None],
+        gone: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        olds: Sequence[Any],
+    ) -> None:
+        """Say what changes, for a join in which each left row has a result."""
+        told = zip(left_keys, news, gone, values, olds, strict=True)
+        for row, (left_key, new, old, value, was) in enumerate(told):
+            if value is None and was is None:
+                continue
+            if old is not None and old != new:
+                self._say(row, old, (UNSUBSCRIBE, left_key, None))
+            if new is None:
+                # An answer without a right row needs no certain lane: the left key gives any.
+                self._say(row, left_key, (ANSWER, left_key, value))
+            else:
+                self._say(row, new, (SUBSCRIBE_AND_ANSWER, left_key, value))
+
+    def _say(self, row: int, key: bytes, message: Message) -> None:
+        self.rows.append(row)
+        self.keys.append(key)
+        self.messages.append(message)
 
 
 class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
@@ -206,33 +237,32 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Bring messages and right rows together."""
-        messages, changes = inputs
-        changes, encoded, right_keys = self._encoded(changes)
+        messages = inputs[0]
+        changes, encoded, right_keys = self._encoded(inputs[1])
         foreign_keys = self._foreign_keys(messages)
         if not foreign_keys and not right_keys:
             return None
+        orders, index = _interleaved(changes, messages)
+        stale = _superseded(changes, messages, foreign_keys)
         table = _Table(
             rows=self._load_rows(messages, foreign_keys, right_keys),
             subscribers=self._load_subscribers(right_keys),
+            messages=list(zip(foreign_keys, messages.timestamps, messages.values, strict=True)),
+            behind=len(changes),
         )
-        orders, index = _interleaved(changes, messages)
-        pairs = _Pairs()
-        stale = _superseded(changes, messages, foreign_keys)
-        count = len(changes)
-        times, message_times = changes.timestamps, messages.timestamps
-        said: list[Message] = messages.values
-        for place in index:
-            if place < count:
-                key, row = right_keys[place], encoded[place]
-                if row is None and table.rows[key] is None and not self._every:
-                    continue
-                skipped = stale.get((orders[place], key), _NOBODY) if orders else _NOBODY
-                table.change(key, row, times[place], place, pairs, skipped)
-            else:
-                number = place - count
-                table.hear(foreign_keys[number], said[number], message_times[number], place, pairs)
+        times, count = changes.timestamps, len(changes)
+        start = 0
+        for position in [number for number, place in enumerate(index) if place < count]:
+            table.hear(index[start:position])
+            start, place = position + 1, index[position]
+            key, row = right_keys[place], encoded[place]
+            if row is None and table.rows[key] is None and not self._every:
+                continue
+            skipped = stale.get((orders[place], key), _NOBODY) if orders else _NOBODY
+            table.change(key, row, times[place], place, skipped)
+        table.hear(index[start:])
         self._write(table, right_keys)
-        return pairs.batch(changes, messages, orders)
+        return table.pairs(changes, messages, orders)
 
     def _encoded(self, changes: Batch) -> tuple[Batch, list[bytes | None], list[bytes]]:
         """Return right changes that can be encoded, with their stored form and their keys."""
@@ -271,135 +301,125 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
         wanted = list(dict.fromkeys(right_keys))
         found: dict[bytes, dict[bytes, bytes]] = {}
         for overlay, places in self._subscriptions.by_group(wanted):
-            for place in places:
-                prefix = subscription_prefix(wanted[place])
+            keys = [wanted[place] for place in places]
+            if overlay.first() is None:
+                found.update((key, {}) for key in keys)
+                continue
+            for key in keys:
+                prefix = subscription_prefix(key)
                 start = len(prefix)
-                found[wanted[place]] = {key[start:]: value for key, value in overlay.prefix(prefix)}
+                found[key] = {row[start:]: value for row, value in overlay.prefix(prefix)}
         return found
 
     def _write(self, table: _Table, right_keys: list[bytes]) -> None:
         changed = list(dict.fromkeys(right_keys))
         if changed:
             self._rows.put_many(changed, [table.rows[key] for key in changed])
-        written = list(table.written)
-        for overlay, places in self._subscriptions.by_group([key for key, _ in written]):
-            overlay.put_many(
-                [
-                    (subscription_key(*written[place]), table.written[written[place]])
-                    for place in places
-                ]
-            )
+        written = table.written
+        keys = list(written)
+        for overlay, places in self._subscriptions.by_group(keys):
+            rows: dict[bytes, bytes | None] = {}
+            for place in places:
+                prefix = subscription_prefix(keys[place])
+                for left_key, value in written[keys[place]].items():
+                    rows[prefix + left_key] = value
+            overlay.put_many(rows)
 
 
 class _Table:
-    """Right rows and subscriptions while an epoch's messages and changes go by.
+    """Right rows and subscriptions while an epoch's messages and changes go by, and their pairs.
 
-    Attributes:
+    Args:
         rows: The stored form of each right row that matters, None where there is none.
         subscribers: Of each right row that changes, the left values by left key.
-        written: New subscriptions by foreign and left key, None where one has ended.
-    """
+        messages: Foreign key, timestamp and message.
+        behind: How many right changes there are; messages are numbered behind these.
 
-    __slots__ = ("rows", "subscribers", "written")
+    Attributes:
+        written: New subscriptions by foreign key and left key, None where one has ended.
+    """
 
     def __init__(
         self,
+        *,
         rows: dict[bytes, bytes | None],
         subscribers: dict[bytes, dict[bytes, bytes]],
+        messages: list[tuple[bytes, int, Message]],
+        behind: int,
     ) -> None:
         self.rows = rows
-        self.subscribers = subscribers
-        self.written: dict[tuple[bytes, bytes], bytes | None] = {}
+        self.written: dict[bytes, dict[bytes, bytes | None]] = {}
+        self._subscribers = subscribers
+        self._messages = messages
+        self._behind = behind
+        self._keys: list[bytes] = []
+        self._values: list[tuple[bytes | None, bytes | None]] = []
+        self._timestamps: list[int] = []
+        self._causes: list[int] = []
 
     def change(
-        self,
-        key: bytes,
-        row: bytes | None,
-        time: int,
-        place: int,
-        pairs: _Pairs,
-        skipped: Mapping[bytes, int],
+        self, key: bytes, row: bytes | None, time: int, place: int, skipped: Mapping[bytes, int]
     ) -> None:
         """Note a right row's change and pair it with all that subscribe to it, by left key."""
         self.rows[key] = row
         right = None if row is None else row[_TIME.size :]
-        subscribers = self.subscribers[key]
+        subscribers = self._subscribers[key]
         for left_key in sorted(subscribers):
             if left_key in skipped and (right is not None or skipped[left_key] != SUBSCRIBE):
                 continue
-            pairs.add(left_key, subscribers[left_key], right, time, place)
+            self._keys.append(left_key)
+            self._values.append((subscribers[left_key], right))
+            self._timestamps.append(time)
+            self._causes.append(place)
 
-    def hear(
-        self, foreign_key: bytes, message: Message, time: int, place: int, pairs: _Pairs
-    ) -> None:
-        """Note what a left row says and pair it with its right row."""
-        what, left_key, value = message
-        if what == ANSWER:
-            pairs.add(left_key, value, None, time, place)
+    def hear(self, places: Sequence[int]) -> None:
+        """Note what left rows say, and pair each with its right row."""
+        messages, behind, rows = self._messages, self._behind, self.rows
+        for place in places:
+            key, time, (what, left_key, value) = messages[place - behind]
+            right: bytes | None = None
+            if what != ANSWER:
+                self._note(key, left_key, value)
+                if what == UNSUBSCRIBE:
+                    continue
+                row = rows[key]
+                if row is not None:
+                    other = _time_of(row)[0]
+                    time = other if other > time else time
+                    right = None if value is None else row[_TIME.size :]
+                elif what == SUBSCRIBE:
+                    continue
+            self._keys.append(left_key)
+            self._values.append((value, right))
+            self._timestamps.append(time)
+            self._causes.append(place)
+
+    def _note(self, key: bytes, left_key: bytes, value: bytes | None) -> None:
+        written = self.written.get(key)
+        if written is None:
+            written = self.written[key] = {}
+        written[left_key] = value
+        subscribers = self._subscribers.get(key)
+        if subscribers is None:
             return
-        subscribers = self.subscribers.get(foreign_key)
-        if what in (UNSUBSCRIBE, UNSUBSCRIBE_AND_ANSWER):
-            self.written[foreign_key, left_key] = None
-            if subscribers is not None:
-                subscribers.pop(left_key, None)
-            if what == UNSUBSCRIBE:
-                return
+        if value is None:
+            subscribers.pop(left_key, None)
         else:
-            assert value is not None
-            self.written[foreign_key, left_key] = value
-            if subscribers is not None:
-                subscribers[left_key] = value
-        row = self.rows[foreign_key]
-        if row is not None:
-            time = max(time, _TIME.unpack_from(row)[0])
-            right = None if value is None else row[_TIME.size :]
-            pairs.add(left_key, value, right, time, place)
-        elif what != SUBSCRIBE:
-            pairs.add(left_key, value, None, time, place)
+            subscribers[left_key] = value
 
-
-class _Pairs:
-    """Pairs of encoded values in the making, as columns."""
-
-    __slots__ = ("causes", "keys", "timestamps", "values")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        self.values: list[tuple[bytes | None, bytes | None]] = []
-        self.timestamps: list[int] = []
-        self.causes: list[int] = []
-
-    def add(
-        self, key: bytes, left: bytes | None, right: bytes | None, time: int, cause: int
-    ) -> None:
-        """Add a pair.
-
-        Args:
-            key: The left key.
-            left: The left value, None where the row is gone.
-            right: The right value, None where there is none.
-            time: The result's timestamp.
-            cause: The row behind it: of the right changes, or behind these of the messages.
-        """
-        self.keys.append(key)
-        self.values.append((left, right))
-        self.timestamps.append(time)
-        self.causes.append(cause)
-
-    def batch(self, changes: Batch, messages: Batch, orders: list[Order] | None) -> Batch | None:
+    def pairs(self, changes: Batch, messages: Batch, orders: list[Order] | None) -> Batch | None:
         """Return the pairs as rows, each in the place of its cause."""
-        if not self.keys:
+        if not self._keys:
             return None
         headers = None
         if changes.origins.headers is not None or messages.origins.headers is not None:
-            both = (changes.headers or [()] * len(changes)) + (
-                messages.headers or [()] * len(messages)
-            )
-            headers = [both[cause] for cause in self.causes]
+            both = [*(changes.headers or [()] * len(changes))]
+            both += messages.headers or [()] * len(messages)
+            headers = [both[cause] for cause in self._causes]
         topics = (messages if len(messages) else changes).origins.topics
-        order = None if orders is None else [orders[cause] for cause in self.causes]
-        origins = Origins(self.timestamps, headers, order, topics)
-        return Batch(self.keys, self.values, origins, key_bytes=self.keys)
+        order = None if orders is None else [orders[cause] for cause in self._causes]
+        origins = Origins(self._timestamps, headers, order, topics)
+        return Batch(self._keys, self._values, origins, key_bytes=self._keys)
 
 
 def _interleaved(changes: Batch, messages: Batch) -> tuple[list[Order] | None, Sequence[int]]:
