@@ -14,6 +14,7 @@ from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -116,6 +117,14 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         apart=other.name,
     )
     key = join_key(left, other, choose_serde("key", None, said.key, holder="Joined", at=at), at=at)
+    versions = _versions(registry, other.name)
+    buffer: StoreSpec | None = None
+    grace_ms = _grace(verb, said, other, versions, at=at)
+    if grace_ms is not None:
+        mine = choose_serde("value", None, said.value, holder="Joined", at=at)
+        mine = mine or left._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
+        name = path_name(place["name"], "buffer", length_max=STORE_NAME_LENGTH_MAX)
+        buffer = StoreSpec(name=name, kind="buffer", key_serde=key, value_serde=mine)
     row = choose_serde("value", None, said.other_value, holder="Joined", at=at)
     row = row or other._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
     registry.add(
@@ -126,16 +135,61 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
             with_key=with_key,
             key=key,
             copy=replace(
-                _versions(registry, other.name) or StoreSpec(name="copy"),
+                versions or StoreSpec(name="copy"),
                 name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
                 key_serde=key,
                 value_serde=row,
             ),
+            grace_ms=grace_ms,
+            buffer=buffer,
             explicit_store=place["explicit_name"],
         )
     )
     result = choose_serde("value", value, None, holder="Joined", at=at)
     return KStream(registry, place["name"], key, result)
+
+
+def _grace(
+    verb: str,
+    options: Joined[Any, Any, Any],
+    table: Handle[Any, Any],
+    versions: StoreSpec | None,
+    *,
+    at: Origin,
+) -> int | None:
+    """Return how long records wait, None where they do not.
+
+    Raises:
+        BadOptionError: If the table has no versions, or forgets them before the wait is over.
+    """
+    if options.grace is None:
+        return None
+    grace_ms = milliseconds(verb, "grace", options.grace, at=at)
+    fields = {"option": "grace", "table": table.name}
+    if versions is None:
+        msg = f"{verb} cannot wait for rows of {table.name!r}: the table is not versioned"
+        raise BadOptionError(
+            msg,
+            evidence={"grace": options.grace},
+            at=at,
+            why="a record that waited is joined with the row of its own time, and only a "
+            "versioned table knows what was before",
+            fix="give the table Materialized(supplier=Stores.persistent_versioned_key_value_store("
+            "...)), or leave grace= away",
+            fields=fields,
+        )
+    history = versions.history_retention_ms
+    if history is not None and history < grace_ms:
+        msg = f"{verb} waits longer than {table.name!r} remembers"
+        raise BadOptionError(
+            msg,
+            evidence={"grace": f"{grace_ms} ms", "history": f"{history} ms"},
+            at=at,
+            why="when the wait is over the row of the record's time would be forgotten",
+            fix="give the table a longer history, or the join a shorter grace",
+            fields=fields,
+        )
+    return grace_ms
 
 
 def _versions(registry: Registry, name: str) -> StoreSpec | None:

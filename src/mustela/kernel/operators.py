@@ -20,6 +20,7 @@ from mustela.kernel import (
     source,
     stateless,
     stream_join,
+    stream_table_grace,
     stream_table_join,
     suppress,
     table,
@@ -31,6 +32,7 @@ from mustela.kernel.operator import Operator, OperatorContext
 from mustela.kernel.session_aggregate import SessionAggregateOperator
 from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
 from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
+from mustela.kernel.window_combine import WindowCountCombiner, WindowFoldCombiner
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.cogroup import CogroupNode
@@ -109,6 +111,21 @@ def _table_aggregate(
     return table_aggregate.TableFoldOperator(step, node, context)
 
 
+def _stream_table_join(
+    step: Step, node: StreamTableJoinNode, context: OperatorContext
+) -> Operator[Any]:
+    if node.grace_ms is None:
+        return stream_table_join.StreamTableJoinOperator(step, node, context)
+    return stream_table_grace.StreamTableGraceJoinOperator(step, node, context)
+
+
+def _window_combiner(
+    step: Step, node: WindowAggregateNode, context: OperatorContext
+) -> Operator[Any]:
+    quick = node.kind == "count"
+    return (WindowCountCombiner if quick else WindowFoldCombiner)(step, node, context)
+
+
 OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
     {
         (SourceNode, "whole"): source.SourceOperator,
@@ -131,6 +148,8 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (AggregateNode, "combine"): _combiner,
         (AggregateNode, "merge"): _lane_aggregate,
         (WindowAggregateNode, "whole"): _window_aggregate,
+        (WindowAggregateNode, "combine"): _window_combiner,
+        (WindowAggregateNode, "merge"): _window_aggregate,
         (TableFilterNode, "whole"): table.TableFilterOperator,
         (TableMapValuesNode, "whole"): table.TableMapValuesOperator,
         (TableToStreamNode, "whole"): table.TableToStreamOperator,
@@ -143,7 +162,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (GlobalJoinNode, "whole"): global_table.GlobalJoinOperator,
         (SettleNode, "whole"): settle.SettleOperator,
         (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
-        (StreamTableJoinNode, "whole"): stream_table_join.StreamTableJoinOperator,
+        (StreamTableJoinNode, "whole"): _stream_table_join,
         (TableJoinNode, "whole"): table_join.TableJoinOperator,
         (SuppressNode, "whole"): suppress.SuppressOperator,
         (SinkNode, "whole"): sink.SinkOperator,
@@ -166,11 +185,8 @@ def make_operator(step: Step, context: OperatorContext) -> Operator[Any]:
 
 
 def _as_its_store_says(step: Step, context: OperatorContext) -> OperatorContext:
-    """Return the context of a step whose store was asked to cache, or not to."""
-    asked = {spec.cached for spec in step.node.stores} - {None}
-    emit = context.options.emit
-    if asked:
-        emit = "every" if False in asked else "barrier"
-    if emit == context.options.emit:
+    """Return the context of a step whose store is not cached: each of its changes goes on."""
+    options = context.options
+    if options.emit == "every" or all(spec.cached is not False for spec in step.node.stores):
         return context
-    return replace(context, options=replace(context.options, emit=emit))
+    return replace(context, options=replace(options, emit="every"))
