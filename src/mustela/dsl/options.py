@@ -205,9 +205,9 @@ class Materialized(Generic[GroupK, GroupV]):
         logged: Whether changes go to a changelog topic, from which the store is restored.
         topic_config: Settings of the changelog topic that differ from the default.
         supplier: Kind and name of the store, from `Stores`; instead of ``store``.
-        caching: Whether changes of a key within an epoch become one; None leaves it to the
-            application's ``emit``. False forwards each change of this step, as ``emit = every``
-            does for all of them.
+        caching: Whether changes of a key within an epoch may become one, as they do if nothing is
+            said. False forwards each change of this step, as ``emit = every`` does for all steps;
+            with that setting there is nothing that True could do.
         store_type: Where Kafka Streams would keep the store. Here the setting ``state.backend``
             says it for all stores of the application.
         retention: Of a windowed table: how long a window can be read, counted from its start (a

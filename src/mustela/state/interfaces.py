@@ -121,8 +121,8 @@ class StoreSpec:
         indexed: A window store knows the starts of each key; for windows that start anywhere.
         max_entries: A key-value store keeps so many keys at most, and forgets those that were
             not used for longest; None for all.
-        cached: Whether changes within an epoch may be combined before they are forwarded; None
-            leaves it to the application's ``emit``.
+        cached: Whether changes within an epoch may be combined before they are forwarded; None is
+            as good as True: it is for the application's ``emit`` to say.
         format_version: Version of the kind's layout.
         topic_config: Settings for the changelog topic that differ from the default.
 
