@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
@@ -21,9 +21,6 @@ from mustela.model import Windowed
 from mustela.serdes.base import Serde
 from mustela.topology.cogroup import CogroupNode
 from mustela.topology.errors import BadOptionError, JoinKeysError, OtherBuilderError
-
-if TYPE_CHECKING:
-    from mustela.dsl.grouped import KGroupedStream
 
 __all__ = [
     "CogroupedKStream",
@@ -130,7 +127,7 @@ class CogroupedKStream(Generic[K, A]):
         self._cogroup = cogroup
 
     def cogroup(
-        self, grouped: KGroupedStream[K, V2], aggregator: Callable[[K, V2, A], A | None]
+        self, grouped: Cogrouping[K, V2], aggregator: Callable[[K, V2, A], A | None]
     ) -> CogroupedKStream[K, A]:
         """Add another grouped stream.
 
