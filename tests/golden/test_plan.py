@@ -73,11 +73,21 @@ def by_value(_key: object, value: object) -> object:
     return value
 
 
+def same_key_twice() -> Topology:
+    builder = StreamsBuilder()
+    spread = builder.stream("clicks", key=str, value=str).select_key(by_value, name="by-value")
+    grouped = spread.group_by_key(key=str)
+    grouped.reduce(max, name="most")
+    grouped.reduce(min, name="least")
+    return builder.build()
+
+
 EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
     "combine_before_shuffle": word_count,
     "each_change": lookups,
     "keep_known_keys": known_keys,
     "materialize_lookup": lookups,
+    "merge_repartitions": same_key_twice,
     "send_old_values": filtered_tables,
 }
 

@@ -136,6 +136,8 @@ def _default(key: str, field: FieldInfo, kind: str) -> str:
     value: Any = field.default
     if value is None:
         return "null"
+    if value == "":
+        return "empty"
     if isinstance(value, timedelta):
         return f"`{show_duration(value)}`"
     if isinstance(value, bool):

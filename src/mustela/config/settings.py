@@ -124,6 +124,27 @@ class TopicsSettings(_Section):
     )
 
 
+def _comma_joined(value: object) -> object:
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(sorted(str(name) for name in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+class TopologySettings(_Section):
+    """How a topology becomes a plan."""
+
+    rules_off: Annotated[str, BeforeValidator(_comma_joined)] = Field(
+        default="",
+        description="Names of planner rules that are not used, with commas between them; they "
+        "change how a program runs, not what it gives. `mustela explain` shows what they do.",
+    )
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The names in ``rules_off``."""
+        return frozenset(name.strip() for name in self.rules_off.split(",") if name.strip())
+
+
 class JarsSettings(_Section):
     """Where the jars of the development broker come from."""
 
@@ -280,6 +301,7 @@ class Settings(BaseSettings):
     state: StateSettings = StateSettings()
     naming: NamingSettings = NamingSettings()
     topics: TopicsSettings = TopicsSettings()
+    topology: TopologySettings = TopologySettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
     spark: dict[str, str] = Field(

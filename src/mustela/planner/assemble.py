@@ -22,7 +22,7 @@ def assemble(flow: Flow) -> Plan:
     """Return the plan of a flow, with as few stages as the flow allows.
 
     Records of one step that travel to the same stage by the same key travel once, whoever reads
-    them there.
+    them there, if the flow says so.
     """
     placed: dict[StepId, Placement] = {}
     for step in flow:
@@ -74,7 +74,8 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
             for sender, target, readers in groups:
                 shared = readers[0][1].shuffle
                 if (
-                    (sender, target) == (edge.source, placement.stage)
+                    flow.merges_travels
+                    and (sender, target) == (edge.source, placement.stage)
                     and shared is not None
                     and shared.key == edge.shuffle.key
                 ):
@@ -89,6 +90,9 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
         name = f"{sender[0]}=>{target}"
         if name in taken:
             name = f"{name}/{shuffles[0].key.name}"
+        if name in taken:
+            reader, edge = readers[0]
+            name = f"{name}/{reader[0]}/{placed[reader].inputs.index(edge)}"
         assert name not in taken, name
         taken.add(name)
         exchange = Exchange(

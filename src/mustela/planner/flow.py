@@ -75,10 +75,12 @@ class Flow:
     Attributes:
         topology: What they were made from.
         steps: The steps.
+        merges_travels: Whether steps that want the same records by the same key share an exchange.
     """
 
     topology: Topology
     steps: tuple[FlowStep, ...]
+    merges_travels: bool = False
 
     def __iter__(self) -> Iterator[FlowStep]:
         """Iterate over the steps, senders first."""

@@ -18,6 +18,7 @@ from mustela.planner.rules.combine_before_shuffle import combine_before_shuffle
 from mustela.planner.rules.each_change import each_change
 from mustela.planner.rules.keep_known_keys import keep_known_keys
 from mustela.planner.rules.materialize_lookup import materialize_lookup
+from mustela.planner.rules.merge_repartitions import merge_repartitions
 from mustela.planner.rules.send_old_values import send_old_values
 from mustela.planner.rules.single_store_self_join import single_store_self_join
 from mustela.topology.errors import BadOptionError
@@ -35,6 +36,7 @@ RULES: Final = MappingProxyType[str, Rule](
         "each_change": each_change,
         "combine_before_shuffle": combine_before_shuffle,
         "materialize_lookup": materialize_lookup,
+        "merge_repartitions": merge_repartitions,
     }
 )
 """The rules by name, in the order in which they are applied."""

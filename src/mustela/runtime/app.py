@@ -162,7 +162,13 @@ class App:
 
     def built_plan(self) -> Plan:
         """Return the physical plan for the current settings."""
-        return plan(self.built_topology(), options=PlanOptions(emit=self.settings.emit))
+        settings = self.settings
+        options = PlanOptions(
+            emit=settings.emit,
+            event_time=settings.event_time,
+            rules_off=settings.topology.rules,
+        )
+        return plan(self.built_topology(), options=options)
 
     @property
     def state(self) -> AppState:

@@ -134,7 +134,14 @@ class TopologyTestDriver:
         self._lanes = min(lanes, key_groups)
         self._crashes = crash_after_every_record
         self._cluster = Cluster(
-            plan(self._topology, options=PlanOptions(emit=self._settings.emit)),
+            plan(
+                self._topology,
+                options=PlanOptions(
+                    emit=self._settings.emit,
+                    event_time=self._settings.event_time,
+                    rules_off=self._settings.topology.rules,
+                ),
+            ),
             application_id=self._settings.application_id,
             key_groups=key_groups,
             dead_letter_topic=self._settings.dead_letter_topic,

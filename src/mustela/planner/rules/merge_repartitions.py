@@ -1,0 +1,19 @@
+"""Rule: records that several steps of a stage want by the same key travel there once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mustela.planner.flow import Flow
+from mustela.planner.options import PlanOptions
+
+__all__ = ["merge_repartitions"]
+
+
+def merge_repartitions(flow: Flow, _options: PlanOptions) -> Flow:
+    """Let steps that read one step's records by one key share an exchange.
+
+    Which steps those are is known when stages are numbered, so this only says that it shall be
+    done. Without it each of them gets the records by an exchange of its own.
+    """
+    return replace(flow, merges_travels=True)
