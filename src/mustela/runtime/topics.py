@@ -23,8 +23,9 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
     """Return the settings of a store's changelog topic.
 
     LogAppendTime, because a record's own time is inside its value and an old one would make the
-    broker delete the segment it lies in. Windows and sessions leave the log by age: the store
-    drops them by itself and says nothing. Every other kind deletes what it no longer needs.
+    broker delete the segment it lies in. Windows leave the log by age: the store drops them by
+    itself and says nothing. Every other kind deletes what it no longer needs, and its log is
+    compacted only.
     """
     config = {
         "cleanup.policy": "compact",
@@ -32,7 +33,7 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
         "segment.bytes": str(_SEGMENT_BYTES),
         "retention.ms": "-1",
     }
-    if store.retention_ms is not None and store.kind in {"window", "session"}:
+    if store.retention_ms is not None and store.kind == "window":
         config["cleanup.policy"] = "compact,delete"
         config["retention.ms"] = str(store.retention_ms + _DAY_MS)
     return {**config, **store.topic_config}

@@ -102,6 +102,7 @@ def test_a_store_with_retention_lets_the_broker_delete_a_day_after_it() -> None:
         StoreSpec(name="b", kind="buffer"),
         StoreSpec(name="t", kind="timer"),
         StoreSpec(name="w", kind="window"),
+        StoreSpec(name="s", kind="session", retention_ms=1_000),
     ],
 )
 def test_a_store_that_deletes_by_itself_keeps_its_changelog_for_ever(spec: StoreSpec) -> None:

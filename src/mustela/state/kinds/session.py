@@ -14,7 +14,9 @@ would need a range scan for each key (measured in benchmarks/stores.py). The due
 while sessions grow, so that most updates write one row, not three; whoever finds a key that is due
 and has no session that old moves it.
 
-What expires is removed here and not in the changelog, as in window.py.
+What expires is removed in the changelog too, which is compacted and never deletes by age: the two
+rows of a key are not always written together, and one without the other would be a session that
+never ends.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ class SessionRows:
         """
         found = [
             (key, start, end, row)
-            for key, stored in self._due(to)[0]
+            for key, stored in self._due(to)
             for start, end, row in _sessions(stored)
             if from_ <= end <= to
         ]
@@ -186,44 +188,29 @@ class SessionRows:
         on from being looked at each time.
         """
         rows: dict[bytes, bytes | None] = {}
-        for key, stored in self._due(bound - 1)[0]:
+        for key, stored in self._due(bound - 1):
             sessions = _sessions(stored)
             if sessions[0][1] >= bound:
                 self._write(rows, key, stored, sessions, move=True)
         self.view.put_many(rows)
 
     def expire_before(self, bound: int) -> int:
-        """Remove the sessions that end below ``bound``; return how many there were.
-
-        A key without any other is removed here only; one that has others is written anew.
-        """
+        """Remove the sessions that end below ``bound``; return how many there were."""
         rows: dict[bytes, bytes | None] = {}
-        due, over = self._due(bound - 1)
         count = 0
-        for key, stored in due:
+        for key, stored in self._due(bound - 1):
             sessions = _sessions(stored)
             kept = [session for session in sessions if session[1] >= bound]
             count += len(sessions) - len(kept)
-            if kept:
-                self._write(rows, key, stored, kept, move=True)
-            else:
-                over += [key_row(key), time_key(unpack_time(stored), key)]
-        self.view.expire(over)
+            self._write(rows, key, stored, kept, move=True)
         self.view.put_many(rows)
         return count
 
-    def _due(self, to: int) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """Return the keys that are due, with what they hold, and due times that no key has.
-
-        The second come back when a store is restored: their removal was not logged.
-        """
-        marks = [stored for stored, _ in time_rows(self.view, to=to)]
+    def _due(self, to: int) -> list[tuple[bytes, bytes]]:
+        """Return the keys that are due, with what they hold."""
+        keys = [mark[TIME_BYTES:] for mark, _ in time_rows(self.view, to=to)]
         due: list[tuple[bytes, bytes]] = []
-        stray: list[bytes] = []
-        rows = self.view.getmulti([key_row(mark[TIME_BYTES:]) for mark in marks])
-        for mark, stored in zip(marks, rows, strict=True):
-            if stored is not None and stored[:TIME_BYTES] == mark[:TIME_BYTES]:
-                due.append((mark[TIME_BYTES:], stored))
-            else:
-                stray.append(mark)
-        return due, stray
+        for key, stored in zip(keys, self.view.getmulti(key_rows(keys)), strict=True):
+            assert stored is not None, key
+            due.append((key, stored))
+        return due
