@@ -21,6 +21,7 @@ from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.time import EpochTime
+from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
@@ -130,7 +131,8 @@ def plans() -> dict[str, Plan]:
     def built(write: Callable[[Any], None], value: Any = int) -> Plan:
         builder = StreamsBuilder()
         write(builder.stream("in", key=str, value=value))
-        return plan(builder.build())
+        options = PlanOptions(event_time="watermark")
+        return plan(builder.build(), options=options)
 
     def words(lines: Any) -> None:
         each = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)

@@ -172,14 +172,13 @@ class _Case:
         while coordinator.run_once():
             pass
         self._last += counted
-        for topic, sink in self._sinks.items():
-            self._collect(topic, sink)
+        for topic, end in self._settled_ends().items():
+            if end > self._read[topic]:
+                self._collect(topic, end)
 
-    def _collect(self, topic: str, sink: SinkNode) -> None:
-        end = self._settled_end(topic)
+    def _collect(self, topic: str, end: int) -> None:
+        sink = self._sinks[topic]
         start, self._read[topic] = self._read[topic], end
-        if start == end:
-            return
         for chunk in self._reader.read(topic, 0, start, end):
             headers = chunk.headers or [()] * len(chunk.offsets)
             rows = zip(chunk.keys, chunk.values, chunk.timestamps, headers, strict=True)
@@ -195,15 +194,20 @@ class _Case:
                     )
                 )
 
-    def _settled_end(self, topic: str) -> int:
-        """Return the end, once all of it is stable: that lags a commit that has returned."""
-        _, high = self._probe.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-        await_condition(lambda: self._stable_end(topic) >= high, timeout_s=20)
-        return high
+    def _settled_ends(self) -> dict[str, int]:
+        """Return the ends, once all is stable up to there: that lags a commit that has returned."""
+        highs: dict[str, int] = {}
+        for topic in self._sinks:
+            _, highs[topic] = self._probe.get_watermark_offsets(
+                TopicPartition(topic, 0), timeout=10
+            )
 
-    def _stable_end(self, topic: str) -> int:
-        (stable,) = self._admin.end_offsets([(topic, 0)]).values()
-        return stable
+        def settled() -> bool:
+            stable = self._admin.end_offsets([(topic, 0) for topic in highs])
+            return all(end >= highs[topic] for (topic, _), end in stable.items())
+
+        await_condition(settled, timeout_s=20)
+        return highs
 
     def crash(self, *, settle: bool = False) -> None:
         """Let go of everything that a process holds; what is settled is settled."""

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mustela.kernel.isolate import copy_value, is_immutable_column
 from mustela.kernel.window_updates import Cell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
@@ -85,6 +86,7 @@ class SlidingAggregateOperator(WindowOperator):
                 lows[name] = time
             elif time > highs[name]:
                 highs[name] = time
+        self._shared = not is_immutable_column(batch.values)
         names, reach = list(lows), 2 * self._difference
         self._floor = min(times) - self._kept
         self._windows = {}
@@ -199,6 +201,10 @@ class SlidingAggregateOperator(WindowOperator):
         record.windows.add(cell)
         self.put(record.row, cell, raw)
 
+    def _value_of(self, record: _Record) -> Any:
+        """Return the record's value, which no other window may share."""
+        return copy_value(record.value) if self._shared else record.value
+
     def _fresh(self, record: _Record, start: int) -> Cell:
         value = self._initializer()
         return Cell(record.name, start, start + self._difference, value, record.time)
@@ -207,7 +213,7 @@ class SlidingAggregateOperator(WindowOperator):
         """Add a record to a new window; return 1 if that is over already."""
         if cell.end < record.closed:
             return 1
-        value = self._fold(record.key, record.value, cell.value)
+        value = self._fold(record.key, self._value_of(record), cell.value)
         raw = self.encoded(value, cell.time)
         cell.value = value
         if value is not None:
@@ -219,7 +225,7 @@ class SlidingAggregateOperator(WindowOperator):
         """Add a record to a window; return 1 if that is over already."""
         if cell.end < record.closed:
             return 1
-        value = self._fold(record.key, record.value, cell.value)
+        value = self._fold(record.key, self._value_of(record), cell.value)
         time = max(record.time, cell.time)
         raw = self.encoded(value, time) if self._stepwise else None
         cell.value, cell.time = value, time

@@ -12,6 +12,7 @@ from typing import Any
 from mustela.kernel.aggregate import CountOperator, FoldOperator, LaneOperator, Touched, make_fold
 from mustela.kernel.changes import ChangeOrigins
 from mustela.kernel.event_time import EventClock
+from mustela.kernel.isolate import copy_value, is_immutable_column
 from mustela.kernel.window_close import WindowCloser, drop_late, in_merged_order
 from mustela.model import TIME_MAX, Windowed
 from mustela.plan.batch import Batch
@@ -41,6 +42,14 @@ def make_window_fold(
         return adders[parent](key, value, initializer() if total is None else total)
 
     return fold
+
+
+def separate(values: list[Any]) -> list[Any]:
+    """Return the values of records that are in several windows, none shared by two of them.
+
+    A function may keep a value in one window's aggregate and change it there.
+    """
+    return values if is_immutable_column(values) else list(map(copy_value, values))
 
 
 class _InWindows(LaneOperator[WindowAggregateNode]):
@@ -91,6 +100,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
             starts, index = self._on_time(batch, starts, index, times, horizon)
         if not isinstance(index, range):
             batch = batch.take(index)
+            batch = batch.with_values(separate(batch.values))
             key_bytes = [key_bytes[row] for row in index]
         return batch, window_keys(starts, key_bytes)
 
@@ -193,3 +203,9 @@ class WindowCountOperator(_InWindows, CountOperator[WindowAggregateNode]):
 
 class WindowFoldOperator(_InWindows, FoldOperator[WindowAggregateNode]):
     """Any other aggregation in windows."""
+
+    def open(self) -> None:
+        """Build the fold."""
+        super().open()
+        if self.node.kind == "reduce":  # values are partial results as they are, null ones too
+            self._merges = False

@@ -14,6 +14,8 @@ class PlanOptions:
 
     Attributes:
         emit: ``barrier``: one change per key and epoch; ``every``: each update goes on.
+        event_time: What time means; records of a window are combined only by the watermark, which
+            does not hang on the order in which a lane gets them.
         rules_off: Names of rules that shall not be used.
 
     Example:
@@ -22,4 +24,5 @@ class PlanOptions:
     """
 
     emit: Literal["barrier", "every"] = "barrier"
+    event_time: Literal["watermark", "stream-time"] = "stream-time"
     rules_off: frozenset[str] = frozenset()

@@ -60,8 +60,11 @@ class WindowAggregateNode(Node):
     @property
     def combinable(self) -> bool:
         """Whether partial results may be made anywhere and put together later."""
-        if not isinstance(self.windows, TimeWindowSpec) or len(self.parents) > 1:
+        windows = self.windows
+        if not isinstance(windows, TimeWindowSpec) or len(self.parents) > 1:
             return False
+        if windows.size_ms % windows.advance_ms:
+            return False  # records of a slice between two starts differ in their windows
         if self.kind == "reduce":
             return self.associative
         return self.kind == "count" or self.merger is not None

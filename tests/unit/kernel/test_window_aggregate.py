@@ -270,6 +270,37 @@ def test_results_of_closed_windows_are_not_late_for_the_windows_behind() -> None
         assert "dropped_late:second" not in driver.metrics
 
 
+@pytest.mark.parametrize("emit", ["barrier", "every"])
+@pytest.mark.parametrize("event_time", ["watermark", "stream-time"])
+def test_windows_share_no_value_of_a_record(emit: str, event_time: str) -> None:
+    """A reducer that changes what it is given changes one window alone."""
+
+    def gather(total: dict[str, int], value: dict[str, int]) -> dict[str, int]:
+        total.update(value)
+        return total
+
+    for windows in (
+        TimeWindows(size=ms(10), advance=ms(5), grace=ms(100)),
+        SlidingWindows(time_difference=ms(5), grace=ms(100)),
+    ):
+        for associative in (False, True):
+            builder = StreamsBuilder()
+            windowed = builder.stream("in", key=str, value=dict).group_by_key().windowed_by(windows)
+            table = windowed.reduce(gather, associative=associative, store="all")
+            table.to_stream().to("out")
+            with TopologyTestDriver(
+                builder, settings={"emit": emit, "event_time": event_time}
+            ) as driver:
+                topic = driver.create_input_topic("in")
+                with driver.epoch():
+                    for time in (16, 19, 22, 12):
+                        topic.pipe_input("k", {str(time): time}, timestamp=time)
+                for _, start, end, value, _ in told(driver):
+                    inclusive = isinstance(windows, SlidingWindows)
+                    assert all(start <= v < end + inclusive for v in value.values())
+                    assert value
+
+
 def test_a_failing_adder_leaves_the_windows_as_they_were() -> None:
     """The record is dropped and counted, and what the function did to the aggregate undone."""
 

@@ -23,6 +23,7 @@ from mustela import (
 )
 from mustela.plan.keygroups import key_group
 from mustela.topology.graph import Topology
+from mustela.topology.sink import SinkNode
 from tests.unit.kernel.window_models import Model, SessionModel, SlidingModel, TimeModel
 
 MINUTE = 60_000
@@ -93,6 +94,11 @@ def absorb(left: list[Any], right: list[Any]) -> list[Any]:
     return left
 
 
+def most(left: int | None, right: int | None) -> int | None:
+    """Return the largest value; a null is less than any."""
+    return max((x for x in (left, right) if x is not None), default=None)
+
+
 def topology(windows: Any) -> Topology:
     """Collect and count in windows, on update and on close, beside branches that spoil values."""
     builder = StreamsBuilder()
@@ -106,6 +112,10 @@ def topology(windows: Any) -> Topology:
     lists.map_values(lambda values: collect(values, 99), value=list).to_stream().to("spoilt")
     lists.to_stream().to("lists")
     windowed.count(store="counts").to_stream().to("counts")
+    if not isinstance(windows, SessionWindows):  # a session whose result is null is gone
+        windowed.reduce(most, associative=True, store="most").to_stream().to("most")
+        merged = windowed.aggregate(*adders, merger=lambda _k, x, y: absorb(x, y), name="merged")
+        merged.to_stream().to("merged", value=list)
     final.aggregate(*adders, value=list, store="final-lists").to_stream().to("final-lists")
     final.count(store="final-counts").to_stream().to("final-counts")
     return builder.build()
@@ -121,7 +131,7 @@ def run(
 ) -> Got:
     """Run records in epochs of the sizes given; each in its own where none are."""
     rows: dict[str, list[tuple[Any, Any, int]]] = defaultdict(list)
-    topics = ("lists", "spoilt", "counts", "final-lists", "final-counts")
+    topics = ("lists", "spoilt", "counts", "most", "merged", "final-lists", "final-counts")
     with TopologyTestDriver(built, initial_wall_clock=MINUTE, **options) as driver:
         start, left = 0, list(sizes if sizes is not None else [1] * len(records))
         while start < len(records):
@@ -131,7 +141,8 @@ def run(
                     topic = driver.create_input_topic("in")
                     topic.pipe_input(sent.key, sent.value, timestamp=sent.timestamp)
             start += size
-        for topic in topics:
+        sinks = {str(node.topic) for node in built if isinstance(node, SinkNode)}
+        for topic in sinks.intersection(topics):
             for record in driver.create_output_topic(topic).read_records_to_list():
                 rows[topic].append((record.key, record.value, record.timestamp))
         return Got(dict(rows), driver.metrics)
@@ -188,6 +199,12 @@ def test_tables_and_closed_windows_are_the_models_however_epochs_are_cut(
     assert dict(final) == model.over()
     told = {key: value for key, value, _ in got.rows.get("final-counts", [])}
     assert told == {key: len(values) for key, (values, _) in model.over().items()}
+    if kind != "session":
+        maxima = {key: value for key, value, _ in got.rows.get("most", [])}
+        for key, (values, _) in model.rows.items():
+            assert maxima.get(key) == max((v for v in values if v is not None), default=None)
+        merged = {k: (sorted(v, key=str), t) for k, v, t in got.rows.get("merged", [])}
+        assert merged == {k: (sorted(v, key=str), t) for k, (v, t) in model.rows.items()}
     spoilt = {key: v for key, v, _ in got.rows.get("spoilt", []) if v is not None}
     assert {k: v for k, v in spoilt.items() if k not in gone} == {
         key: [*values, 99] for key, (values, _) in model.rows.items()
@@ -232,3 +249,66 @@ def test_closed_windows_come_by_start_then_key(kind: str) -> None:
     assert keys == sorted(keys)
     assert len(got) >= 4
     assert Windowed("c", 1000, 1000) not in [key for key, _, _ in got]
+
+
+def two_topics(windows: Any) -> Topology:
+    """Count, sum and collect records of two topics, which need not come at the same pace."""
+    builder = StreamsBuilder()
+    both = builder.stream("fast", key=str, value=int).merge(
+        builder.stream("slow", key=str, value=int)
+    )
+    windowed: Any = both.group_by_key().windowed_by(windows)
+    windowed.count(name="counts").to_stream().to("counts")
+    windowed.reduce(most, associative=True, name="most").to_stream().to("most")
+    final = windowed.emit_strategy(EmitStrategy.on_window_close())
+    final.count(name="final").to_stream().to("final")
+    return builder.build()
+
+
+def tables(
+    built: Topology, sent: Sequence[tuple[str, Sent]], sizes: Sequence[int], rules_off: str
+) -> dict[str, Any]:
+    """Return the last row of each window, what was told as final, and what came late."""
+    settings = {"event_time": "watermark", "topology": {"rules_off": rules_off}}
+    options: dict[str, Any] = {"settings": settings, "key_groups": 4, "lanes": 2}
+    found: dict[str, Any] = {}
+    with TopologyTestDriver(built, initial_wall_clock=MINUTE, **options) as driver:
+        left, start = [*sizes, len(sent)], 0
+        while start < len(sent):
+            size = left.pop(0)
+            with driver.epoch():
+                for topic, row in sent[start : start + size]:
+                    piped = driver.create_input_topic(topic)
+                    piped.pipe_input(row.key, row.value, timestamp=row.timestamp)
+            start += size
+        driver.mark_idle("slow")
+        for topic in ("counts", "most"):
+            rows = driver.create_output_topic(topic).read_records_to_list()
+            found[topic] = {row.key: (row.value, row.timestamp) for row in rows}
+        rows = driver.create_output_topic("final").read_records_to_list()
+        found["final"] = sorted((row.key, row.value, row.timestamp) for row in rows)
+        late = ((n, c) for n, c in driver.metrics.items() if n.startswith("dropped_late"))
+        found["late"] = sorted(late)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "hopping"])
+@given(
+    data=st.data(),
+    sent=st.lists(
+        st.tuples(
+            st.sampled_from(["fast", "slow"]),
+            st.builds(Sent, st.sampled_from(["a", "b"]), VALUES, st.integers(0, 40)),
+        ),
+        max_size=25,
+    ),
+    sizes=CUTS,
+)
+def test_combining_before_the_shuffle_changes_nothing(
+    kind: str, data: st.DataObject, sent: list[tuple[str, Sent]], sizes: list[int]
+) -> None:
+    """Not which records are late either, though they travel together."""
+    case = data.draw(CASES[kind])
+    built = two_topics(case.windows)
+    plainly = tables(built, sent, sizes, "combine_before_shuffle")
+    assert tables(built, sent, sizes, "") == plainly

@@ -7,6 +7,7 @@ from dataclasses import replace
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["combine_before_shuffle"]
 
@@ -16,7 +17,7 @@ def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
 
     Only for counts and for folds that the user said may be combined, only where records travel,
     and only with one change per key and epoch: with ``emit = every``, and where a join looks the
-    table up as of a moment, each record must be seen.
+    table up as of a moment, each record must be seen. In windows only by the watermark.
     """
     if options.emit != "barrier":
         return flow
@@ -25,7 +26,7 @@ def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
     for old in flow:
         edges = (replace(e, source=renamed.get(e.source, e.source)) for e in old.inputs)
         step = replace(old, inputs=tuple(edges))
-        if _can_combine(step):
+        if _can_combine(step, options):
             combine, merge = _split(step)
             steps += [combine, merge]
             renamed[step.id] = merge.id
@@ -34,9 +35,11 @@ def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
     return replace(flow, steps=tuple(steps))
 
 
-def _can_combine(step: FlowStep) -> bool:
+def _can_combine(step: FlowStep, options: PlanOptions) -> bool:
+    windowed = isinstance(step.node, WindowAggregateNode)
     return (
-        isinstance(step.node, AggregateNode)
+        isinstance(step.node, AggregateNode | WindowAggregateNode)
+        and (not windowed or options.event_time == "watermark")
         and step.node.combinable
         and step.role == "whole"
         and not step.each_change
@@ -49,5 +52,7 @@ def _split(step: FlowStep) -> tuple[FlowStep, FlowStep]:
     edge = step.inputs[0]
     assert edge.shuffle is not None, step.node.name
     combine = FlowStep(node=step.node, role="combine", inputs=(Edge(source=edge.source),))
-    travels = Edge(source=combine.id, shuffle=replace(edge.shuffle, ordered=False))
+    # Records that may be late for their window travel alone, and are judged by their order.
+    ordered = isinstance(step.node, WindowAggregateNode)
+    travels = Edge(source=combine.id, shuffle=replace(edge.shuffle, ordered=ordered))
     return combine, replace(step, role="merge", inputs=(travels,))
