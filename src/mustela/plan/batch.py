@@ -116,6 +116,12 @@ class SourceChunk(Origins):
         counted = [-1 if timestamp > latest else timestamp for timestamp in self.timestamps]
         return counted, sum(timestamp > latest for timestamp in self.timestamps)
 
+    def reaches(self, until: int) -> tuple[int, int] | None:
+        """Return the first record whose order time is ``until`` or later, with that time."""
+        running = accumulate(self.counting()[0], max, initial=self.floor)
+        next(running)
+        return next(((row, time) for row, time in enumerate(running) if time >= until), None)
+
     @property
     def order(self) -> list[Order]:
         """Order per record; made when first asked for."""

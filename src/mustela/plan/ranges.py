@@ -21,6 +21,8 @@ class SourceRange(NamedTuple):
             behind a split it may be too low, which the lanes mend by the markers.
         last: Whether this is the epoch's last range of its partition.
         latest: A timestamp behind this lies too far ahead of the wall clock to count.
+        until: Reading stops before the first record whose order time is this or later; such a
+            range is not split.
     """
 
     topic_index: int
@@ -30,6 +32,7 @@ class SourceRange(NamedTuple):
     floor: int = -1
     last: bool = True
     latest: int = NEVER
+    until: int = NEVER
 
 
 class RangeReport(NamedTuple):
@@ -39,12 +42,14 @@ class RangeReport(NamedTuple):
         topic_index: Index of the topic in the plan.
         partition: The partition.
         start: First offset of the range.
-        end: Offset behind the range.
+        end: Offset behind what was read: the range's own, or that of the record at which reading
+            stopped.
         records: Records read.
         max_timestamp: The largest timestamp that counts, of the range and of all before it that
             the task knows; -1 if there is none.
         size: Bytes of keys and values.
         future: Records whose timestamp lies too far ahead to count.
+        next_ms: The order time of the record at which reading stopped; -1 if it did not.
     """
 
     topic_index: int
@@ -55,3 +60,4 @@ class RangeReport(NamedTuple):
     max_timestamp: int
     size: int
     future: int = 0
+    next_ms: int = -1

@@ -25,7 +25,8 @@ class PartitionMark(NamedTuple):
         max_timestamp: The largest timestamp so far that counts, or -1.
         late_ms: How far its records may lie behind that.
         idle: Whether it is left out of the minimum if the epoch finds no record of it.
-        has_more: Whether it holds records at or behind the moment at which the epoch is cut.
+        has_more: Whether it is known to hold records at or behind the moment at which the epoch is
+            cut; where an epoch reads, its tasks say so.
     """
 
     topic_index: int
@@ -58,6 +59,9 @@ class WatermarkOrder:
 def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> int:
     """Return the watermark behind an epoch: the minimum over its partitions, never going back.
 
+    Idle partitions are left out. Where all are, it is the largest time that any of them came to: it
+    would have been that, had the others been idle before that one.
+
     Args:
         order: What the driver knew.
         reports: What the source tasks saw.
@@ -71,22 +75,32 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
         30
     """
     seen: dict[tuple[int, int], int] = {}
+    stopped: set[tuple[int, int]] = set()
     for report in reports:
+        place = report.topic_index, report.partition
         if report.records:
-            place = report.topic_index, report.partition
             seen[place] = max(seen.get(place, -1), report.max_timestamp)
-    before, least = max(order.before, order.at_least_ms), None
+        if report.next_ms >= 0:
+            stopped.add(place)
+    before = max(order.before, order.at_least_ms)
+    active: list[int] = []
+    resting: list[int] = []
     for mark in order.partitions:
-        found = seen.get((mark.topic_index, mark.partition))
-        if found is None and mark.idle:
-            continue
+        place = mark.topic_index, mark.partition
+        found = seen.get(place)
+        has_more = mark.has_more or place in stopped
         progress = max(mark.max_timestamp, -1 if found is None else found)
-        if mark.has_more and order.until_ms is not None:
+        if found is None and mark.idle and not has_more:
+            resting.append(progress - mark.late_ms)
+            continue
+        if has_more and order.until_ms is not None:
             progress = max(progress, order.until_ms)
         if progress < 0:
             return before
-        least = progress - mark.late_ms if least is None else min(least, progress - mark.late_ms)
-    return before if least is None else max(before, least)
+        active.append(progress - mark.late_ms)
+    if active:
+        return max(before, min(active))
+    return max([before, *resting])
 
 
 def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: int) -> EpochTime:

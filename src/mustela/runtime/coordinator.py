@@ -259,8 +259,7 @@ class Coordinator:
         now_ms = self._clock.now_ms()
         self.state.watermark.track(self.state.progress.next_offsets, now_ms)
         cuts, until_ms = self._cut(now_ms)
-        short = self._short(cuts, until_ms)
-        look = Look(now_ms=now_ms, short=short, until_ms=until_ms)
+        look = Look(now_ms=now_ms, short=self._short(cuts), until_ms=until_ms)
         if not cuts and not self._is_due(look):
             self._rest(look)
             return False
@@ -284,9 +283,7 @@ class Coordinator:
         self._learn(output, started, job_seconds)
         return True
 
-    def _short(
-        self, cuts: Mapping[TopicPartition, Cut], until_ms: int | None
-    ) -> set[TopicPartition]:
+    def _short(self, cuts: Mapping[TopicPartition, Cut]) -> set[TopicPartition]:
         """Return the partitions that hold records which the next epoch does not read.
 
         Of those that are read up to a moment the tasks will tell.
@@ -295,7 +292,7 @@ class Coordinator:
         return {
             place
             for place, (_, end) in waiting.items()
-            if place not in cuts or (until_ms is None and cuts[place].end < end)
+            if place not in cuts or (cuts[place].sure is None and cuts[place].end < end)
         }
 
     def _is_due(self, look: Look) -> bool:
@@ -356,7 +353,7 @@ class Coordinator:
 
     def _cut_by_time(
         self, waiting: Mapping[TopicPartition, tuple[int, int]], budget: int, now_ms: int
-    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+    ) -> tuple[dict[TopicPartition, Cut], int]:
         times = self.state.watermark.partitions
 
         def lookup(time: int) -> dict[TopicPartition, int]:
@@ -378,7 +375,7 @@ class Coordinator:
         self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], look: Look
     ) -> bool:
         """Whether all partitions of an epoch that is cut by time were read up to its moment."""
-        if look.until_ms is None:
+        if look.until_ms is None or any(cut.sure is None for cut in cuts.values()):
             return True
         reports = (part for report in output.reports for part in report.ranges)
         return self._time_cutter.settle(cuts, seen_behind(cuts, self._topics, reports))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mustela.model import TopicPartition
-from mustela.plan.ranges import SourceRange
+from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import NEVER
 
-__all__ = ["Cut", "Progress", "ranges_of"]
+__all__ = ["Cut", "Progress", "cuts_made", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,14 @@ class Cut:
         start: First offset.
         end: Offset behind the last one.
         known_end: End of the partition when the cut was made.
+        sure: Of a cut at a moment: the offset up to which the broker says that all records are
+            older. Tasks read on from there, at most to ``end``, and stop at the moment itself.
     """
 
     start: int
     end: int
     known_end: int
+    sure: int | None = None
 
     @property
     def to_end(self) -> bool:
@@ -80,6 +83,7 @@ def ranges_of(
     topics: Mapping[str, int],
     floors: Mapping[TopicPartition, int],
     latest: Mapping[str, int] | None = None,
+    until: int | None = None,
 ) -> list[SourceRange]:
     """Return the ranges of the cuts, in order of topic and partition.
 
@@ -88,6 +92,7 @@ def ranges_of(
         topics: Index of each topic in the plan.
         floors: Largest timestamp of each partition before this epoch.
         latest: For each topic the timestamp behind which one does not count.
+        until: The moment at which tasks stop reading.
 
     Example:
         >>> cut = {TopicPartition("t", 0): Cut(0, 4_000, 4_000)}
@@ -95,14 +100,37 @@ def ranges_of(
         (0, 0, 0, 4000, -1)
     """
     places = sorted(cuts, key=lambda tp: (topics[tp.topic], tp.partition))
-    return [
-        SourceRange(
+    ranges: list[SourceRange] = []
+    for tp in places:
+        cut = cuts[tp]
+        whole = SourceRange(
             topics[tp.topic],
             tp.partition,
-            cuts[tp].start,
-            cuts[tp].end,
+            cut.start,
+            cut.end,
             floors.get(tp, -1),
             latest=NEVER if latest is None else latest.get(tp.topic, NEVER),
         )
-        for tp in places
-    ]
+        if cut.sure is None or until is None:
+            ranges.append(whole)
+            continue
+        if cut.sure > cut.start:
+            ranges.append(whole._replace(end=cut.sure, last=cut.sure == cut.end))
+        if cut.sure < cut.end:
+            ranges.append(whole._replace(start=cut.sure, until=until))
+    return ranges
+
+
+def cuts_made(
+    cuts: Mapping[TopicPartition, Cut],
+    topics: Mapping[str, int],
+    reports: Iterable[RangeReport],
+) -> dict[TopicPartition, Cut]:
+    """Return the cuts as they were made: up to where tasks stopped reading."""
+    names = {index: topic for topic, index in topics.items()}
+    made = dict(cuts)
+    for report in reports:
+        if report.next_ms >= 0:
+            place = TopicPartition(names[report.topic_index], report.partition)
+            made[place] = replace(made[place], end=report.end)
+    return {place: cut for place, cut in made.items() if cut.end > cut.start}

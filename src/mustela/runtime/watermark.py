@@ -187,12 +187,14 @@ class WatermarkState:
         reports = list(reports)
         names = {index: topic for topic, index in topics.items()}
         seen: dict[TopicPartition, int] = {}
-        for report in reports:
-            if report.records:
-                place = TopicPartition(names[report.topic_index], report.partition)
-                seen[place] = max(seen.get(place, -1), report.max_timestamp)
-        state = self.copy()
         short = set(look.short)
+        for report in reports:
+            place = TopicPartition(names[report.topic_index], report.partition)
+            if report.records:
+                seen[place] = max(seen.get(place, -1), report.max_timestamp)
+            if report.next_ms >= 0:
+                short.add(place)
+        state = self.copy()
         for place in state.partitions.keys() | seen.keys():
             if place in seen:
                 state.observe(place, seen[place], look.now_ms)

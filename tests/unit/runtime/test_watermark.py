@@ -127,13 +127,20 @@ def test_a_timestamp_from_far_ahead_pushes_nothing_and_is_counted() -> None:
     assert chunk.order == [(300, 0, 0, 0), (300, 0, 0, 1), (400, 0, 0, 2)]
 
 
-def test_when_all_are_idle_the_watermark_stands() -> None:
-    """There is nothing to take a minimum of."""
-    state = WatermarkState(WatermarkOptions(idleness_ms=1))
-    state.observe(A, 400, 0)
-    state.advance()
-    state.rest(A, 10, read_to_end=True)
-    assert state.advance() == 400
+def test_when_all_are_idle_it_does_not_matter_who_was_first() -> None:
+    """The watermark comes to the largest time that any of them came to, and stands."""
+    for first, second in ((A, B), (B, A)):
+        state = WatermarkState(WatermarkOptions(idleness_ms=10))
+        state.track([A, B, C], 0)
+        state.observe(A, 400, 0)
+        state.observe(B, 900, 0)
+        state.rest(C, 10, read_to_end=True)
+        assert state.advance() == 400
+        state.rest(first, 20, read_to_end=True)
+        state.advance()
+        state.rest(second, 20, read_to_end=True)
+        assert state.advance() == 900
+        assert state.advance() == 900
 
 
 def test_a_copy_can_be_advanced_alone() -> None:

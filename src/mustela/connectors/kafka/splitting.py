@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mustela.plan.ranges import SourceRange
+from mustela.plan.time import NEVER
 
 __all__ = ["split_ranges"]
 
@@ -28,7 +29,7 @@ def split_ranges(
     Args:
         ranges: The epoch's ranges; empty ones are left out.
         tasks: Most tasks to use.
-        whole: Indices of topics whose ranges are not cut.
+        whole: Indices of topics whose ranges are not cut; nor are those that end at a moment.
         records_min: Work below which one more task costs more than it saves. No range is cut
             closer than half of this to one of its ends.
         range_cost: What a range costs besides its records, in records.
@@ -57,7 +58,7 @@ def split_ranges(
                 room = work  # the last task takes what is left
             cost = rest.end - rest.start + range_cost
             part = room - range_cost
-            can_cut = rest.topic_index not in whole
+            can_cut = rest.topic_index not in whole and rest.until == NEVER
             if can_cut and cost > room + sliver and part >= sliver:
                 result[-1].append(rest._replace(end=rest.start + part, last=False))
                 rest = rest._replace(start=rest.start + part)
