@@ -215,6 +215,20 @@ def test_sessions_are_merged_over_streams() -> None:
     assert final(found) == {Windowed(key="a", start=0, end=9): (303, 9)}
 
 
+def test_a_window_is_over_for_all_streams_at_once() -> None:
+    """A late record is late whatever stream it comes by (cogroup-shares-stream-time)."""
+    builder = StreamsBuilder()
+    one = builder.stream("one", key=str, value=int).group_by_key()
+    two = builder.stream("two", key=str, value=int).group_by_key()
+    windows = TimeWindows(size=timedelta(milliseconds=5), grace=timedelta(0))
+    table = one.cogroup(add).cogroup(two, add_hundredfold).windowed_by(windows)
+    table.aggregate(int, value=int).to_stream().to("out")
+    records = [Given("one", "a", 1, 5), Given("two", "a", 2, 4), Given("two", "a", 3, 6)]
+    found = run(builder.build(), [[record] for record in records], "out")["out"]
+    window = Windowed(key="a", start=5, end=10)
+    assert found == [Out(window, 1, 5), Out(window, 301, 6)]
+
+
 def wrong(what: str) -> None:
     builder = StreamsBuilder()
     one = builder.stream("one", key=str, value=int).group_by_key()
