@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -20,8 +21,8 @@ from confluent_kafka.admin import (
     OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from benchmarks.oracles import Oracle, OutputRecord
-from benchmarks.records import Record
+from benchmarks.oracles import OutputRecord
+from benchmarks.records import Record, TimedRecord
 
 _REQUEST_TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 60.0
@@ -167,8 +168,14 @@ class Topics:
         if reader is not None:
             reader.close()
 
-    def fill(self, topic: str, partitions: int, source: Iterable[Record], oracle: Oracle) -> int:
-        """Produce all records into a new topic and show each to the oracle.
+    def fill(
+        self,
+        topic: str,
+        partitions: int,
+        source: Iterable[Record | TimedRecord],
+        see: Callable[[Any], None],
+    ) -> int:
+        """Produce all records into a new topic and show each to `see`.
 
         Records with a key go where Kafka's own partitioner puts them; those without go round the
         partitions in blocks.
@@ -190,10 +197,10 @@ class Topics:
             }
         )
         count = 0
-        for key, value in source:
-            oracle.see((key, value))
-            place = -1 if key is not None else (count // _PARTITION_BLOCK) % partitions
-            _produce(producer, topic, key, value, place)
+        for record in source:
+            see(record)
+            place = -1 if record[0] is not None else (count // _PARTITION_BLOCK) % partitions
+            _produce(producer, topic, record, place)
             count += 1
         if producer.flush(_READ_TIMEOUT_S):
             raise BrokerSilenceError(f"the broker did not take all records of {topic}")
@@ -246,10 +253,11 @@ class Topics:
             consumer.close()
 
 
-def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes, place: int) -> None:
+def _produce(producer: Producer, topic: str, record: Record | TimedRecord, place: int) -> None:
+    key, value, *time_ms = record
     while True:
         try:
-            producer.produce(topic, value=value, key=key, partition=place)
+            producer.produce(topic, value, key, place, timestamp=time_ms[0] if time_ms else 0)
         except BufferError:
             producer.poll(0.1)
         else:

@@ -32,7 +32,7 @@ def stamp_of(begin_us: int, number: int, rate: int) -> int:
 
 def copies(program: str, number: int) -> int:
     """How many output records carry the stamp of an input record."""
-    if program in ("word_count", "count"):
+    if program in ("word_count", "count", "rekeyed"):
         return 1 if number % MARKED_SHARE == 0 else 0
     if program == "advanced":
         return sum(1 for leg in (0, 1) if (number + leg) % 5)
@@ -55,7 +55,7 @@ class LoadRecords:
             marked = number % MARKED_SHARE == 0
             line.append(f"{MARKER.decode()}{stamp}" if marked else self._words[0])
             return None, " ".join(line).encode()
-        if self._program == "count":
+        if self._program in ("count", "rekeyed"):
             marked = number % MARKED_SHARE == 0
             key = f"key-{self._source.randrange(records.COUNT_KEYS):05d}".encode()
             return (MARKER + str(stamp).encode() if marked else key), f"{number:064d}".encode()

@@ -12,7 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,8 +29,8 @@ OutputRecord = tuple[str, bytes | None, bytes | None]
 class Oracle(Protocol):
     """Knows the right output of a workload."""
 
-    def see(self, record: Record) -> None:
-        """Take in one input record."""
+    def see(self, record: Any) -> None:
+        """Take in one input record, with its time where the workload gives it one."""
         ...
 
     def check(self, output: Iterable[OutputRecord]) -> list[str]:
@@ -100,7 +100,7 @@ class TableOracle:
             if key is None or value is None:
                 return ["a record without key or value in the table's output"]
             found[key] = value
-        return _table_faults(self._expected, found)
+        return table_faults(self._expected, found)
 
 
 @dataclass(slots=True)
@@ -120,10 +120,10 @@ class CountOracle:
                 return [f"not a count: key {key!r}, value {value!r}"]
             found[key] = value
         expected = {key: struct.pack(">q", count) for key, count in self._counts.items()}
-        return _table_faults(expected, found)
+        return table_faults(expected, found)
 
 
-def _table_faults(expected: dict[bytes, bytes], found: dict[bytes, bytes]) -> list[str]:
+def table_faults(expected: dict[bytes, bytes], found: dict[bytes, bytes]) -> list[str]:
     faults: list[str] = []
     missing = [key for key in expected if key not in found]
     extra = [key for key in found if key not in expected]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Record = tuple[bytes | None, bytes]
+TimedRecord = tuple[bytes | None, bytes, int]
+"""Key, value, and the record's own time in milliseconds."""
 
 DICTIONARY_WORDS = 5_000
 COUNT_KEYS = 10_000
@@ -101,3 +103,65 @@ def padded(record: dict[str, object]) -> bytes:
     bare = json.dumps({**record, "pad": ""}, separators=(",", ":"))
     fill = "x" * (_PAYMENT_BYTES - len(bare))
     return f'{bare[:-2]}{fill}"}}'.encode()
+
+
+def customers(count: int, seed: int) -> Iterator[TimedRecord]:
+    """A table of `count` rows of 100 bytes, all older than any record that is joined with it."""
+    source = random.Random(f"customers-{seed}")
+    for number in range(count):
+        value = f"{source.getrandbits(400):0100x}".encode()
+        yield _customer(number), value, FIRST_TIMESTAMP_MS - count + number
+
+
+def purchases(count: int, seed: int, *, customers: int) -> Iterator[TimedRecord]:
+    """Payments of 1 KB under the customer's key, skewed; two in a hundred of unknown customers."""
+    source = random.Random(f"purchases-{seed}")
+    known = len(range(customers))
+    for number, (_, value) in enumerate(payments(count, seed)):
+        skewed = int(known * source.random() ** 3)
+        key = _customer(skewed if source.random() >= 0.02 else known + skewed)
+        yield key, value, FIRST_TIMESTAMP_MS + number // 10
+
+
+def _customer(number: int) -> bytes:
+    return f"customer-{number:08d}".encode()
+
+
+def orders(count: int, seed: int) -> Iterator[TimedRecord]:
+    """Orders with a key of their own each, a hundred bytes, a millisecond apart and out of order
+    by up to two seconds."""
+    yield from _events(seed, "order", range(count))
+
+
+def order_payments(count: int, seed: int) -> Iterator[TimedRecord]:
+    """Payments of nine in ten of the orders, two seconds later and out of order by as much."""
+    paid = (number for number in range(count * 10 // 9) if number % 10)
+    yield from _events(seed, "payment", itertools.islice(paid, count), delay_ms=2_000)
+
+
+def _events(
+    seed: int, kind: str, numbers: Iterable[int], *, delay_ms: int = 0
+) -> Iterator[TimedRecord]:
+    source = random.Random(f"{kind}-{seed}")
+    for number in numbers:
+        time = FIRST_TIMESTAMP_MS + number // 10 + delay_ms + source.randrange(-2_000, 2_001)
+        yield f"order-{number:09d}".encode(), f"{kind}-{number:093d}".encode(), time
+
+
+def measurements(count: int, seed: int) -> Iterator[TimedRecord]:
+    """Numbers under a hundred thousand keys, skewed; one in twenty is late, within five seconds.
+
+    Ten thousand of them make a second, and what lies a minute later at the end closes all windows.
+    """
+    source = random.Random(f"measurements-{seed}")
+    closing = max(200, count // 1_000)
+    for number in range(count - closing):
+        key = f"sensor-{int(100_000 * source.random() ** 3):06d}".encode()
+        late = source.randrange(4_500) if source.randrange(20) == 0 else 0
+        yield key, f"{source.randrange(1_000_000)}".encode(), _MEASURED_FROM + number // 10 - late
+    after = _MEASURED_FROM + count // 10 + 60_000
+    for number in range(closing):
+        yield f"closing-{number:06d}".encode(), b"0", after + number
+
+
+_MEASURED_FROM = FIRST_TIMESTAMP_MS + 10_000

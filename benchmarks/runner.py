@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.kafka import BrokerSilenceError
@@ -104,8 +105,12 @@ class _Inputs:
         """Fill one topic; returns the oracle that saw it."""
         workload, before = self.order.workload, time.monotonic()
         oracle = workload.oracle()
-        source = workload.make(count, SEED)
-        self.bench.topics.fill(topic, workload.partitions, source, oracle)
+        topics = self.bench.topics
+        for side in workload.sides:
+            see = partial(oracle.see_side, side.ending)  # pyright: ignore[reportAttributeAccessIssue]
+            rows = side.make(side.count(count), SEED)
+            topics.fill(f"{topic}-{side.ending}", workload.partitions, rows, see)
+        topics.fill(topic, workload.partitions, workload.make(count, SEED), oracle.see)
         self.order.say(
             f"{workload.name}: {count} records on {workload.partitions} partitions "
             f"in {time.monotonic() - before:.0f} s"

@@ -118,7 +118,8 @@ def assignment(
         application_id=application_id,
         guarantee=contestant.guarantee,
         partitions=workload.partitions,
-        records=count,
+        records=workload.followed(count),
+        sides=tuple(f"{topic}-{side.ending}" for side in workload.sides if side.followed),
         commit_ms=bench.commit_ms,
         state_dir=folder / "state",
         log=folder / "log",
@@ -168,12 +169,12 @@ def catch_up(
     try:
         peer.wait_until(bench.topics, todo.records, _START_TIMEOUT_S, watch)
         sampler.stop()
-        state_bytes = disk_bytes(todo.state_dir)
         count = verify(bench, outputs, todo.output, oracle)
         running = peer.event("running")
     finally:
         sampler.stop()
         peer.stop()
+    state_bytes = disk_bytes(todo.state_dir)  # as it lies there for the next start
     window = steady_window(watch.looks, todo.records, running.time if running else peer.started_at)
     program, broker = sampler.cpu_between(window.begin, window.end)
     return CatchUp(

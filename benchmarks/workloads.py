@@ -7,9 +7,31 @@ from dataclasses import dataclass, replace
 
 from benchmarks import oracles, records
 from benchmarks.oracles import CountOracle, Oracle, StatelessOracle, TableOracle
-from benchmarks.records import Record
+from benchmarks.oracles_joins import MatchOracle, RowJoinOracle, WindowOracle
+from benchmarks.records import Record, TimedRecord
 
 SEED = 20_260
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Another topic that a workload reads.
+
+    Attributes:
+        ending: The topic is called as the input, a hyphen, and this.
+        make: Gives so many records, from a seed.
+        share: How many records for each record of the input.
+        followed: Whether peers commit how far they have read it; a global table's topic is not.
+    """
+
+    ending: str
+    make: Callable[[int, int], Iterator[TimedRecord]]
+    share: float = 1.0
+    followed: bool = True
+
+    def count(self, records: int) -> int:
+        """How many records it has beside so many of the input."""
+        return int(records * self.share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +49,28 @@ class Workload:
         partitions: Of the input and of each output topic.
         branches: Endings of the output topics; one topic without an ending by default.
         latency: Whether one latency can be stamped into the records.
+        sides: Other topics that are read.
     """
 
     name: str
     title: str
     program: str
-    make: Callable[[int, int], Iterator[Record]]
+    make: Callable[[int, int], Iterator[Record | TimedRecord]]
     oracle: Callable[[], Oracle]
     records: int
     quick_records: int
     partitions: int = 6
     branches: tuple[str, ...] = ("",)
     latency: bool = True
+    sides: tuple[Side, ...] = ()
 
     def input_topic(self, count: int) -> str:
         """The name of the input topic: says what is in it, seed included."""
         return f"bench-{self.name}-{count}-seed{SEED}"
+
+    def followed(self, count: int) -> int:
+        """How many records peers commit, beside so many of the input and with them."""
+        return count + sum(side.count(count) for side in self.sides if side.followed)
 
     def output_topics(self, stem: str) -> list[str]:
         """All output topics whose names begin with `stem`."""
@@ -62,6 +90,13 @@ def _zipf_lines(count: int, seed: int) -> Iterator[Record]:
 def _uniform_lines(count: int, seed: int) -> Iterator[Record]:
     return records.kilobyte_lines(count, seed, zipf=False)
 
+
+def _purchases(count: int, seed: int) -> Iterator[TimedRecord]:
+    return records.purchases(count, seed, customers=int(count * _ROWS))
+
+
+_ROWS = 0.5
+"""Rows of the joined table for each record of the stream."""
 
 _ALL = (
     Workload(
@@ -139,6 +174,58 @@ _ALL = (
         records=1_000_000,
         quick_records=50_000,
         latency=False,
+    ),
+    Workload(
+        name="w3",
+        title="stream of 1 KB left-joined with a table of 100-byte rows, half as many",
+        program="table_join",
+        make=_purchases,
+        oracle=RowJoinOracle,
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(Side(ending="table", make=records.customers, share=_ROWS),),
+    ),
+    Workload(
+        name="w3g",
+        title="stream of 1 KB left-joined with a global table of 100-byte rows, half as many",
+        program="global_join",
+        make=_purchases,
+        oracle=RowJoinOracle,
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(Side(ending="table", make=records.customers, share=_ROWS, followed=False),),
+    ),
+    Workload(
+        name="w4",
+        title="orders joined with payments, windows of 5 s on each side, grace 10 s, 100 bytes",
+        program="stream_join",
+        make=records.orders,
+        oracle=MatchOracle,
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(Side(ending="payments", make=records.order_payments, share=0.9),),
+    ),
+    Workload(
+        name="w5",
+        title="windows of 10 s, one in twenty late, one row for each key and window at its end",
+        program="windows",
+        make=records.measurements,
+        oracle=WindowOracle,
+        records=3_000_000,
+        quick_records=50_000,
+        latency=False,
+    ),
+    Workload(
+        name="rekeyed",
+        title="count by key, then again by another key: two re-keyings",
+        program="rekeyed",
+        make=records.keyed_values,
+        oracle=lambda: CountOracle(oracles.key_of),
+        records=3_000_000,
+        quick_records=50_000,
     ),
 )
 

@@ -41,7 +41,8 @@ class Assignment:
         application_id: Fresh for each run: group, transactions and internal topics hang on it.
         guarantee: "eos" or "alo".
         partitions: Of the input.
-        records: In the input when the run begins; 0 when they come while it runs.
+        records: In the input and the sides when the run begins; 0 when they come while it runs.
+        sides: Other topics that are read, and whose place is committed.
         commit_ms: The interval between commits, the same for all peers.
         state_dir: Local state and checkpoints; empty at the first start.
         log: File that takes the peer's standard error.
@@ -58,6 +59,7 @@ class Assignment:
     commit_ms: int
     state_dir: Path
     log: Path
+    sides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,10 @@ class Peer(abc.ABC):
         what counts is the share of them that has been read from that topic too.
         """
         todo = self.assignment
-        read = sum(topics.committed(todo.application_id, todo.input_topic).values())
+        read = sum(
+            sum(topics.committed(todo.application_id, name).values())
+            for name in (todo.input_topic, *todo.sides)
+        )
         if read == 0 or not self.repartitions():
             return read
         sent = done = 0

@@ -6,12 +6,14 @@ They live in a module of their own, so that Spark's workers import them by name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import msgspec
 
-from mustela import StreamsBuilder
+from mustela import BufferConfig, JoinWindows, StreamsBuilder, Suppressed, TimeWindows
 
 _SMALLEST_AMOUNT = 100
+_JOINED_BYTES = 64
 _BRANCHES = {"EUR": "eur", "USD": "usd"}
 
 Build = Callable[[StreamsBuilder], None]
@@ -150,6 +152,109 @@ def latest(source: str, output: str) -> Build:
     return build
 
 
+def _with_row(payment: bytes, row: bytes | None) -> bytes:
+    return payment[:_JOINED_BYTES] + b"|" + (b"nobody" if row is None else row)
+
+
+def table_join(source: str, output: str) -> Build:
+    """W3: each record with the row of its customer."""
+
+    def build(builder: StreamsBuilder) -> None:
+        rows = builder.table(f"{source}-table", key=str, value=bytes, store="customers")
+        stream = builder.stream(source, key=str, value=bytes)
+        stream.left_join(rows, _with_row, name="with-customer").to(output, key=str, value=bytes)
+
+    return build
+
+
+def global_join(source: str, output: str) -> Build:
+    """W3 with a global table."""
+
+    def build(builder: StreamsBuilder) -> None:
+        rows = builder.global_table(f"{source}-table", key=str, value=bytes, store="customers")
+        stream = builder.stream(source, key=str, value=bytes)
+        joined = stream.left_join(
+            rows, _with_row, key_mapper=lambda key, _payment: key, name="with-customer"
+        )
+        joined.to(output, key=str, value=bytes)
+
+    return build
+
+
+def stream_join(source: str, output: str) -> Build:
+    """W4: orders with their payments."""
+
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.stream(source, key=str, value=bytes)
+        payments = builder.stream(f"{source}-payments", key=str, value=bytes)
+        windows = JoinWindows(
+            before=timedelta(seconds=5), after=timedelta(seconds=5), grace=timedelta(seconds=10)
+        )
+        paid = orders.join(
+            payments, lambda order, payment: order + b"+" + payment, windows=windows, store="paid"
+        )
+        paid.to(output, key=str, value=bytes)
+
+    return build
+
+
+class Summary(msgspec.Struct, array_like=True):
+    """Count, sum, smallest and largest of a window."""
+
+    count: int = 0
+    total: int = 0
+    low: int = 0
+    high: int = 0
+
+
+def add_to(_key: str, value: bytes, summary: Summary) -> Summary:
+    """Put one number into a summary."""
+    number = int(value)
+    if summary.count == 0 or number < summary.low:
+        summary.low = number
+    if summary.count == 0 or number > summary.high:
+        summary.high = number
+    summary.count += 1
+    summary.total += number
+    return summary
+
+
+def windows(source: str, output: str) -> Build:
+    """W5: one row for each key and window, when the window is over."""
+
+    def build(builder: StreamsBuilder) -> None:
+        numbers = builder.stream(source, key=str, value=bytes).group_by_key()
+        tumbling = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
+        summaries = numbers.windowed_by(tumbling).aggregate(
+            Summary, add_to, value=Summary, store="summaries"
+        )
+        closed = summaries.suppress(
+            Suppressed.until_window_closes(BufferConfig.unbounded()), name="closed"
+        )
+        rows = closed.to_stream().map(
+            lambda window, summary: (
+                f"{window.key}@{window.start}",
+                f"{summary.count},{summary.total},{summary.low},{summary.high}",
+            )
+        )
+        rows.to(output, key=str, value=str)
+
+    return build
+
+
+def rekeyed(source: str, output: str) -> Build:
+    """Count by one key, then keep the newest count by another: two re-keyings."""
+
+    def build(builder: StreamsBuilder) -> None:
+        records = builder.stream(source, key=str, value=bytes)
+        first = records.group_by(lambda key, _value: f"a{key}", key=str).count(store="first")
+        again = first.to_stream().group_by(lambda key, _count: key[1:], key=str)
+        second = again.reduce(lambda _before, now: now, value=int, store="second")
+        second.to_stream().to(output, key=str, value=int)
+
+    return build
+
+
 PROGRAMS: dict[str, Callable[[str, str], Build]] = {
     "passthrough": passthrough,
     "json": json,
@@ -157,4 +262,9 @@ PROGRAMS: dict[str, Callable[[str, str], Build]] = {
     "word_count": word_count,
     "count": count,
     "latest": latest,
+    "table_join": table_join,
+    "global_join": global_join,
+    "stream_join": stream_join,
+    "windows": windows,
+    "rekeyed": rekeyed,
 }

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import oracles
 from benchmarks.oracles import OutputRecord
+from benchmarks.oracles_joins import MatchOracle, RowJoinOracle, WindowOracle
 from benchmarks.workloads import SEED, WORKLOADS
 
 Damage = Callable[[list[OutputRecord]], list[OutputRecord]]
@@ -95,3 +96,41 @@ def test_payments_convert_to_three_decimals_without_ties() -> None:
         thousandths = cents * 908
         assert thousandths % 100 != 50
         assert round(cents / 100 * 0.908, 3) == round(thousandths / 100) / 1000
+
+
+def test_a_joined_row_must_be_the_right_one() -> None:
+    """The row of the key, or nobody's; each record once."""
+    oracle = RowJoinOracle()
+    oracle.see_side("table", (b"k", b"row", 1))
+    oracle.see((b"k", b"x" * 100, 2))
+    oracle.see((b"other", b"y", 3))
+    right = [("", b"k", b"x" * 64 + b"|row"), ("", b"other", b"y|nobody")]
+    assert oracle.check(right) == []
+    assert oracle.check(right[:1])
+    assert oracle.check([right[0], ("", b"other", b"y|row")])
+
+
+def test_a_match_must_lie_within_the_window() -> None:
+    """Five seconds to either side, both ends inside."""
+    oracle = MatchOracle()
+    for key, late in ((b"a", 5_000), (b"b", 5_001), (b"c", -5_000)):
+        oracle.see((key, b"order", 10_000))
+        oracle.see_side("payments", (key, b"paid", 10_000 + late))
+    oracle.see((b"d", b"order", 10_000))
+    right = [("", b"a", b"order+paid"), ("", b"c", b"order+paid")]
+    assert oracle.check(right) == []
+    assert oracle.check([*right, ("", b"b", b"order+paid")])
+    assert oracle.check(right[1:])
+
+
+def test_a_window_has_exactly_one_row() -> None:
+    """Of the records in it; keys that only close windows do not count."""
+    oracle = WindowOracle()
+    for value, time in ((b"5", 1), (b"3", 9_999), (b"8", 10_000)):
+        oracle.see((b"k", value, time))
+    oracle.see((b"closing-1", b"0", 99_999))
+    right = [("", b"k@0", b"2,8,3,5"), ("", b"k@10000", b"1,8,8,8")]
+    assert oracle.check([*right, ("", b"closing-1@90000", b"1,0,0,0")]) == []
+    assert oracle.check(right[:1])
+    assert oracle.check([*right, right[0]]) == ["two rows for b'k@0'"]
+    assert oracle.check([right[0], ("", b"k@10000", b"1,8,8,9")])
