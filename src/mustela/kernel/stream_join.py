@@ -114,6 +114,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._sides = [SideRows(store, segment_ms=window.segment_ms) for store in stores]
         self._seen = [StreamTimes(store) for store in stores]
         self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
+        self._outer = node.outer_sides
         self._older = (window.before_ms, window.after_ms)
         self._younger = (window.after_ms, window.before_ms)
         self._waiting: Waiting | None = None
@@ -148,7 +149,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if failed:
             rows = sorted(failed)
             batch, keys, values = without(batch, rows), drop(keys, rows), drop(values, rows)
-        outer = self.node.outer_sides[side]
+        outer = self._outer[side]
         if None in keys:
             lost = sum(
                 key is None and (value is None or not outer)
@@ -333,52 +334,66 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         assert waiting is not None
         lows, highs = spans
         keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
-        outer, by_key = self.node.outer_sides, [side.by_key for side in self._sides]
-        self._begin(rows, waiting)
+        groups, now, triggers = rows.groups, rows.now, rows.triggers
+        by_key, nexts = [side.by_key for side in self._sides], waiting.nexts
+        for group in sorted(set(groups)):
+            waiting.begin(group, max(now), min(times))
         for row in rows.order:
-            key, raw, time = keys[row], values[row], times[row]
+            key, time = keys[row], times[row]
             mine = LEFT if row < lefts else RIGHT
-            if rows.triggers[row]:
+            if triggers[row] and nexts[groups[row]] < now[row]:
                 self._close(waiting, rows, row, results)
-            if key is None or raw is None:
-                if raw is not None and outer[mine]:
-                    self._add_alone(results, row, time)
+            if key is None or values[row] is None:
+                self._add_without_key(rows, row, results)
                 continue
             theirs, raws = by_key[1 - mine].get(key, _NOTHING)
-            start = bisect_left(theirs, lows[row])
-            end = bisect_right(theirs, highs[row], start)
+            start = end = 0
+            if theirs:
+                start = bisect_left(theirs, lows[row])
+                end = bisect_right(theirs, highs[row], start)
             if end > start:
                 self._add_many(results, row, time, (theirs, raws, start, end))
-                if outer[1 - mine]:
-                    self._met(waiting, rows, row, theirs[start:end])
-            elif outer[mine]:
-                if highs[row] < rows.now[row]:
-                    self._add_alone(results, row, time)
-                else:
-                    waiting.add(rows.groups[row], self._closes(mine, time), mine, key, raw)
+                self._met(waiting, rows, row, theirs[start:end])
+            else:
+                self._unmet(waiting, rows, row, highs[row], results)
             if key in self._sides[mine].looked:
-                insert(by_key[mine].setdefault(key, ([], [])), time, raw)
+                insert(by_key[mine].setdefault(key, ([], [])), time, values[row])
         waiting.save()
+
+    def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
+        """Add the results of closed windows, before those of the row that comes upon them."""
+        side = LEFT if row < rows.lefts else RIGHT
+        for closed in waiting.take(rows.groups[row], rows.now[row], side):
+            results.add_closed(closed, row if self._by_stream else -1, self._opened(closed))
+
+    def _add_without_key(self, rows: _Rows, row: int, results: _Results) -> None:
+        """Add the result of a row that nobody can meet, if it is one."""
+        side = LEFT if row < rows.lefts else RIGHT
+        if rows.values[row] is not None and self._outer[side]:
+            self._add_alone(results, row, rows.times[row])
 
     def _met(self, waiting: Waiting, rows: _Rows, row: int, times: list[int]) -> None:
         """Let the partners that a row has found wait no longer."""
         side = RIGHT if row < rows.lefts else LEFT
+        if not self._outer[side]:
+            return
         group, key = rows.groups[row], rows.keys[row]
-        for time in dict.fromkeys(times):
-            waiting.discard(group, self._closes(side, time), side, key)
+        stored = self._sides[side].stored.get(key, ())
+        wait = self._younger[side] + self.node.window.grace_ms
+        for time in times if len(times) == 1 else dict.fromkeys(times):
+            waiting.discard(group, time + wait, side, key, stored=time in stored)
 
-    def _begin(self, rows: _Rows, waiting: Waiting) -> None:
-        """Fetch what closes until the last of the rows, in their key groups."""
-        until: dict[int, int] = {}
-        oldest: dict[int, int] = {}
-        for group, now, time in zip(rows.groups, rows.now, rows.times, strict=True):
-            until[group] = max(until.get(group, now), now)
-            oldest[group] = min(oldest.get(group, time), time)
-        for group, now in until.items():
-            if isinstance(waiting, PacedWaiting):
-                waiting.begin_rows(group, now, oldest[group])
-            else:
-                waiting.begin(group, now)
+    def _unmet(self, waiting: Waiting, rows: _Rows, row: int, high: int, results: _Results) -> None:
+        """Let a row wait that has no partner yet, or add its result if none is to be expected."""
+        side = LEFT if row < rows.lefts else RIGHT
+        if not self._outer[side]:
+            return
+        time = rows.times[row]
+        if high < rows.now[row]:
+            self._add_alone(results, row, time)
+        else:
+            close = time + self._younger[side] + self.node.window.grace_ms
+            waiting.add(rows.groups[row], close, side, rows.keys[row], rows.values[row])
 
     @staticmethod
     def _add_alone(results: _Results, row: int, time: int) -> None:
@@ -388,22 +403,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     # --- windows that close -------------------------------------------------------------------
 
-    def _closes(self, side: int, time: int) -> int:
-        return time + self._younger[side] + self.node.window.grace_ms
-
     def _opened(self, closed: Closed) -> int:
         return closed.close - self._younger[closed.side] - self.node.window.grace_ms
-
-    def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
-        """Add the results of closed windows, before those of the row that comes upon them."""
-        group, now = rows.groups[row], rows.now[row]
-        if isinstance(waiting, PacedWaiting):
-            side = LEFT if row < rows.lefts else RIGHT
-            for closed in waiting.pop_for(group, now, side):
-                results.add_closed(closed, row, self._opened(closed))
-        else:
-            for closed in waiting.pop(group, now):
-                results.add_closed(closed, -1, self._opened(closed))
 
     def finish(self) -> Batch | None:
         """Close what is over at the watermark, and drop the segments that nobody can meet."""
@@ -418,7 +419,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         for group in self._sides[LEFT].store.groups:
             now = self._clock.closed_until(group)
             waiting.begin(group, now)
-            for closed in waiting.pop(group, now):
+            for closed in waiting.take(group, now):
                 results.add_closed(closed, -1, self._opened(closed))
         waiting.save()
         if not results.rows:
@@ -522,38 +523,24 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         next_left = iter(self._serdes[LEFT].deserialize_many(left_others)).__next__
         next_right = iter(self._serdes[RIGHT].deserialize_many(right_others)).__next__
         values = batch.values
-        if results.closed:
-            return self._joined_closed(rows, results, (next_left, next_right))
-        left = [values[row] if row < lefts else next_left() for row in causes]
-        right = [next_right() if row < lefts else values[row] for row in causes]
-        keys = [batch.keys[row] for row in causes]
-        key_bytes = [rows.keys[row] for row in causes]
+        if not results.closed:
+            keys = [batch.keys[row] for row in causes]
+            key_bytes = [rows.keys[row] for row in causes]
+            left = [values[row] if row < lefts else next_left() for row in causes]
+            right = [next_right() if row < lefts else values[row] for row in causes]
+            return self._call(rows, results, (keys, left, right), key_bytes)
+        keys = [None if row < 0 else batch.keys[row] for row in causes]
+        key_bytes = [None if row < 0 else rows.keys[row] for row in causes]
+        left = [None if row < 0 else values[row] if row < lefts else next_left() for row in causes]
+        right = [
+            None if row < 0 else next_right() if row < lefts else values[row] for row in causes
+        ]
+        for place in [place for place, row in enumerate(causes) if row < 0]:
+            closed, raw, _ = results.closed[-causes[place] - 1]
+            keys[place], key_bytes[place] = self._key.deserialize(closed.key), closed.key
+            own = left if closed.side == LEFT else right
+            own[place] = self._serdes[closed.side].deserialize(raw)
         return self._call(rows, results, (keys, left, right), key_bytes)
-
-    def _joined_closed(
-        self, rows: _Rows, results: _Results, nexts: tuple[Any, Any]
-    ) -> Batch | None:
-        batch, lefts = rows.batch, rows.lefts
-        keys: list[Any] = []
-        key_bytes: list[Any] = []
-        pair: tuple[list[Any], list[Any]] = ([], [])
-        for row in results.rows:
-            if row < 0:
-                closed, raw, _ = results.closed[-row - 1]
-                side = closed.side
-                own = self._serdes[side].deserialize(raw)
-                other = None
-                keys.append(self._key.deserialize(closed.key))
-                key_bytes.append(closed.key)
-            else:
-                side = LEFT if row < lefts else RIGHT
-                own = batch.values[row]
-                other = nexts[1 - side]()
-                keys.append(batch.keys[row])
-                key_bytes.append(rows.keys[row])
-            pair[side].append(own)
-            pair[1 - side].append(other)
-        return self._call(rows, results, (keys, *pair), key_bytes)
 
     def _call(
         self,

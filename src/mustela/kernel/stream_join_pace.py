@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.stream_join_waiting import SIDE_OF, Closed, Waiting, unpack_values
+from mustela.kernel.stream_join_waiting import Closed, Waiting, unpack_values
 from mustela.state.kinds.layout import TIME_BYTES, TIME_MIN, time_rows, unpack_time
 from mustela.topology.stream_join import JoinWindowSpec
 
@@ -61,25 +61,19 @@ class PacedWaiting(Waiting):
         self._younger = (window.after_ms, window.before_ms)
         self._paced: dict[int, _Group] = {}
 
-    def begin_rows(self, group: int, until: int, oldest: int) -> None:
-        """Prepare for records of a key group.
-
-        Args:
-            group: The key group.
-            until: Its stream time behind the records.
-            oldest: The smallest timestamp among them.
-        """
+    def begin(self, group: int, until: int, oldest: int = 0) -> None:
+        """Prepare for records of a key group."""
         view = self.store.group(group)
         data = view.get(_FIRST_KEY)
         first = int.from_bytes(data, "big", signed=True) if data else None
         state = self._paced[group] = _Group(first)
-        self._horizon[group] = TIME_MIN  # the queue of the parent is not used
+        self._horizon[group] = self.nexts[group] = TIME_MIN  # the parent's queue is not used
         least = oldest if first is None else min(first, oldest)
         if least + min(self._younger) + self._grace >= until:
             return
         sides: tuple[list[_Entry], list[_Entry]] = ([], [])
         for place, packed in time_rows(view):
-            side, key = SIDE_OF[place[TIME_BYTES]], place[TIME_BYTES + 1 :]
+            side, key = 1 - place[TIME_BYTES], place[TIME_BYTES + 1 :]
             time = unpack_time(place) - self._younger[side] - self._grace
             sides[side].append((time, key))
             state.values[side, time, key] = unpack_values(packed)
@@ -99,20 +93,20 @@ class PacedWaiting(Waiting):
             else:
                 known.append(value)
 
-    def discard(self, group: int, close: int, side: int, key: bytes) -> None:
+    def discard(self, group: int, close: int, side: int, key: bytes, *, stored: bool) -> None:
         """Let the records of a key, side and time wait no longer: they have a partner."""
-        super().discard(group, close, side, key)
+        super().discard(group, close, side, key, stored=stored)
         state = self._paced[group]
         time = close - self._younger[side] - self._grace
         if state.sides is not None and state.values.pop((side, time, key), None) is not None:
             entries = state.sides[side]
             del entries[bisect_left(entries, (time, key))]
 
-    def pop_for(self, group: int, now: int, side: int) -> list[Closed]:
+    def take(self, group: int, now: int, side: int = LEFT) -> Sequence[Closed]:
         """Take what is closed at ``now``, if Kafka Streams would look for a record of that side."""
         state = self._paced[group]
         if state.first is None or state.first + self._younger[side] + self._grace >= now:
-            return []
+            return ()
         sides = state.sides
         assert sides is not None, group
         taken: list[tuple[int, int, bytes]] = []
@@ -128,7 +122,7 @@ class PacedWaiting(Waiting):
             mine = 1 - rank
             close = time + self._younger[mine] + self._grace
             values = state.values.pop((mine, time, key))
-            super().discard(group, close, mine, key)
+            super().discard(group, close, mine, key, stored=True)
             closed.append(Closed(close, mine, key, values))
         return closed
 

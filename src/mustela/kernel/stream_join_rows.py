@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import add, sub
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from mustela.kernel.lane_state import LaneStore
 from mustela.state.kinds.layout import STREAM_TIME, TIME_BYTES, pack_time
 from mustela.state.kinds.list import ListRows
-from mustela.state.kinds.list_bytes import grow, pack_entries, whole_lists
+from mustela.state.kinds.list_bytes import grow_many, pack_entries, whole_lists
 
 __all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
 
@@ -40,12 +40,14 @@ class SideRows:
     Attributes:
         looked: The keys that the batch looks at.
         by_key: Their records: those that were stored, and what is put there meanwhile.
+        stored: The times of those that were stored.
     """
 
     def __init__(self, store: LaneStore, *, segment_ms: int) -> None:
         self.store = store
         self.looked: set[bytes] = set()
         self.by_key: dict[bytes, KeyRows] = {}
+        self.stored: dict[bytes, set[int]] = {}
         self._segment_ms = segment_ms
         self._heads: dict[int, bytes] = {}
 
@@ -68,24 +70,19 @@ class SideRows:
         lists = whole_lists(current, wanted, view.load)
         for place in sorted(lists):  # a later segment of a key behind an earlier one
             self._read(place[TIME_BYTES:], lists[place])
-        rows: dict[bytes, bytes | None] = {}
-        for place, more in self._grouped(places, pack_entries(times, values)):
-            rows.update(grow(place, current[place], more))
-        view.put_many(rows)
+        view.put_many(grow_many(places, current, pack_entries(times, values)))
 
     def forget(self) -> None:
         """End a batch."""
-        self.looked, self.by_key = set(), {}
+        self.looked, self.by_key, self.stored = set(), {}, {}
 
     def _read(self, key: bytes, entries: list[tuple[int, int, bytes, int]]) -> None:
         if len(entries) > 1:
             entries.sort(key=_time_of)
-        known = self.by_key.get(key)
-        if known is None:
-            self.by_key[key] = [entry[0] for entry in entries], [entry[2] for entry in entries]
-        else:
-            known[0].extend([entry[0] for entry in entries])
-            known[1].extend([entry[2] for entry in entries])
+        times, values = self.by_key.setdefault(key, ([], []))
+        times += [entry[0] for entry in entries]
+        values += [entry[2] for entry in entries]
+        self.stored[key] = set(times)
 
     def _wanted(self, look: Look) -> set[bytes]:
         length = self._segment_ms
@@ -106,20 +103,6 @@ class SideRows:
         for segment in set(segments).difference(heads):
             heads[segment] = pack_time(segment * self._segment_ms)
         return list(map(add, map(heads.__getitem__, segments), keys))
-
-    @staticmethod
-    def _grouped(
-        places: list[bytes], entries: list[bytes]
-    ) -> Iterable[tuple[bytes, Sequence[bytes]]]:
-        if len(set(places)) == len(places):
-            return zip(places, zip(entries, strict=True), strict=True)
-        grouped: dict[bytes, list[bytes]] = {}
-        for place, entry in zip(places, entries, strict=True):
-            if place in grouped:
-                grouped[place].append(entry)
-            else:
-                grouped[place] = [entry]
-        return grouped.items()
 
     def expire_before(self, group: int, bound: int) -> None:
         """Drop the segments of a key group in which all is older than ``bound``."""

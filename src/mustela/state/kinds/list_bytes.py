@@ -18,6 +18,7 @@ __all__ = [
     "append_entries",
     "entries_of",
     "grow",
+    "grow_many",
     "pack_entries",
     "sealed_places",
     "whole_lists",
@@ -106,6 +107,34 @@ def grow(place: bytes, packed: bytes | None, entries: Sequence[bytes]) -> dict[b
     plain = packed[_MARK_BYTES:] if packed[0] == _MARK else packed
     head = _NUMBERED.pack(_MARK, number) + append_entries(None, entries)
     return {_sealed_place(place, number): plain, place: head}
+
+
+def grow_many(
+    places: Sequence[bytes], rows: Mapping[bytes, bytes | None], entries: Sequence[bytes]
+) -> dict[bytes, bytes]:
+    """Return the rows to be written so that lists have more entries, one each time.
+
+    Args:
+        places: The key of the row of each entry; in order where one comes again.
+        rows: The rows by key.
+        entries: The entries.
+    """
+    written: dict[bytes, bytes] = {}
+    again: dict[bytes, list[bytes]] = {}
+    for place, entry in zip(places, entries, strict=True):
+        if place in written:
+            again.setdefault(place, []).append(entry)
+        elif rows[place] is None:
+            written[place] = _ONE + entry
+        else:
+            written[place] = b""
+            again[place] = [entry]
+    for place, more in again.items():
+        first = written[place]
+        if first:  # the first entry stands there already
+            more.insert(0, first[_HEAD_BYTES:])
+        written.update(grow(place, rows[place], more))
+    return written
 
 
 def sealed_places(place: bytes, packed: bytes | None) -> list[bytes]:
