@@ -105,6 +105,14 @@ def _foreign_results_are_kept(
     return None
 
 
+def _cogroups_share_time(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Each input of a windowed cogroup has a stream time of its own in Kafka Streams."""
+    windowed = any(step["op"] == "cogroup" and step.get("window") for step in example.steps)
+    return "rest" if windowed else None
+
+
 def _suppressed_windows_are_final(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
@@ -150,6 +158,7 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
         "foreign-results-are-kept": _foreign_results_are_kept,
         "suppress-inclusive-ends": _suppressed_windows_are_final,
         "suppress-old-value": _suppressed_old_values,
+        "cogroup-shares-stream-time": _cogroups_share_time,
     }
 )
 """The known divergences by id."""
