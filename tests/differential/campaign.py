@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.differential.compare import Difference, compare
-from tests.differential.draw import OPERATORS, Example, examples
+from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
 
 __all__ = ["Report", "pairs_from", "run"]
@@ -50,9 +50,10 @@ class Report:
     def lines(self) -> Iterator[str]:
         """Yield the report as text."""
         wanted = len(OPERATORS) ** 2
+        every = OPERATORS.keys() | STATELESS.keys()
         yield f"{self.examples} examples, {len(self.differences)} unexplained differences"
-        missing = sorted(OPERATORS.keys() - self.operators.keys())
-        yield f"operators: {len(self.operators)} of {len(OPERATORS)}" + (
+        missing = sorted(every - self.operators.keys())
+        yield f"operators: {len(self.operators)} of {len(every)}" + (
             f", without {', '.join(missing)}" if missing else ""
         )
         yield f"pairs of operators: {len(self.pairs)} of {wanted}"
@@ -67,7 +68,7 @@ class Report:
 def pairs_from(start: int) -> list[Pair]:
     """Return every operator alone, then every pair, in an order that the seed decides."""
     rng = random.Random(start)
-    alone: list[Pair] = [(name,) for name in OPERATORS]
+    alone: list[Pair] = [(name,) for name in (*OPERATORS, *STATELESS)]
     pairs: list[Pair] = list(itertools.product(OPERATORS, repeat=2))
     rng.shuffle(pairs)
     return alone + pairs

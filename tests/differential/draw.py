@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.differential.steps import Step
 
-__all__ = ["OPERATORS", "Example", "Input", "Operator", "examples"]
+__all__ = ["OPERATORS", "STATELESS", "Example", "Input", "Operator", "examples"]
 
 Kind = Literal["stream", "table", "windowed"]
 _Draw = st.DrawFn
@@ -315,7 +315,8 @@ class _Sketch:
     def stateless(self, name: str) -> str:
         """Add a few stateless steps to a stream, or none."""
         for _ in range(self.draw(st.sampled_from([0, 0, 0, 1, 2]))):
-            name = self.add(self.draw(_STATELESS), name)
+            which = self.draw(st.sampled_from(sorted(STATELESS)))
+            name = self.add(self.draw(STATELESS[which]), name)
         if self.draw(st.sampled_from([False] * 9 + [True])):
             topic = f"t{len(self.topics)}"
             self.topics.append(topic)
@@ -323,7 +324,10 @@ class _Sketch:
         return name
 
     def operator(self, which: str, given: tuple[Kind, str] | None) -> tuple[Kind, str]:
-        """Add a stateful operator that reads what is given, and topics of its own."""
+        """Add an operator that reads what is given, and topics of its own."""
+        if which in STATELESS:
+            name = self.turned(*given, "stream") if given else self.source("stream")
+            return "stream", self.add(self.draw(STATELESS[which]), name)
         operator = OPERATORS[which]
         step = operator.step(self.draw)
         versioned: dict[int, int] = step.pop("versioned_inputs", {})
@@ -356,25 +360,28 @@ def _one(op: str, *functions: str) -> st.SearchStrategy[Step]:
     return st.sampled_from(functions).map(lambda function: {"op": op, "f": function})
 
 
-_STATELESS: st.SearchStrategy[Step] = st.one_of(
-    _one("filter", "even", "key_a", "has_1"),
-    _one("filter_not", "even", "key_a", "has_1"),
-    _one("map_values", "tag", "fill", "drop_2"),
-    _one("map_values_with_key", "with_key"),
-    _one("map", "swap", "upper_tag"),
-    _one("flat_map", "twice", "letters"),
-    _one("flat_map_values", "twice", "letters"),
-    _one("select_key", "by_value", "upper", "one"),
-    st.fixed_dictionaries(
-        {
-            "op": st.just("split"),
-            "predicates": st.lists(
-                st.sampled_from(["even", "key_a", "has_1"]), min_size=1, max_size=2
-            ),
-            "branch": st.sampled_from(["0", "rest"]),
-        }
-    ),
+STATELESS: Mapping[str, st.SearchStrategy[Step]] = MappingProxyType(
+    {
+        "filter": _one("filter", "even", "key_a", "has_1"),
+        "filter_not": _one("filter_not", "even", "key_a", "has_1"),
+        "map_values": _one("map_values", "tag", "fill", "drop_2"),
+        "map_values_with_key": _one("map_values_with_key", "with_key"),
+        "map": _one("map", "swap", "upper_tag"),
+        "flat_map": _one("flat_map", "twice", "letters"),
+        "flat_map_values": _one("flat_map_values", "twice", "letters"),
+        "select_key": _one("select_key", "by_value", "upper", "one"),
+        "split": st.fixed_dictionaries(
+            {
+                "op": st.just("split"),
+                "predicates": st.lists(
+                    st.sampled_from(["even", "key_a", "has_1"]), min_size=1, max_size=2
+                ),
+                "branch": st.sampled_from(["0", "rest"]),
+            }
+        ),
+    }
 )
+"""The steps without a store, which also stand between the operators of each topology."""
 
 
 @st.composite

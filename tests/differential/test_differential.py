@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.differential.campaign import Report, pairs_from, run
-from tests.differential.draw import OPERATORS
+from tests.differential.draw import OPERATORS, STATELESS
 from tests.differential.kafka_streams import KafkaStreams, missing_compiler
 
 SEED = int(os.environ.get("MUSTELA_DIFFERENTIAL_SEED", "1"))
@@ -35,7 +35,7 @@ def kafka_streams(tmp_path_factory: pytest.TempPathFactory) -> Generator[KafkaSt
 @pytest.fixture(scope="module")
 def report(kafka_streams: KafkaStreams) -> Report:
     """Each operator alone, and a slice of the pairs."""
-    pairs = pairs_from(SEED)[: len(OPERATORS) + PAIRS_MAX]
+    pairs = pairs_from(SEED)[: len(OPERATORS) + len(STATELESS) + PAIRS_MAX]
     return run(
         pairs, kafka_streams, start=SEED, each=lambda pair: ALONE if len(pair) == 1 else TOGETHER
     )
@@ -51,5 +51,5 @@ def test_both_sides_write_the_same(report: Report) -> None:
 
 def test_the_slice_covers_every_operator(report: Report) -> None:
     """And Kafka Streams refuses almost nothing of what is drawn."""
-    assert report.operators.keys() == OPERATORS.keys()
+    assert report.operators.keys() == OPERATORS.keys() | STATELESS.keys()
     assert sum(report.refused.values()) * 20 <= report.examples

@@ -149,7 +149,7 @@ final class Steps {
     }
 
     private KGroupedStream<Object, Object> grouped(JsonNode step, int index) {
-        Grouped options = Grouped.with(TEXT, TEXT);
+        Grouped options = Grouped.with(step.get("id").asText() + "-" + index, TEXT, TEXT);
         if (!step.hasNonNull("by")) {
             return stream(step, index).groupByKey(options);
         }
