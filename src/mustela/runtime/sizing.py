@@ -9,6 +9,8 @@ __all__ = ["EpochBudget", "EpochLimits"]
 _GROWTH = 4.0
 _SHRINK = 0.5
 _FLOOR = 2_000
+_USED = 0.4
+"""An epoch that is cut by time may use little more than half of its budget."""
 _LEAST_SECONDS = 1e-6
 
 
@@ -31,7 +33,7 @@ class EpochBudget:
     """The number of records that the next epoch may read.
 
     An epoch costs something whatever it reads, and something for each record. The budget grows
-    while epochs that used all of it are faster than the target, and shrinks while they are slower,
+    while epochs that used much of it are faster than the target, and shrinks while they are slower,
     but never to where the fixed part is most of the time. It follows the size of the records, and
     halves when an epoch failed. The first epoch, which warms everything up, teaches nothing.
 
@@ -71,12 +73,13 @@ class EpochBudget:
             return
         target = self.limits.target_seconds
         self._fixed_seconds = min(self._fixed_seconds * 1.02, seconds, target / 2)
-        full = records >= 0.8 * self.records
-        if seconds > 1.2 * target or (full and seconds < 0.9 * target):
-            variable = max(seconds - self._fixed_seconds, 0.05 * seconds, _LEAST_SECONDS)
-            ratio = (target - self._fixed_seconds) / variable
-            wanted = records * min(_GROWTH, max(_SHRINK, ratio))
-            self._records = min(self.limits.max_records, max(_FLOOR, wanted))
+        variable = max(seconds - self._fixed_seconds, 0.05 * seconds, _LEAST_SECONDS)
+        ratio = (target - self._fixed_seconds) / variable
+        wanted = max(_FLOOR, records * min(_GROWTH, max(_SHRINK, ratio)))
+        if seconds > 1.2 * target:
+            self._records = min(self.limits.max_records, wanted)
+        elif records >= _USED * self.records and seconds < 0.9 * target:
+            self._records = min(self.limits.max_records, max(self._records, wanted))
 
     def halve(self) -> bool:
         """Allow half as much; return False if it cannot get smaller."""

@@ -82,3 +82,22 @@ def test_a_small_quick_epoch_says_nothing_about_large_ones() -> None:
     for _ in range(20):
         budget.learn(records=3, size=300, seconds=0.1)
     assert budget.records == 1_000
+
+
+def test_epochs_that_are_cut_by_time_let_the_budget_grow_too() -> None:
+    """They use little more than half of it: the cut stops where half is found."""
+    budget = EpochBudget(EpochLimits(), first=1_000)
+    for _ in range(8):
+        records = budget.records * 53 // 100
+        budget.learn(records=records, size=records * 100, seconds=0.1 + records * 2e-6)
+    assert budget.records > 100_000
+
+
+def test_a_quick_epoch_never_makes_the_budget_smaller() -> None:
+    """Also where it used only some of it."""
+    budget = EpochBudget(EpochLimits(), first=10_000)
+    budget.learn(records=10_000, size=1_000_000, seconds=1.0)
+    for records in (4_100, 6_000, 9_000):
+        before = budget.records
+        budget.learn(records=records, size=records * 100, seconds=0.7)
+        assert budget.records >= before
