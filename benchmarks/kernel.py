@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from mustela import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
+from mustela import JoinWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
@@ -41,12 +41,14 @@ class Records:
     def __len__(self) -> int:
         return len(self.values)
 
-    def chunks(self, topics: tuple[str, ...]) -> Iterator[tuple[SourceChunk, list[Any], list[Any]]]:
+    def chunks(
+        self, topics: tuple[str, ...], index: int = 0
+    ) -> Iterator[tuple[SourceChunk, list[Any], list[Any]]]:
         for start in range(0, len(self.values), CHUNK):
             keys = self.keys[start : start + CHUNK]
             offsets = list(range(start, start + len(keys)))
             chunk = SourceChunk(
-                topics=topics, topic_index=0, partition=0, offsets=offsets, timestamps=offsets
+                topics=topics, topic_index=index, partition=0, offsets=offsets, timestamps=offsets
             )
             yield chunk, keys, self.values[start : start + CHUNK]
 
@@ -69,8 +71,16 @@ def numbers(count: int, keys: int) -> Records:
     return Records(drawn, [n.to_bytes(8, "big") for n in range(count)])
 
 
-def run_sources(physical: Plan, records: Records) -> dict[str, list[Batch]]:
-    """Run the source stage and return what it sends on."""
+def rows(count: int, keys: int, references: int) -> Records:
+    """Values of 100 bytes under evenly drawn keys; each begins with the key of another row."""
+    rng = random.Random(3)
+    drawn = [f"key-{rng.randrange(keys)}".encode() for _ in range(count)]
+    texts = [f"key-{rng.randrange(references)}".ljust(100, ".").encode() for _ in range(count)]
+    return Records(drawn, texts)
+
+
+def run_sources(physical: Plan, records: Records | dict[str, Records]) -> dict[str, list[Batch]]:
+    """Run the source stage and return what it sends on; records are those of the one topic."""
     stage = physical.stages[0]
     runner = StageRunner(stage, topics=physical.topics, options=KernelOptions(key_groups=GROUPS))
     sent: dict[str, list[Batch]] = {}
@@ -79,10 +89,13 @@ def run_sources(physical: Plan, records: Records) -> dict[str, list[Batch]]:
         for name, batches in runner.take_output().exchanges.items():
             sent.setdefault(name, []).extend(batches)
 
-    for chunk, keys, values in records.chunks(physical.topics):
-        for source in stage.sources:
-            runner.run({source.name: runner.decode(source.name, chunk, keys, values)})
-        drain()
+    by_topic = records if isinstance(records, dict) else {physical.topics[0]: records}
+    for index, topic in enumerate(physical.topics):
+        for chunk, keys, values in by_topic[topic].chunks(physical.topics, index):
+            for source in stage.sources:
+                if topic in source.topics:
+                    runner.run({source.name: runner.decode(source.name, chunk, keys, values)})
+            drain()
     runner.finish()
     drain()
     return sent
@@ -92,11 +105,13 @@ def travelled(batches: list[Batch]) -> Batch:
     """Return what a lane gets of the batches."""
     joined = Batch.merge(batches)
     origins = Origins(joined.timestamps, joined.headers, joined.order, joined.origins.topics)
-    return Batch(joined.keys, joined.values, origins, key_bytes=joined.key_bytes)
+    return Batch(joined.keys, joined.values, origins, olds=joined.olds, key_bytes=joined.key_bytes)
 
 
-def run_lane(stage: Stage, topics: tuple[str, ...], inputs: dict[str, Batch]) -> int:
-    """Run a lane with empty stores; return how many rows it stored."""
+def run_lane(
+    stage: Stage, topics: tuple[str, ...], inputs: dict[str, Batch]
+) -> dict[str, list[Batch]]:
+    """Run a lane with empty stores up to the rows it would store; return what it sends on."""
     spec = [
         EnvironmentSpec(
             application_id="bench", stage="s", group=group, groups=GROUPS, stores=stage.stores
@@ -111,8 +126,8 @@ def run_lane(stage: Stage, topics: tuple[str, ...], inputs: dict[str, Batch]) ->
     runner = StageRunner(stage, topics=topics, options=options, state=state, time=time_now)
     runner.run(inputs)
     runner.finish()
-    runner.take_output()
-    return sum(len(rows) for group in state.changes().values() for rows in group.values())
+    state.changes()
+    return runner.take_output().exchanges
 
 
 def best(run: Callable[[], object], times: int) -> float:
@@ -175,9 +190,78 @@ def plans() -> dict[str, Plan]:
     }
 
 
+def table_plans(count: int) -> dict[str, tuple[Plan, dict[str, Records]]]:
+    """Topologies of several stages, with what goes into each: half of the rows are updates."""
+    regrouped = StreamsBuilder()
+    table = regrouped.table("in", key=str, value=str)
+    by_reference = table.group_by(lambda key, text: (text.partition(".")[0], key), key=str)
+    by_reference.count(store="t").to_stream().to("out")
+    joined = StreamsBuilder()
+    left = joined.table("left", key=str, value=str)
+    right = joined.table("right", key=str, value=str)
+    pairs = left.join(
+        right, lambda one, other: one + other, foreign_key=lambda text: text.partition(".")[0]
+    )
+    pairs.to_stream().to("out", value=str)
+    few = count // 10
+    return {
+        "table_regroup_count": (plan(regrouped.build()), {"in": rows(count, count // 2, few)}),
+        "foreign_key_join": (
+            plan(joined.build()),
+            {"left": rows(count - few, count // 2, few), "right": rows(few, few, 1)},
+        ),
+    }
+
+
+def join_plans(count: int) -> dict[str, tuple[Plan, dict[str, Records]]]:
+    """Joins of two streams of 100-byte values: each record has one partner, seconds away."""
+
+    def built(kind: str) -> Plan:
+        builder = StreamsBuilder()
+        left = builder.stream("left", key=str, value=str)
+        right = builder.stream("right", key=str, value=str)
+        near = JoinWindows.of_time_difference(timedelta(seconds=10))
+        join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
+        join(right, lambda one, _other: one, windows=near, store="j", value=str).to("out")
+        return plan(builder.build())
+
+    rng = random.Random(4)
+    half = count // 2
+    names = [f"key-{number}".encode() for number in range(half)]
+    # Timestamps are milliseconds, one record after the other on each side.
+    places = sorted(range(half), key=lambda place: place + rng.randrange(5_000))
+    value = b"v" * 100
+    records = {
+        "left": Records(names, [value] * half),
+        "right": Records([names[place] for place in places], [value] * half),
+    }
+    return {
+        f"stream_stream_join {kind}": (built(kind), records) for kind in ("inner", "left", "outer")
+    }
+
+
+def measure_tables(count: int, times: int, only: str = "") -> dict[str, float]:
+    """Return records per second and core of each lane stage, and of all together."""
+    found: dict[str, float] = {}
+    for name, (physical, records) in {**table_plans(count), **join_plans(count)}.items():
+        if only not in name:
+            continue
+        sent, whole = run_sources(physical, records), 0.0
+        for stage in physical.stages[1:]:
+            inputs = {exchange: travelled(sent[exchange]) for exchange in stage.inputs}
+            size = sum(map(len, inputs.values()))
+            seconds = best(lambda s=stage, p=physical, i=inputs: run_lane(s, p.topics, i), times)
+            for exchange, batches in run_lane(stage, physical.topics, inputs).items():
+                sent.setdefault(exchange, []).extend(batches)
+            found[f"{name}: stage {stage.index}, {size} rows"] = size / seconds
+            whole += seconds
+        found[f"{name}: all lane stages"] = count / whole
+    return found
+
+
 def measure(count: int, times: int, only: str = "") -> dict[str, float]:
     """Return records per second and core of each part, by its name."""
-    found: dict[str, float] = {}
+    found = measure_tables(count, times, only)
     lines, longs = text(count // 10, 10), numbers(count, 10_000)
     for name, physical in plans().items():
         if only not in name:
