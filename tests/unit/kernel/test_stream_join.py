@@ -228,6 +228,22 @@ def test_by_watermark_a_window_closes_though_no_record_comes() -> None:
         assert out.read_key_values_to_list() == [(1, ["a", None])]
 
 
+@pytest.mark.parametrize(
+    ("spans", "left", "right"),
+    [((10, 0, 0), 100, 90), ((0, 0, 0), 100, 100), ((-5, 10, 0), 100, 110)],
+)
+def test_by_watermark_the_edge_of_a_window_belongs_to_it(
+    spans: Spans, left: int, right: int
+) -> None:
+    """Also when both sides have gone on; with stream time Kafka Streams' store has forgotten it."""
+    first, second = sorted([Came(0, 1, "a", left), Came(1, 1, "b", right)], key=lambda c: c[3])
+    far = Came(first.side, 2, "x", second.timestamp)
+    records = [first, far, second]
+    expected = [Result(1, "a", "b", max(left, right))]
+    assert run_by_watermark(topology("inner", spans), records, []) == expected
+    assert run(topology("inner", spans), one_by_one(records)) == []
+
+
 # --- a stream with itself -------------------------------------------------------------------------
 
 
