@@ -201,6 +201,9 @@ def test_a_step_takes_the_kinds_that_it_can_write():
     versions = Stores.persistent_versioned_key_value_store("v", SECOND)
     with pytest.raises(BadOptionError, match="cannot write store 'v'"):
         words.count(materialized=Materialized(supplier=versions))
+    left, right = (builder.table(name, key=str, value=int) for name in ("left", "right"))
+    with pytest.raises(BadOptionError, match="cannot write store 'v'"):
+        left.join(right, lambda a, b: a + b, materialized=Materialized(supplier=versions))
     sessions = Stores.persistent_session_store("s", SECOND)
     with pytest.raises(BadOptionError, match="it is a session store"):
         builder.table("t", key=str, value=int, materialized=Materialized(supplier=sessions))
@@ -314,3 +317,65 @@ def test_a_supplier_that_cannot_be_is_refused_where_it_is_written(make):
         make()
     assert caught.value.at is not None
     assert "test_stores.py" in str(caught.value)
+
+
+def test_a_window_is_read_until_its_retention_is_over():
+    """Counted from its start to the time of the newest record, whatever window that is in."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    windowed = words.windowed_by(TimeWindows(size=10 * SECOND, grace=timedelta(0)))
+    windowed.count(materialized=Materialized(store="w", retention=25 * SECOND))
+    with TopologyTestDriver(builder) as driver:
+        words = driver.create_input_topic("words")
+        words.pipe_input("a", "x", timestamp=0)
+        words.pipe_input("b", "x", timestamp=24_999)
+        assert driver.get_window_store("w").fetch("a", 0) == 1
+        words.pipe_input("b", "x", timestamp=25_000)
+        assert driver.get_window_store("w").fetch("a", 0) is None
+
+
+MINUTE = timedelta(minutes=1)
+KINDS = [
+    (Stores.in_memory_key_value_store("s"), Stores.key_value_store_builder, "key_value"),
+    (
+        Stores.persistent_timestamped_key_value_store("s"),
+        Stores.timestamped_key_value_store_builder,
+        "timestamped_key_value",
+    ),
+    (
+        Stores.persistent_versioned_key_value_store("s", MINUTE, SECOND),
+        Stores.versioned_key_value_store_builder,
+        "versioned",
+    ),
+    (Stores.in_memory_window_store("s", MINUTE, SECOND), Stores.window_store_builder, "window"),
+    (
+        Stores.persistent_timestamped_window_store("s", MINUTE, SECOND),
+        Stores.timestamped_window_store_builder,
+        "window",
+    ),
+    (Stores.in_memory_session_store("s", MINUTE), Stores.session_store_builder, "session"),
+]
+
+
+@pytest.mark.parametrize(("supplier", "build", "kind"), KINDS)
+def test_each_builder_makes_its_kind_of_store(supplier, build, kind):
+    """With the supplier's name and times, and the serdes that were said."""
+    builder = build(supplier, key=str, value=int)
+    spec = builder.spec()
+    assert (builder.name, spec.name, spec.kind) == ("s", "s", kind)
+    assert spec.key_serde is builder.key
+    assert spec.value_serde is builder.value
+    assert spec.retention_ms == supplier.retention_ms
+    assert spec.history_retention_ms == supplier.history_retention_ms
+
+
+def test_a_changelog_has_the_settings_that_were_said():
+    """They reach the plan's store; the type of a store is the application's setting."""
+    options = Materialized(
+        store="s", topic_config={"segment.ms": "600000"}, store_type="in_memory", logged=True
+    )
+    builder = StreamsBuilder()
+    builder.table("rows", key=str, value=int, materialized=options)
+    (node,) = builder.build()
+    assert node.stores[0].topic_config == {"segment.ms": "600000"}
+    assert node.stores[0].kind == "timestamped_key_value"
