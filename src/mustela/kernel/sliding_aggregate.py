@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mustela.kernel.isolate import copy_value, is_immutable_column
 from mustela.kernel.window_updates import Cell, WindowOperator
@@ -32,10 +32,10 @@ class _Windows:
     def add(self, cell: Cell) -> None:
         """Add a window; there is none with its start."""
         start, starts = cell.start, self.starts
-        if not starts or start > starts[-1]:
-            starts.append(start)
-        else:
+        if starts and start < starts[-1]:
             starts.insert(bisect_left(starts, start), start)
+        else:
+            starts.append(start)
         self.cells[start] = cell
 
     def remove(self, cell: Cell) -> None:
@@ -44,8 +44,10 @@ class _Windows:
         del self.starts[bisect_left(self.starts, cell.start)]
 
 
-class _Record(NamedTuple):
-    """One record on its way into its windows."""
+class _Record:
+    """The record that is on its way into its windows; one object for all of a batch."""
+
+    __slots__ = ("closed", "key", "name", "row", "time", "value", "windows")
 
     row: int
     name: bytes
@@ -74,6 +76,7 @@ class SlidingAggregateOperator(WindowOperator):
         retention = self.node.store.retention_ms or 0
         self._kept = max(retention, 3 * self._difference + self._grace)
         self._windows: dict[bytes, _Windows] = {}
+        self._record = _Record()
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows around the records of each key."""
@@ -117,7 +120,9 @@ class SlidingAggregateOperator(WindowOperator):
         closed = now - self._grace
         if time + self._difference < closed:
             return 1
-        record = _Record(row, name, key, value, time, closed, self._windows[name])
+        record = self._record
+        record.row, record.name, record.key, record.value = row, name, key, value
+        record.time, record.closed, record.windows = time, closed, self._windows[name]
         if time < self._difference:
             return self._add_early(record)
         return self._add_usual(record)
@@ -149,12 +154,13 @@ class SlidingAggregateOperator(WindowOperator):
                     return missed
                 before = last
         if before is not None and before + 1 + difference >= time and before + 1 not in cells:
-            missed += self._begin(record, self._fresh(record, before + 1))
+            missed += self._begin(record, before + 1, self._initializer())
         if not has_left:
-            cell = self._fresh(record, time - difference)
             if left is not None and before is not None and time - difference <= before:
-                cell.value = self.own(left.value)
-            missed += self._begin(record, cell)
+                total = self.own(left.value)
+            else:
+                total = self._initializer()
+            missed += self._begin(record, time - difference, total)
         self._begin_behind(record, right)
         return missed
 
@@ -177,10 +183,10 @@ class SlidingAggregateOperator(WindowOperator):
         missed = sum([self._update(record, cells[start]) for start in around])
         self._begin_behind(record, right)
         if before is not None and before + 1 not in cells:
-            missed += self._begin(record, self._fresh(record, before + 1))
+            missed += self._begin(record, before + 1, self._initializer())
         if first is not None:
             return missed + self._update(record, first)
-        return missed + self._begin(record, self._fresh(record, 0))
+        return missed + self._begin(record, 0, self._initializer())
 
     def _behind(self, newest: Cell, record: _Record) -> Cell | None:
         """Return the window right behind a record, None if there would be no record in it.
@@ -201,22 +207,16 @@ class SlidingAggregateOperator(WindowOperator):
         record.windows.add(cell)
         self.put(record.row, cell, raw)
 
-    def _value_of(self, record: _Record) -> Any:
-        """Return the record's value, which no other window may share."""
-        return copy_value(record.value) if self._shared else record.value
-
-    def _fresh(self, record: _Record, start: int) -> Cell:
-        value = self._initializer()
-        return Cell(record.name, start, start + self._difference, value, record.time)
-
-    def _begin(self, record: _Record, cell: Cell) -> int:
+    def _begin(self, record: _Record, start: int, total: Any) -> int:
         """Add a record to a new window; return 1 if that is over already."""
-        if cell.end < record.closed:
+        end = start + self._difference
+        if end < record.closed:
             return 1
-        value = self._fold(record.key, self._value_of(record), cell.value)
-        raw = self.encoded(value, cell.time)
-        cell.value = value
-        if value is not None:
+        value = copy_value(record.value) if self._shared else record.value
+        total = self._fold(record.key, value, total)
+        cell = Cell(record.name, start, end, total, record.time)
+        raw = self.encoded(total, record.time) if self._stepwise else None
+        if total is not None:
             record.windows.add(cell)
         self.put(record.row, cell, raw)
         return 0
@@ -225,11 +225,12 @@ class SlidingAggregateOperator(WindowOperator):
         """Add a record to a window; return 1 if that is over already."""
         if cell.end < record.closed:
             return 1
-        value = self._fold(record.key, self._value_of(record), cell.value)
+        value = copy_value(record.value) if self._shared else record.value
+        total = self._fold(record.key, value, cell.value)
         time = max(record.time, cell.time)
-        raw = self.encoded(value, time) if self._stepwise else None
-        cell.value, cell.time = value, time
-        if value is None:
+        raw = self.encoded(total, time) if self._stepwise else None
+        cell.value, cell.time = total, time
+        if total is None:
             record.windows.remove(cell)
         self.put(record.row, cell, raw)
         return 0

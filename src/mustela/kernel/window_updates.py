@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from mustela.kernel.aggregate import AggregateOperator
 from mustela.kernel.changes import ChangeOrigins
@@ -29,6 +30,10 @@ class _Told(NamedTuple):
     value: Any
     time: int
     old: bytes | None
+
+
+_COLUMNS: Final = ("row", "name", "start", "end", "value", "time", "before")
+"""What of a `Cell` goes on, as in `_Told`."""
 
 
 class _EncodeError(Exception):
@@ -228,16 +233,16 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             cell.raw = raw
 
     def _changes(self, batch: Batch, changed: Sequence[Cell]) -> Batch | None:
-        told = self._told
-        if not self._every:
-            told = [
-                _Told(c.row, c.name, c.start, c.end, c.value, c.time, c.before)
-                for c in changed
-                if c.raw is not None or c.before is not None
-            ]
-        if not told:
-            return None
-        rows, names, starts, ends, values, times, olds = map(list, zip(*told, strict=True))
+        if self._every:
+            if not self._told:
+                return None
+            columns: Any = map(list, zip(*self._told, strict=True))
+        else:
+            cells = [c for c in changed if c.raw is not None or c.before is not None]
+            if not cells:
+                return None
+            columns = (list(map(attrgetter(name), cells)) for name in _COLUMNS)
+        rows, names, starts, ends, values, times, olds = columns
         keys = batch.keys
         origins = ChangeOrigins(
             times, batch, rows, key_bytes=names, key_groups=self.options.key_groups
