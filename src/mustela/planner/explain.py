@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.aggregate import AggregateNode
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
+from mustela.topology.routing import BranchNode, PrintNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
 from mustela.topology.table_join import TableJoinNode
 from mustela.topology.table_lookup import TableLookup
-from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["explain"]
 
@@ -66,24 +65,24 @@ def _source(source: SourceNode | TableSourceNode) -> str:
     if isinstance(source, TableSourceNode):
         what = f"table source {source.name}: topic {source.topic}"
     else:
-        what = f"source {source.name}: topics {', '.join(source.topics)}"
-    reset = f", from {source.auto_offset_reset}" if source.auto_offset_reset else ""
-    return f"{what}, {_serdes(source)}{reset}"
+        topics = [*source.topics]
+        if source.pattern is not None:
+            topics.insert(0, f"that match {source.pattern.pattern}")
+        what = f"source {source.name}: topics {', '.join(topics)}"
+    facts = [what, _serdes(source)]
+    if source.auto_offset_reset:
+        facts.append(f"from {source.auto_offset_reset}")
+    if source.timestamp_extractor is not None:
+        extractor: object = source.timestamp_extractor
+        name = getattr(extractor, "__qualname__", type(extractor).__qualname__)
+        facts.append(f"times by {name.rsplit('<locals>.', 1)[-1]}")
+    return ", ".join(facts)
 
 
 def _step(step: Step) -> str:
-    facts: list[str] = []
+    facts = [*_meaning(step.node)]
     if step.role != "whole":
         facts.append(step.role)
-    match step.node:
-        case SinkNode(topic=str(topic)):
-            facts.append(f"topic {topic}")
-        case SinkNode():
-            facts.append("topic chosen by a function")
-        case AggregateNode(kind=kind) | WindowAggregateNode(kind=kind):
-            facts.insert(0, kind)
-        case _:
-            pass
     if isinstance(step.node, SinkNode):
         facts.append(_serdes(step.node))
     facts.extend(f"looks up {told}" for told in _lookups(step.node))
@@ -95,6 +94,26 @@ def _step(step: Step) -> str:
         facts.append("each change")
     told = f": {', '.join(facts)}" if facts else ""
     return f"{_kind(step)} {step.name} <- {', '.join(step.inputs)}{told}"
+
+
+def _meaning(node: Node) -> Iterator[str]:
+    """Say what a step is asked to do, as far as its kind does not say it."""
+    kind: object = getattr(node, "kind", None)
+    if isinstance(kind, str):  # of a fold or a join
+        yield kind
+    match node:
+        case SinkNode(topic=str(topic)):
+            yield f"topic {topic}"
+        case SinkNode():
+            yield "topic chosen by a function"
+        case BranchNode(index=index):
+            yield f"branch {index + 1}"
+        case PrintNode(path=path):
+            yield "to standard output" if path is None else f"to {path}"
+        case _:
+            pass
+    if getattr(node, "partitioner", None) is not None:
+        yield "partitions chosen by a function"
 
 
 def _lookups(node: Node) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def _describe_part(part: Sequence[Node]) -> str:
     rows = [row for node in part for row in _rows(node)]
     children: dict[str, list[str]] = {row.name: [] for row in rows}
     for row in rows:
-        for parent in row.parents:
+        for parent in dict.fromkeys(row.parents):
             children[parent].append(row.name)
     reach: dict[str, set[str]] = {}
     for row in reversed(rows):
@@ -94,12 +95,14 @@ def _describe_part(part: Sequence[Node]) -> str:
         if not row.is_sink:
             lines.append(f"      --> {_names(sorted(children[row.name], key=rank))}")
         if row.parents:
-            lines.append(f"      <-- {_names(sorted(row.parents, key=rank))}")
+            lines.append(f"      <-- {_names(sorted(set(row.parents), key=rank))}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _rows(node: Node) -> list[_Row]:
     match node:
+        case SourceNode(name=name, pattern=re.Pattern(pattern=pattern)):
+            return [_Row(name, f"Source: {name} (topics: {pattern})", ())]
         case SourceNode(name=name):
             return [_Row(name, f"Source: {name} (topics: [{', '.join(sorted(node.topics))}])", ())]
         case TableSourceNode(name=name) | GlobalTableNode(name=name):

@@ -17,7 +17,17 @@ __all__ = ["FINGERPRINT_FORMAT", "fingerprint"]
 FINGERPRINT_FORMAT = 1
 """Version of the way in which a topology is turned into a hash."""
 
-_IGNORED = frozenset({"origin", "explicit_name", "explicit_store"})
+_IGNORED = frozenset({"origin", "explicit_name", "explicit_store", "watermark", "late"})
+
+_ADDED_SINCE = frozenset(
+    {
+        *("timestamp_extractor", "pattern"),
+        *("window_ms", "segment_ms", "history_retention_ms", "duplicates", "indexed"),
+        *("max_entries", "cached"),
+    }
+)
+"""Fields that nodes and stores did not always have: left out where they hold their default, so that
+the hash of a topology that does not use them stays what it was."""
 
 
 def fingerprint(nodes: Iterable[Node]) -> str:
@@ -46,6 +56,7 @@ def _shape(value: object) -> Any:
             field.name: _shape(getattr(value, field.name))
             for field in fields(value)
             if field.name not in _IGNORED
+            and not (field.name in _ADDED_SINCE and getattr(value, field.name) == field.default)
         }
         return {"kind": type(value).__name__, **shown}
     if value is None or isinstance(value, str | int | float | bool):
