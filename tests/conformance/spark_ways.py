@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ class SparkWay:
             given = dict(options)
             every = given.pop("restart_every", 1 if self._restarts else None)
             by_epoch = given.pop("count_epochs", False)
+            partitions = given.pop("partitions", {})
             settings = Settings.load(
                 {
                     "application_id": f"conformance-{next(_NUMBERS)}",
@@ -78,7 +79,7 @@ class SparkWay:
                 }
             )
             assert not given, f"options that this way does not know: {given}"
-            with _Case(topology, settings, context) as case:
+            with _Case(topology, settings, context, partitions) as case:
                 for number, epoch in enumerate(epochs):
                     case.run(epoch, counted=1 if by_epoch else len(epoch))
                     if every and number % every == 0:
@@ -91,8 +92,11 @@ class SparkWay:
 class _Case:
     """One topology on the broker."""
 
-    def __init__(self, topology: Topology, settings: Settings, context: Any) -> None:
+    def __init__(
+        self, topology: Topology, settings: Settings, context: Any, partitions: Mapping[str, int]
+    ) -> None:
         self.produced = Produced()
+        self._partitions = partitions
         self._settings = settings
         self._context = context
         self._topology = topology
@@ -120,7 +124,12 @@ class _Case:
         known = self._admin.describe(topics)
         self._admin.delete([topic for topic in topics if topic in known])
         config = {"retention.ms": "-1"}
-        self._admin.create([TopicSpec(name=t, partitions=1, config=config) for t in topics])
+        self._admin.create(
+            [
+                TopicSpec(name=t, partitions=self._partitions.get(t, 1), config=config)
+                for t in topics
+            ]
+        )
         return self
 
     def __exit__(self, *_error: object) -> None:

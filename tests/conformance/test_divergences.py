@@ -40,3 +40,15 @@ def test_each_change_of_a_foreign_key_join_has_its_result(run_topology: RunTopol
     records = [at(0).send("right", "r", "right"), at(1).send("left", "a", "r1")]
     got = run_topology(builder.build(), records, **EVERY)["out"]
     assert got == [("a", "r1+right"), ("a", "r1!+right")]
+
+
+def test_a_repartition_keeps_records_without_a_key(run_topology: RunTopology) -> None:
+    """Whatever comes behind it; an aggregation drops them as ever."""
+    builder = StreamsBuilder()
+    spread = builder.stream("in", key=str, value=str).repartition(key=str, value=str)
+    spread.to("out")
+    spread.group_by_key().count(store="counts").to_stream().to("counts")
+    records = [at(1).send("in", None, "x"), at(2).send("in", "a", "y")]
+    out = run_topology(builder.build(), records, **EVERY)
+    assert out["out"] == [(None, "x"), ("a", "y")]
+    assert out["counts"] == [("a", 1)]

@@ -30,6 +30,7 @@ _TABLE_STEPS = {
     "to_table",
 }
 _ASK_OLD_VALUES = {"table_aggregate", "fk_join", "table_join"}
+_NEW_KEYS = {"map", "flat_map", "select_key", "to_stream_key"}
 # Steps that may give several updates of a key for one record.
 _SEVERAL = {"flat_map", "flat_map_values", "merge", "table_join", "fk_join", "stream_join"}
 
@@ -114,6 +115,20 @@ def _cogroups_share_time(
     return "rest" if windowed and times != sorted(times) else None
 
 
+def _repartitions_keep_null_keys(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams drops records without a key when a stream is repartitioned."""
+    for step in example.steps:
+        if step["op"] != "repartition":
+            continue
+        made = any(_step(example, above)["op"] in _NEW_KEYS for above in _above(example, step))
+        null = any(record.key is None for record in example.inputs[: number + 1])
+        if made or null:
+            return "rest"
+    return None
+
+
 def _suppressed_windows_are_final(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
@@ -160,6 +175,7 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
         "suppress-inclusive-ends": _suppressed_windows_are_final,
         "suppress-old-value": _suppressed_old_values,
         "cogroup-shares-stream-time": _cogroups_share_time,
+        "repartition-keeps-null-keys": _repartitions_keep_null_keys,
     }
 )
 """The known divergences by id."""
