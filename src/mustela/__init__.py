@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Repartitioned,
     )
     from mustela.dsl.routing import Branched, BranchedKStream
-    from mustela.dsl.stores import Stores
+    from mustela.dsl.stores import StoreBuilder, Stores, StoreSupplier
     from mustela.dsl.stream_table_join import Joined
     from mustela.dsl.suppression import BufferConfig, Suppressed
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -55,6 +55,14 @@ if TYPE_CHECKING:
     from mustela.runtime.app import App
     from mustela.serdes.base import Serde
     from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
+    from mustela.state.kinds.key_value import (
+        KeyValueStore,
+        TimestampedKeyValueStore,
+        ValueAndTimestamp,
+    )
+    from mustela.state.kinds.session_store import SessionStore
+    from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
+    from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
     from mustela.testing.driver import TopologyTestDriver
     from mustela.topology.timestamps import (
         FailOnInvalidTimestamp,
@@ -62,6 +70,7 @@ if TYPE_CHECKING:
         UsePartitionTimeOnInvalidTimestamp,
         WallclockTimestampExtractor,
     )
+    from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = [
     "App",
@@ -84,6 +93,8 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "KeyValueStore",
+    "LatePolicy",
     "LogAndSkipOnInvalidTimestamp",
     "Materialized",
     "MustelaError",
@@ -92,11 +103,14 @@ __all__ = [
     "Record",
     "Repartitioned",
     "Serde",
+    "SessionStore",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindowedSerde",
     "SessionWindows",
     "SlidingWindows",
+    "StoreBuilder",
+    "StoreSupplier",
     "Stores",
     "StreamJoined",
     "StreamsBuilder",
@@ -105,11 +119,18 @@ __all__ = [
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "TopologyTestDriver",
     "UnlimitedWindows",
     "UsageError",
     "UsePartitionTimeOnInvalidTimestamp",
+    "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WallclockTimestampExtractor",
+    "WatermarkStrategy",
+    "WindowStore",
     "Windowed",
     "WindowedSerde",
 ]
@@ -137,6 +158,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "KGroupedTable": "mustela.dsl.grouped_table",
     "KStream": "mustela.dsl.kstream",
     "KTable": "mustela.dsl.ktable",
+    "KeyValueStore": "mustela.state.kinds.key_value",
+    "LatePolicy": "mustela.topology.watermarks",
     "LogAndSkipOnInvalidTimestamp": "mustela.topology.timestamps",
     "Materialized": "mustela.dsl.options",
     "MustelaError": "mustela.errors",
@@ -145,11 +168,14 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Record": "mustela.model",
     "Repartitioned": "mustela.dsl.options",
     "Serde": "mustela.serdes.base",
+    "SessionStore": "mustela.state.kinds.session_store",
     "SessionWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "SessionWindowedKStream": "mustela.dsl.windowed",
     "SessionWindowedSerde": "mustela.serdes.windowed",
     "SessionWindows": "mustela.dsl.windows",
     "SlidingWindows": "mustela.dsl.windows",
+    "StoreBuilder": "mustela.dsl.stores",
+    "StoreSupplier": "mustela.dsl.stores",
     "Stores": "mustela.dsl.stores",
     "StreamJoined": "mustela.dsl.join_windows",
     "StreamsBuilder": "mustela.dsl.builder",
@@ -158,11 +184,18 @@ _MODULE_OF: Final[dict[str, str]] = {
     "TimeWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "TimeWindowedKStream": "mustela.dsl.windowed",
     "TimeWindows": "mustela.dsl.windows",
+    "TimestampedKeyValueStore": "mustela.state.kinds.key_value",
+    "TimestampedWindowStore": "mustela.state.kinds.window_store",
     "TopologyTestDriver": "mustela.testing.driver",
     "UnlimitedWindows": "mustela.dsl.windows",
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",
+    "ValueAndTimestamp": "mustela.state.kinds.key_value",
+    "VersionedKeyValueStore": "mustela.state.kinds.versioned_store",
+    "VersionedRecord": "mustela.state.kinds.versioned_store",
     "WallclockTimestampExtractor": "mustela.topology.timestamps",
+    "WatermarkStrategy": "mustela.topology.watermarks",
+    "WindowStore": "mustela.state.kinds.window_store",
     "Windowed": "mustela.model",
     "WindowedSerde": "mustela.serdes.windowed",
 }
