@@ -117,6 +117,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._outer = node.outer_sides
         self._older = (window.before_ms, window.after_ms)
         self._younger = (window.after_ms, window.before_ms)
+        self._waits = [younger + window.grace_ms for younger in self._younger]
         self._waiting: Waiting | None = None
         if node.unmatched is not None:
             store = self.lane_store(node.unmatched)
@@ -323,6 +324,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         results: _Results, row: int, time: int, found: tuple[list[int], list[bytes], int, int]
     ) -> None:
         theirs, raws, start, end = found
+        if end - start == 1:
+            results.rows.append(row)
+            results.others.append(raws[start])
+            results.times.append(max(theirs[start], time))
+            return
         results.rows.extend(repeat(row, end - start))
         results.others.extend(raws[start:end])
         results.times.extend([max(other, time) for other in theirs[start:end]])
@@ -379,7 +385,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             return
         group, key = rows.groups[row], rows.keys[row]
         stored = self._sides[side].stored.get(key, ())
-        wait = self._younger[side] + self.node.window.grace_ms
+        wait = self._waits[side]
         for time in times if len(times) == 1 else dict.fromkeys(times):
             waiting.discard(group, time + wait, side, key, stored=time in stored)
 
@@ -392,7 +398,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if high < rows.now[row]:
             self._add_alone(results, row, time)
         else:
-            close = time + self._younger[side] + self.node.window.grace_ms
+            close = time + self._waits[side]
             waiting.add(rows.groups[row], close, side, rows.keys[row], rows.values[row])
 
     @staticmethod
@@ -404,7 +410,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     # --- windows that close -------------------------------------------------------------------
 
     def _opened(self, closed: Closed) -> int:
-        return closed.close - self._younger[closed.side] - self.node.window.grace_ms
+        return closed.close - self._waits[closed.side]
 
     def finish(self) -> Batch | None:
         """Close what is over at the watermark, and drop the segments that nobody can meet."""
