@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--examples", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--operators", default="", help="one operator, or two with a comma between")
+    parser.add_argument("--part", default="1/1", help="2/8: the second of eight parts of the run")
     parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
     options = parser.parse_args(arguments)
     if options.plant:
@@ -36,6 +37,8 @@ def main(arguments: list[str]) -> int:
         pairs = [tuple(options.operators.split(","))]
     # The first example that Hypothesis draws is the smallest there is, so one says nothing.
     each = max(3, -(-options.examples // len(pairs)))
+    part, parts = map(int, options.part.split("/"))
+    pairs = pairs[part - 1 :: parts]
     with tempfile.TemporaryDirectory() as scratch, KafkaStreams(Path(scratch)) as kafka_streams:
         shrink = not options.plant
         report = run(
