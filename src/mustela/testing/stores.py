@@ -21,6 +21,8 @@ __all__ = ["AnyStore", "DriverStores"]
 
 Commit = Callable[[JobResult], object]
 
+_INNER = frozenset({"list", "buffer", "timer"})
+
 AnyStore = (
     KeyValueStore[Any, Any]
     | TimestampedKeyValueStore[Any, Any]
@@ -189,8 +191,7 @@ class DriverStores:
 
     def readable(self) -> list[str]:
         """Return the names of the stores that a user can read."""
-        inner = {"list", "buffer", "timer"}
-        return [name for name in self.names if self._find(name)[1].kind not in inner]
+        return [name for name in self.names if self._find(name)[1].kind not in _INNER]
 
     def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
         found = self._cluster.plan.stores.get(name)
@@ -215,8 +216,11 @@ class DriverStores:
     def _check(spec: StoreSpec, *kinds: str) -> None:
         if spec.kind not in kinds:
             msg = f"store {spec.name!r} is a {spec.kind} store"
+            inner = spec.kind in _INNER
+            name = "versioned_key_value" if spec.kind == "versioned" else spec.kind
             raise TestDriverError(
                 msg,
-                fix=f"take it with get_{spec.kind}_store, or get_state_store",
+                why="only the step that owns it knows what it holds" if inner else None,
+                fix=None if inner else f"take it with get_{name}_store, or get_state_store",
                 fields={"store": spec.name, "kind": spec.kind},
             )

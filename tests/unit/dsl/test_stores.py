@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mustela import (
+    JoinWindows,
     Materialized,
     SessionWindows,
     SlidingWindows,
@@ -379,3 +380,16 @@ def test_a_changelog_has_the_settings_that_were_said():
     (node,) = builder.build()
     assert node.stores[0].topic_config == {"segment.ms": "600000"}
     assert node.stores[0].kind == "timestamped_key_value"
+
+
+def test_a_buffer_is_for_its_step_alone():
+    """It is not among the stores that a test can read, and asking for it says why."""
+    builder = StreamsBuilder()
+    left, right = (builder.stream(name, key=str, value=int) for name in ("left", "right"))
+    near = JoinWindows(before=SECOND, after=SECOND, grace=SECOND)
+    left.join(right, lambda a, b: a + b, windows=near, name="sum").to("out", key=str, value=int)
+    with TopologyTestDriver(builder) as driver:
+        assert driver.get_all_state_stores() == {}
+        with pytest.raises(TestDriverError, match="is a list store") as caught:
+            driver.get_state_store("sum-this-join-store")
+        assert "only the step that owns it" in str(caught.value)
