@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,11 @@ def test_a_case_with_a_crash_after_every_record(case: Case) -> None:
 @every_case
 def test_a_case_on_spark(case: Case, restarts: bool, spark_bundles: Bundles) -> None:
     """As in the driver, on Spark and a real broker; all cases of an area are one application."""
-    compare(case, spark_bundles.produced(case, SETTINGS, restarts=restarts))
+    # A Kafka client takes time 0 for now, so Mustela writes 1.
+    expected = [row._replace(timestamp=row.timestamp or 1) for row in case.expected]
+    timed = any(row.timestamp is not None for row in case.expected)
+    told = replace(case, expected=tuple(expected)) if timed else case
+    compare(told, spark_bundles.produced(case, SETTINGS, restarts=restarts))
 
 
 def test_every_topology_has_its_case() -> None:
