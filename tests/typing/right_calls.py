@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
@@ -12,9 +13,21 @@ from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.join_windows import JoinWindows
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
-from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
-from mustela.model import RecordContext
+from mustela.dsl.options import (
+    AutoOffsetReset,
+    Consumed,
+    Grouped,
+    Materialized,
+    Printed,
+    Produced,
+    Repartitioned,
+)
+from mustela.dsl.routing import Branched, BranchedKStream
+from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from mustela.dsl.windows import EmitStrategy, SessionWindows, TimeWindows
+from mustela.model import Record, RecordContext, Windowed
 from mustela.serdes.primitives import IntSerde, StrSerde
+from mustela.topology.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
 
 
 @dataclass
@@ -39,6 +52,8 @@ assert_type(
     builder.stream("a", key=str, value=int, consumed=Consumed(auto_offset_reset="none")),
     KStream[str, int],
 )
+assert_type(builder.stream(re.compile("a.*"), key=str, value=int), KStream[str, int])
+assert_type(builder.stream(re.compile("a.*")), KStream[bytes, bytes])
 assert_type(builder.table("t", key=str, value=int, store="t"), KTable[str, int])
 assert_type(builder.table("t", consumed=Consumed(key=str, value=int)), KTable[str, int])
 
@@ -119,6 +134,47 @@ words.to(route)
 words.to(lambda key, _value, _context: key)
 words.to("out", partitioner=lambda _topic, _key, _value, count: count - 1)
 
+words.to("out", partitioner=lambda _topic, _key, _value, count: {0, count - 1})
+words.to("out", produced=Produced(partitioner=lambda _topic, _key, _value, _count: None))
+
+
+# Where reading begins, and what time records have.
+def clock(record: Record[str, Order], partition_time: int) -> int:
+    return max(partition_time, record.value.total)
+
+
+hour = AutoOffsetReset.by_duration(timedelta(hours=1))
+assert_type(
+    builder.stream("a", key=str, value=Order, consumed=Consumed(auto_offset_reset=hour)),
+    KStream[str, Order],
+)
+timed = Consumed(key=str, value=Order, timestamp_extractor=clock)
+assert_type(builder.stream("a", consumed=timed), KStream[str, Order])
+Consumed(timestamp_extractor=WallclockTimestampExtractor)
+Consumed(timestamp_extractor=LogAndSkipOnInvalidTimestamp())
+
+# Branches, travel by key, tables made of streams.
+assert_type(words.split(), BranchedKStream[str, str])
+branched = words.split(name="by").branch(lambda key, word: key < word, name="up")
+assert_type(branched, BranchedKStream[str, str])
+assert_type(branched.default_branch(), dict[str, KStream[str, str]])
+assert_type(branched.no_default_branch(), dict[str, KStream[str, str]])
+branched.branch(str.startswith, function=lambda stream: stream.map_values(str.upper))
+branched.branch(str.startswith, consumer=lambda stream: stream.to("out"))
+branched.branch(str.startswith, branched=Branched(name="same"))
+assert_type(words.repartition(), KStream[str, str])
+assert_type(words.repartition(key=str, value=str, name="spread"), KStream[str, str])
+assert_type(
+    words.repartition(repartitioned=Repartitioned(key=str, partitions=3)), KStream[str, str]
+)
+assert_type(words.to_table(), KTable[str, str])
+assert_type(words.to_table(store="s", key=str), KTable[str, str])
+assert_type(words.to_table(materialized=Materialized(store="s", value=str)), KTable[str, str])
+words.print()
+words.print(Printed.to_sys_out().with_label("words"), name="printed")
+words.print(Printed(mapper=lambda key, value: f"{key}={value}"))
+assert_type(words.merge(words, words), KStream[str, str])
+
 documents = builder.stream("documents", key=str, value=dict[str, Any])
 assert_type(documents, KStream[str, dict[str, Any]])
 documents.to("out", value=dict)
@@ -152,3 +208,28 @@ assert_type(
     words.left_join(rates, lambda word, rate: rate, key_mapper=lambda _key, word: len(word)),
     KStream[str, float | None],
 )
+
+# Windows: keys are windowed, sessions need a merger to aggregate, time windows may have one.
+hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
+sessions = SessionWindows(inactivity_gap=timedelta(hours=1), grace=timedelta(0))
+by_hour = words.group_by_key().windowed_by(hours)
+by_session = words.group_by_key().windowed_by(sessions)
+assert_type(by_hour, TimeWindowedKStream[str, str])
+assert_type(by_session, SessionWindowedKStream[str, str])
+assert_type(by_hour.emit_strategy(EmitStrategy.on_window_close()), TimeWindowedKStream[str, str])
+assert_type(by_hour.count(), KTable[Windowed[str], int])
+assert_type(by_session.reduce(str.__add__), KTable[Windowed[str], str])
+
+
+def lengths(_key: str, word: str, total: int) -> int:
+    return total + len(word)
+
+
+def joined(_key: str, left: int, right: int) -> int:
+    return left + right
+
+
+assert_type(by_hour.aggregate(int, lengths), KTable[Windowed[str], int])
+assert_type(by_hour.aggregate(int, lengths, merger=joined), KTable[Windowed[str], int])
+assert_type(by_session.aggregate(int, lengths, joined), KTable[Windowed[str], int])
+assert_type(by_hour.count().to_stream(lambda window, _n: window.key), KStream[str, int])

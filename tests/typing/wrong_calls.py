@@ -8,7 +8,15 @@ from datetime import timedelta
 
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.join_windows import JoinWindows
-from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
+from mustela.dsl.options import (
+    AutoOffsetReset,
+    Consumed,
+    Grouped,
+    Materialized,
+    Printed,
+    Produced,
+)
+from mustela.dsl.windows import SessionWindows, TimeWindows
 from mustela.serdes.primitives import IntSerde
 
 builder = StreamsBuilder()
@@ -53,6 +61,20 @@ builder.stream("x", keys=str)  # pyright: ignore
 words.map_values(len, "length")  # pyright: ignore[reportCallIssue]
 words.to("out", key=str, topic="out")  # pyright: ignore[reportCallIssue]
 
+# Branches, travel by key, tables made of streams.
+words.split().branch(lambda word: word)  # pyright: ignore
+words.split().branch(two, function=len)  # pyright: ignore
+words.split().map_values(len)  # pyright: ignore
+words.repartition(key=int)  # pyright: ignore[reportArgumentType]
+words.repartition(partitioner=lambda key: 0)  # pyright: ignore
+words.to("out", partitioner=lambda _topic, _key, _value, _count: "0")  # pyright: ignore
+words.to_table(value=int)  # pyright: ignore[reportArgumentType]
+words.print("out.txt")  # pyright: ignore[reportArgumentType]
+words.print(Printed(mapper=len))  # pyright: ignore
+words.merge("words")  # pyright: ignore
+Consumed(timestamp_extractor=lambda record: 0)  # pyright: ignore
+AutoOffsetReset.by_duration(3600)  # pyright: ignore[reportArgumentType]
+
 # What a handle cannot do.
 words.count()  # pyright: ignore
 counts.map(two)  # pyright: ignore
@@ -72,3 +94,12 @@ words.left_join(counts, lambda word, count: word * count)  # pyright: ignore
 words.join(everywhere, str.__add__)  # pyright: ignore
 words.outer_join(counts, lambda word, count: (word, count))  # pyright: ignore
 JoinWindows(before=timedelta(0), after=timedelta(0))  # pyright: ignore[reportCallIssue]
+
+# Windows: grace is always said; sessions cannot be aggregated without a merger.
+TimeWindows(size=timedelta(hours=1))  # pyright: ignore[reportCallIssue]
+SessionWindows(inactivity_gap=timedelta(hours=1))  # pyright: ignore[reportCallIssue]
+sessions = SessionWindows(inactivity_gap=timedelta(hours=1), grace=timedelta(0))
+by_session = words.group_by_key().windowed_by(sessions)
+by_session.aggregate(lambda: 0, lambda key, value, total: total)  # pyright: ignore[reportCallIssue]
+words.group_by_key().windowed_by(timedelta(hours=1))  # pyright: ignore
+by_session.emit_strategy("close")  # pyright: ignore[reportArgumentType]
