@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
@@ -23,10 +24,13 @@ from mustela.dsl.options import (
     Repartitioned,
 )
 from mustela.dsl.routing import Branched, BranchedKStream
+from mustela.dsl.stores import StoreBuilder, Stores
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from mustela.dsl.windows import EmitStrategy, SessionWindows, TimeWindows
 from mustela.model import Record, RecordContext, Windowed
 from mustela.serdes.primitives import IntSerde, StrSerde
+from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
+from mustela.state.kinds.window_store import WindowStore
 from mustela.topology.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
 
 
@@ -233,3 +237,21 @@ assert_type(by_hour.aggregate(int, lengths), KTable[Windowed[str], int])
 assert_type(by_hour.aggregate(int, lengths, merger=joined), KTable[Windowed[str], int])
 assert_type(by_session.aggregate(int, lengths, joined), KTable[Windowed[str], int])
 assert_type(by_hour.count().to_stream(lambda window, _n: window.key), KStream[str, int])
+
+# Stores: a supplier says which one; a driver gives the handle for its kind.
+recent = Materialized[str, int](supplier=Stores.lru_map("recent", 100))
+hour = timedelta(hours=1)
+assert_type(words.group_by_key().count(materialized=recent), KTable[str, int])
+assert_type(builder.table("t", key=str, value=int, materialized=recent), KTable[str, int])
+visits = Stores.persistent_session_store("s", hour)
+assert_type(Stores.session_store_builder(visits, key=str, value=int), StoreBuilder)
+
+
+def look(windows: WindowStore[str, int], versions: VersionedKeyValueStore[str, int]) -> None:
+    assert_type(windows.fetch("a", 0), int | None)
+    assert_type(windows.fetch("a", 0, None), Iterator[tuple[int, int]])
+    assert_type(windows.get("a", 0, 0), int)
+    assert_type(windows["a", 0], int)
+    assert_type(next(windows.all()), tuple[Windowed[str], int])
+    assert_type(versions.get("a", as_of=5), VersionedRecord[int] | None)
+    assert_type(versions["a"].value, int)
