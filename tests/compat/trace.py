@@ -98,8 +98,9 @@ class Trace:
             return result
 
         # To the DSL, which looks for the user's line, this is code of its own.
-        noting.__code__ = noting.__code__.replace(co_filename=_INSIDE)
-        return noting
+        inside: Any = noting
+        inside.__code__ = inside.__code__.replace(co_filename=_INSIDE)
+        return inside
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

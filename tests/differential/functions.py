@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mustela.model import Windowed
@@ -101,12 +102,12 @@ def map_pair(name: str, key: Any, value: str | None) -> tuple[str | None, str | 
             raise AssertionError(name)
 
 
-def flat_values(name: str, value: str | None) -> list[str | None]:
+def flat_values(name: str, value: str | None) -> Sequence[str | None]:
     """Make any number of values of one."""
     if name == "twice":
         return [value, None if value is None else value + "2"]
     assert name == "letters", name
-    return list(value or "")[:_LETTERS_MAX]
+    return [*(value or "")][:_LETTERS_MAX]
 
 
 def flat_pairs(name: str, key: Any, value: str | None) -> list[tuple[str | None, str | None]]:
