@@ -15,8 +15,8 @@ from mustela import TopologyTestDriver
 from tests.differential.draw import OPERATORS, Example, Input, examples
 from tests.differential.steps import build
 
-# There are many operators: a fifth of the examples each.
-EXAMPLES_PER_OPERATOR = max(4, (settings.default or settings()).max_examples // 5)
+# There are many operators: a tenth of the examples each.
+EXAMPLES_PER_OPERATOR = max(3, (settings.default or settings()).max_examples // 10)
 FLUSH_AFTER_MS = 100_000
 # Global tables are read to their end before each epoch, in Kafka Streams too: what a record finds
 # there depends on when it comes.

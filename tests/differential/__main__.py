@@ -11,7 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential.planted.plant import plant
+from tests.differential.planted.plant import bugs, is_found, plant
+
+
+def _plant_all() -> int:
+    missed = 0
+    for name in bugs():
+        found, _ = is_found(name)
+        missed += not found
+        print(f"{'found' if found else 'MISSED'}  {name}", flush=True)
+    print(f"{len(bugs()) - missed} of {len(bugs())} planted bugs found")
+    return 1 if missed else 0
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +32,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--operators", default="", help="one operator, or two with a comma between")
     parser.add_argument("--part", default="1/1", help="2/8: the second of eight parts of the run")
     parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
+    parser.add_argument("--bugs", action="store_true", help="plant every known bug, one by one")
     options = parser.parse_args(arguments)
+    if options.bugs:
+        return _plant_all()
     if options.plant:
         plant(options.plant)
     from tests.differential.campaign import pairs_from, run  # after the bug is planted
