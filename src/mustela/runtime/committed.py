@@ -217,4 +217,5 @@ class CommittedState:
                 topic: (mark.topic_id, list(mark.ends))
                 for topic, mark in sorted(self.global_marks.items())
             },
+            layouts={name: spec.layout for name, (_, spec) in sorted(self.plan.stores.items())},
         )

@@ -81,6 +81,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         found_topics: Topics that were found by a pattern, in the order in which they were found,
             which is part of the order of their records.
         global_ends: By topic of a global table, its id and how far each partition was read.
+        layouts: By store, how its rows are laid out.
     """
 
     incarnation: int
@@ -99,6 +100,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     mirrored_ms: int = 0
     found_topics: list[str] = []
     global_ends: dict[str, tuple[str, list[int]]] = {}
+    layouts: dict[str, str] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()

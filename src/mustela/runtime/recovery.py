@@ -28,6 +28,7 @@ __all__ = [
     "Recovery",
     "SourceTopicRecreatedError",
     "StateWithoutRecordError",
+    "StoreLayoutChangedError",
     "read_last_record",
 ]
 
@@ -44,6 +45,12 @@ class StateFormatError(EnvironmentFault):
     """State and changelogs are of another format."""
 
     code = "STATE_FORMAT"
+
+
+class StoreLayoutChangedError(UsageError):
+    """A store is to be laid out in another way than the rows that it holds."""
+
+    code = "STORE_LAYOUT_CHANGED"
 
 
 class SourceTopicRecreatedError(EnvironmentFault):
@@ -162,10 +169,27 @@ class Recovery:
                 msg,
                 fix="run the version that wrote it, or clear with mustela reset",
             )
+        self._check_layouts(record)
         for topic, known in record.topic_ids.items():
             now = topic_ids.get(topic)
             if now is not None and now != known:
                 raise _recreated(topic, known, now)
+
+    def _check_layouts(self, record: EpochRecord) -> None:
+        """Refuse a store whose rows were written in another layout."""
+        for name, (_, spec) in self._plan.stores.items():
+            known = record.layouts.get(name, spec.layout)
+            holds = any(record.changelog_ends.get(name, ())) or not spec.logged
+            if holds and known != spec.layout:
+                msg = f"store {name!r} is laid out in another way than its rows"
+                raise StoreLayoutChangedError(
+                    msg,
+                    evidence={"rows": known, "program": spec.layout},
+                    why="the kind of the store, or the times that it is made for, were changed",
+                    fix="give the changed store another name, change it back, or clear with"
+                    " mustela reset",
+                    fields={"store": name},
+                )
 
     def _refuse_state_without_record(self) -> None:
         names = changelog_names(self._settings, self._plan)

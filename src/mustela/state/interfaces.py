@@ -154,6 +154,27 @@ class StoreSpec:
                 what = f"store {self.name!r} {msg}"
                 raise StoreError(what, fields={"store": self.name})
 
+    @property
+    def layout(self) -> str:
+        """What the stored rows depend on: the same text means that they can be read.
+
+        Example:
+            >>> StoreSpec(name="counts").layout
+            'timestamped_key_value 1'
+            >>> StoreSpec(name="joined", kind="list", segment_ms=60_000).layout
+            'list 1, segments of 60000 ms'
+        """
+        parts = [f"{self.kind} {self.format_version}"]
+        if self.kind in {"list", "versioned"} and self.segment_ms is not None:
+            parts.append(f"segments of {self.segment_ms} ms")
+        if self.indexed:
+            parts.append("indexed")
+        if self.duplicates:
+            parts.append("duplicates")
+        if self.max_entries is not None:
+            parts.append("used last")
+        return ", ".join(parts)
+
     def _wrong(self) -> Iterator[tuple[bool, str]]:
         spans = (self.retention_ms, self.window_ms, self.history_retention_ms)
         is_window = self.kind == "window"

@@ -115,6 +115,17 @@ def test_a_topic_that_left_the_program_is_read_no_more(start: Any) -> None:
     assert set(start(admin_with(), state.to_record(1)).progress.next_offsets) == set(LINES[:2])
 
 
+def test_another_layout_of_a_store_is_refused(start: Any) -> None:
+    """Rows that lie in other segments, or of another kind, would be read wrongly or not at all."""
+    (name,) = PLAN.stores
+    rows = {"changelog_ends": {name: [0, 5]}, "layouts": {name: "list 1, segments of 10 ms"}}
+    error = refused(start, "STORE_LAYOUT_CHANGED", admin_with(), record_of(**rows))
+    assert error.fields["store"] == name
+    assert "segments of 10 ms" in str(error)
+    empty = {**rows, "changelog_ends": {name: [0, 0]}}
+    assert start(admin_with(), record_of(**empty)).epoch == record_of().epoch
+
+
 def test_another_number_of_key_groups_is_refused(start: Any) -> None:
     """Every key would be looked for in the wrong place."""
     error = refused(start, "KEY_GROUPS_CHANGED", admin_with(), record_of(key_groups=64))
