@@ -13,8 +13,13 @@ from mustela.kernel.aggregate import CountOperator, FoldOperator, LaneOperator, 
 from mustela.kernel.changes import ChangeOrigins
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_value, is_immutable_column
-from mustela.kernel.window_close import WindowCloser, drop_late, in_merged_order
-from mustela.model import TIME_MAX, Windowed
+from mustela.kernel.window_close import (
+    WindowCloser,
+    drop_late,
+    in_merged_order,
+    windowed_keys,
+)
+from mustela.model import TIME_MAX
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import TIME_BYTES
@@ -150,10 +155,8 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         size, keys = self._windows.key_size_ms, batch.keys
         inner = [key[TIME_BYTES:] for key in touched.key_bytes]
         starts = [split_window_key(key)[0] for key in touched.key_bytes]
-        windowed = [
-            Windowed(keys[row], start, min(start + size, TIME_MAX))
-            for row, start in zip(touched.rows, starts, strict=True)
-        ]
+        ends = [min(start + size, TIME_MAX) for start in starts]
+        windowed = windowed_keys(map(keys.__getitem__, touched.rows), starts, ends)
         origins = ChangeOrigins(
             touched.timestamps,
             batch,

@@ -11,8 +11,12 @@ from mustela.kernel.changes import ChangeOrigins
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_value
 from mustela.kernel.window_aggregate import make_window_fold
-from mustela.kernel.window_close import WindowCloser, drop_late, in_merged_order
-from mustela.model import Windowed
+from mustela.kernel.window_close import (
+    WindowCloser,
+    drop_late,
+    in_merged_order,
+    windowed_keys,
+)
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.topology.window_aggregate import WindowAggregateNode
@@ -248,7 +252,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             times, batch, rows, key_bytes=names, key_groups=self.options.key_groups
         )
         return Batch(
-            list(map(Windowed, map(keys.__getitem__, rows), starts, ends)),
+            windowed_keys(map(keys.__getitem__, rows), starts, ends),
             values,
             origins,
             olds=self._codec.decode_many(olds)[0] if self.step.wants_old else None,

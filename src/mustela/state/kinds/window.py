@@ -134,18 +134,20 @@ class WindowRows:
     ) -> None:
         names = list(dict.fromkeys(keys))
         before = dict(zip(names, self.view.getmulti(key_rows(names)), strict=True))
-        now = {key: unpack_starts(stored) for key, stored in before.items()}
+        fresh: dict[bytes, list[int]] = {key: [] for key in names}
+        gone: dict[bytes, set[int]] = {}
         for key, start, row in zip(keys, starts, rows, strict=True):
-            known = now[key]
-            place = bisect_left(known, start)
-            found = place < len(known) and known[place] == start
-            if row is None and found:
-                del known[place]
-            elif row is not None and not found:
-                known.insert(place, start)
-        for known in now.values():
+            if row is not None:
+                fresh[key].append(start)
+                if key in gone:
+                    gone[key].discard(start)
+            else:
+                gone.setdefault(key, set()).add(start)
+        packed: dict[bytes, bytes | None] = {}
+        for key, stored in before.items():
+            known = sorted({*unpack_starts(stored), *fresh[key]}.difference(gone.get(key, ())))
             del known[: bisect_left(known, floor)]
-        packed = {key: pack_starts(known) if known else None for key, known in now.items()}
+            packed[key] = pack_starts(known) if known else None
         self.view.put_many(
             (key_row(key), stored) for key, stored in packed.items() if stored != before[key]
         )
