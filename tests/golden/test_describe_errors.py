@@ -31,11 +31,51 @@ PROGRAMS = {
     "topic_twice": 'builder.stream(["a", "a"])',
     "other_builder": 'lines.merge(StreamsBuilder().stream("lines"))',
     "no_serde": 'builder.stream("x", key=complex)',
+    "branch_twice": "lines.split().branch(bool_of).branch(bool_of)",
+    "split_without_end": "lines.split().branch(bool_of); builder.build()",
+    "split_ended": "s = lines.split(); s.no_default_branch(); s.branch(bool_of)",
+    "function_and_consumer": "lines.split().branch(bool_of, function=print, consumer=print)",
+    "nothing_to_merge": "lines.merge()",
+    "merge_with_a_name": 'lines.merge("lines")',
+    "partitions": "lines.repartition(repartitioned=Repartitioned(partitions=-1))",
+    "partitioner": 'lines.to("out", partitioner=lambda key: 0)',
+    "print_options": 'lines.print("out.txt")',
+    "extractor": 'builder.stream("x", consumed=Consumed(timestamp_extractor=lambda r: r.time))',
+    "pattern_of_bytes": 'builder.stream(re.compile(b"x"))',
+    "pattern_and_topic": 'builder.stream(re.compile("li.*"))',
+    "pattern_and_table": 'builder.stream(re.compile("t.*")); builder.table("tab", key=str)',
+    "reset_by_no_duration": (
+        "reset = AutoOffsetReset.by_duration(None); "
+        'builder.stream("x", consumed=Consumed(auto_offset_reset=reset))'
+    ),
+    "join_of_other_builder": (
+        'lines.join(StreamsBuilder().table("t", key=str, value=str), bool_of)'
+    ),
+    "join_without_windows": "lines.join(lines.filter(bool_of), bool_of)",
+    "join_of_other_keys": 'lines.join(builder.table("t", key=int, value=str), bool_of)',
+    "join_with_a_number": "lines.join(7, bool_of)",
+    "table_join_of_other_builder": (
+        'builder.table("t", key=str, value=str).join('
+        'StreamsBuilder().table("u", key=str, value=str), bool_of)'
+    ),
+    "suppress_without_windows": (
+        "lines.group_by_key().count(store='s').suppress("
+        "Suppressed.until_window_closes(BufferConfig.unbounded()))"
+    ),
+    "grace_that_is_negative": (
+        "lines.group_by_key().windowed_by("
+        "TimeWindows(size=timedelta(minutes=1), grace=timedelta(minutes=-1)))"
+    ),
+    "windows_of_no_size": "TimeWindows(size=timedelta(0), grace=timedelta(0))",
 }
 
 HEAD = """\
-from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Consumed, Produced
+import re
+from datetime import timedelta
+from mustela import (
+    AutoOffsetReset, BufferConfig, Consumed, Produced, Repartitioned, StreamsBuilder, Suppressed,
+    TimeWindows,
+)
 def bool_of(key, value): return True
 def pair(key, value): return key, value
 builder = StreamsBuilder()

@@ -7,12 +7,36 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 
+import mustela
+
 MODULES = [
     *("mustela.dsl.builder", "mustela.dsl.kstream", "mustela.dsl.ktable", "mustela.dsl.grouped"),
     *("mustela.dsl.options", "mustela.topology.graph", "mustela.topology.errors"),
     *("mustela.topology.checks", "mustela.planner.planner", "mustela.planner.explain"),
-    *("mustela.planner.options",),
+    *("mustela.planner.options", "mustela.dsl.routing", "mustela.topology.timestamps"),
+    *("mustela.dsl.stream_joins", "mustela.dsl.join_windows", "mustela.dsl.stream_table_join"),
+    *("mustela.dsl.table_joins", "mustela.dsl.foreign_key_join", "mustela.dsl.globalktable"),
+    *("mustela.dsl.windows", "mustela.dsl.windowed", "mustela.dsl.suppression"),
+    *("mustela.dsl.table_grouping", "mustela.dsl.grouped_table", "mustela.dsl.cogroup"),
+    "mustela.dsl.stores",
 ]
+
+
+def test_what_a_module_of_the_dsl_gives_is_looked_at() -> None:
+    """Each name that the package itself offers from the DSL stands in one of the modules."""
+    modules = {import_module(name) for name in MODULES}
+    offered = [name for name in mustela.__all__ if _home(name).startswith("mustela.dsl.")]
+    for name in offered:
+        assert any(name in module.__all__ for module in modules), name
+
+
+def _home(name: str) -> str:
+    return getattr(getattr(mustela, name), "__module__", "")
+
+
+def test_the_names_of_the_package(golden: Callable[[str, str], None]) -> None:
+    """What ``from mustela import ...`` knows."""
+    golden("public_names/package.txt", "\n".join(sorted(mustela.__all__)))
 
 
 def test_public_names_of_the_dsl(golden: Callable[[str, str], None]) -> None:

@@ -27,7 +27,7 @@ SourceLike = SourceNode | TableSourceNode
 
 _WAYS_TO_READ = (
     *("name", "topics", "pattern", "key", "value"),
-    *("auto_offset_reset", "timestamp_extractor", "store"),
+    *("auto_offset_reset", "timestamp_extractor", "watermark", "late", "store"),
 )
 
 
@@ -170,9 +170,7 @@ class Registry:
                 fields={"topic": node.topic},
             )
         if node.name in self._nodes:
-            raise self._duplicate(
-                node.name, "global_table", node.origin, given=node.explicit_name
-            )
+            raise self._duplicate(node.name, "global_table", node.origin, given=node.explicit_name)
         self.add(node)
         return node
 
@@ -265,6 +263,8 @@ def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictErr
         evidence={"first": first.origin or first.name, "differ": ", ".join(differences)},
         at=second.origin,
         why="a topic has one reader in an application: its records are read and decoded once",
-        fix="use one handle for both, or give both calls the same options",
+        fix="use one handle for both, or give both calls the same options"
+        if "pattern" not in differences
+        else "let the pattern not match it, or read all of them by the pattern",
         fields={**fields, "differences": tuple(differences)},
     )
