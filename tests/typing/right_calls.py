@@ -147,9 +147,9 @@ def clock(record: Record[str, Order], partition_time: int) -> int:
     return max(partition_time, record.value.total)
 
 
-hour = AutoOffsetReset.by_duration(timedelta(hours=1))
+last_hour = AutoOffsetReset.by_duration(timedelta(hours=1))
 assert_type(
-    builder.stream("a", key=str, value=Order, consumed=Consumed(auto_offset_reset=hour)),
+    builder.stream("a", key=str, value=Order, consumed=Consumed(auto_offset_reset=last_hour)),
     KStream[str, Order],
 )
 timed = Consumed(key=str, value=Order, timestamp_extractor=clock)
