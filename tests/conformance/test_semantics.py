@@ -182,3 +182,17 @@ def test_topics_may_be_chosen_by_a_function(run_topology: RunTopology) -> None:
     stream.filter(lambda _k, v: v == "a").to("to-a")
     records = [at(n).send("in", "k", v) for n, v in enumerate("aba")]
     assert run_topology(builder.build(), records)["to-a"] == [("k", "a")] * 4
+
+
+def test_a_transformer_sees_deletions(run_topology: RunTopology) -> None:
+    """What it makes of one is a row, which a table grouped anew behind it takes out again."""
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str)
+    states = table.transform_values(lambda k, v: f"{k} gone" if v is None else v, value=str)
+    states.to_stream().to("out")
+    by_length = states.group_by(lambda key, state: (len(state), key), key=int, value=str)
+    by_length.count(store="lengths").to_stream().to("lengths")
+    records = [at(n).send("in", "a", value) for n, value in enumerate(["x", None, "y"])]
+    out = run_topology(builder.build(), records, **EVERY)
+    assert out["out"] == [("a", "x"), ("a", "a gone"), ("a", "y")]
+    assert out["lengths"] == [(1, 1), (1, 0), (6, 1), (6, 0), (1, 1)]

@@ -202,6 +202,52 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         """
         return self._map_values("map_values_with_key", mapper, value, name, store, materialized)
 
+    def transform_values(
+        self,
+        transformer: Callable[[K, V | None], W],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        materialized: Materialized[K, W] | None = None,
+    ) -> KTable[K, W]:
+        """Replace each row's value, that of a deleted row too.
+
+        Unlike a mapper, the transformer is also called when a row is deleted, and what it then
+        returns is the row's value in the result. The result is always stored: a row may be there
+        that this table no longer has.
+
+        Args:
+            transformer: Called with key and value of each changed row; the value is None when
+                the row was deleted. If it returns None, the row is deleted from the result.
+            value: Type or serde of the new values, for the store and for what follows.
+            name: Step name; made from the step's place if not given.
+            store: Name of the store; made from the step's name if not given.
+            materialized: Options of that store.
+
+        Returns:
+            The table of new values.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the transformer cannot be called with a key and a value.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> users = builder.table("users", key=str, value=str)
+            >>> states = users.transform_values(
+            ...     lambda user, name: "gone" if name is None else f"known as {name}", value=str
+            ... )
+            >>> states.to_stream().to("states")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     users = driver.create_input_topic("users")
+            ...     users.pipe_key_value_list([("u1", "Ann"), ("u1", None)])
+            ...     driver.create_output_topic("states").read_values_to_list()
+            ['known as Ann', 'gone']
+        """
+        return self._map_values("transform_values", transformer, value, name, store, materialized)
+
     @overload
     def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
     @overload
@@ -280,7 +326,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         materialized: Materialized[Any, Any] | None,
     ) -> KTable[K, Any]:
         at = user_origin()
-        with_key = verb == "map_values_with_key"
+        with_key = verb != "map_values"
+        with_nulls = verb == "transform_values"
         arguments = ("key", "value") if with_key else ("value",)
         check_function(mapper, arguments, role="mapper", verb=verb, at=at)
         options = options_or(materialized, Materialized[Any, Any](), at=at)
@@ -288,14 +335,18 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
-        spec = self._spec(place, options, store, key, said)
+        named = self._spec(place, options, store, key, said)
+        spec = named
+        if with_nulls and named is None:
+            spec, _ = store_spec(place, options, store=None, key=key, value=said)
         self._registry.add(
             TableMapValuesNode(
                 **place,
                 mapper=mapper,
                 with_key=with_key,
+                with_nulls=with_nulls,
                 store=spec,
-                explicit_store=spec is not None,
+                explicit_store=named is not None,
             )
         )
         return KTable(self._registry, place["name"], key, said)

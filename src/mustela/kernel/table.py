@@ -226,7 +226,7 @@ def call_present(
 
 
 class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
-    """Another value for each row; deletions pass through, the mapper never sees them."""
+    """Another value for each row; deletions pass through, unless the mapper asks to see them."""
 
     def open(self) -> None:
         """Find the store."""
@@ -260,6 +260,8 @@ class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
     ) -> tuple[list[Any], list[int]]:
         columns = (keys, values) if self.node.with_key else (values,)
+        if self.node.with_nulls:
+            return call_each(self.node.mapper, columns, on_failure)
         return call_present(self.node.mapper, columns, values, on_failure)
 
 

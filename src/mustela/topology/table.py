@@ -63,10 +63,15 @@ class TableFilterNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMapValuesNode(Node):
-    """``mapper(value)``, or ``mapper(key, value)`` if ``with_key``; deletions pass through."""
+    """``mapper(value)``, or ``mapper(key, value)`` if ``with_key``.
+
+    Deletions pass through, unless ``with_nulls``: then the mapper is called for them too, and the
+    result has a store, because a row without a value may have one there.
+    """
 
     mapper: Callable[..., Any]
     with_key: bool = False
+    with_nulls: bool = False
     store: StoreSpec | None = None
     explicit_store: bool = False
 
