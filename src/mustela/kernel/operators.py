@@ -79,7 +79,7 @@ Factory = Callable[[Step, Any, OperatorContext], Operator[Any]]
 
 
 def _lane_aggregate(step: Step, node: AggregateNode, context: OperatorContext) -> Operator[Any]:
-    quick = node.kind == "count" and context.options.emit == "barrier"
+    quick = node.kind == "count" and context.options.emit == "barrier" and not step.each_change
     return (aggregate.CountOperator if quick else aggregate.FoldOperator)(step, node, context)
 
 

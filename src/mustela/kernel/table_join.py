@@ -278,4 +278,5 @@ class _Walk:
         mine[key] = (value, time)
         self._shown[key] = pair
         if self._goes_on(side, value, old, partner):
-            self._results.append(_Result(row, pair, before, max(time, partner_time)))
+            stamp = time if partner is None else max(time, partner_time)
+            self._results.append(_Result(row, pair, before, stamp))
