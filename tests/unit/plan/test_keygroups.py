@@ -54,3 +54,11 @@ def test_keys_spread_over_the_groups() -> None:
     found = key_groups_of(keys, 32)
     assert max(found.count(group) for group in range(32)) < 1_200
     assert min(found.count(group) for group in range(32)) > 800
+
+
+@given(st.lists(st.binary(min_size=8, max_size=20)), powers)
+def test_a_suffix_does_not_count(keys: list[bytes], groups: int) -> None:
+    """All windows of a key are where the key is."""
+    found = key_groups_of(keys, groups, suffix=8)
+    assert found == key_groups_of([key[:-8] for key in keys], groups)
+    assert found == [key_group(key, groups, suffix=8) for key in keys]
