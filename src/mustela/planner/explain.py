@@ -15,6 +15,7 @@ from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
 from mustela.topology.table_join import TableJoinNode
 from mustela.topology.table_lookup import TableLookup
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["explain"]
 
@@ -106,6 +107,10 @@ def _meaning(node: Node) -> Iterator[str]:
             yield f"topic {topic}"
         case SinkNode():
             yield "topic chosen by a function"
+        case WindowAggregateNode(windows=windows, emit=emit):
+            yield windows.told
+            if emit == "close":
+                yield "told when closed"
         case BranchNode(index=index):
             yield f"branch {index + 1}"
         case PrintNode(path=path):

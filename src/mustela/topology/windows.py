@@ -56,6 +56,12 @@ class TimeWindowSpec:
         """From a window's start to its end, where that is the same for all windows."""
         return self.size_ms
 
+    @property
+    def told(self) -> str:
+        """The windows in words."""
+        every = f" every {self.advance_ms} ms" if self.advance_ms != self.size_ms else ""
+        return f"windows of {self.size_ms} ms{every}, grace {self.grace_ms} ms"
+
     def starts(self, timestamp: int) -> list[int]:
         """Return the starts of the windows that hold a time, ascending; none is negative."""
         last = timestamp - timestamp % self.advance_ms
@@ -92,6 +98,11 @@ class UnlimitedWindowSpec:
     def key_size_ms(self) -> int:
         """Longer than any time that is left."""
         return TIME_MAX
+
+    @property
+    def told(self) -> str:
+        """The window in words."""
+        return f"one window from {self.start_ms} ms on"
 
     def starts(self, timestamp: int) -> list[int]:
         """Return the start, if the time is not before it."""
@@ -131,6 +142,11 @@ class SlidingWindowSpec:
         """From a window's start to its end."""
         return self.difference_ms
 
+    @property
+    def told(self) -> str:
+        """The windows in words."""
+        return f"sliding windows of {self.difference_ms} ms, grace {self.grace_ms} ms"
+
     def closes_at(self, _start: int, end: int) -> int:
         """Return the event time from which on a window takes no record any more."""
         return end + self.grace_ms + 1
@@ -159,6 +175,11 @@ class SessionWindowSpec:
     def lag_ms(self) -> int:
         """How far behind the time of its closing a session's result may be stamped."""
         return self.gap_ms + self.grace_ms + 1
+
+    @property
+    def told(self) -> str:
+        """The sessions in words."""
+        return f"sessions with pauses up to {self.gap_ms} ms, grace {self.grace_ms} ms"
 
     def closes_at(self, _start: int, end: int) -> int:
         """Return the event time from which on a session takes no record any more."""

@@ -24,6 +24,8 @@ from mustela import (
 )
 from mustela.errors import UsageError
 from mustela.plan.partitions import partition_of
+from mustela.planner.explain import explain
+from mustela.planner.planner import plan
 from mustela.topology.errors import (
     BadOptionError,
     DuplicateNameError,
@@ -203,3 +205,30 @@ def test_windowed_keys_go_to_the_partition_of_the_key_inside() -> None:
 def test_errors_are_errors_of_usage() -> None:
     """All of the above are found before anything runs."""
     assert issubclass(RetentionError, UsageError)
+
+
+def test_a_plan_tells_its_windows() -> None:
+    """In words, for whoever reads `mustela explain`."""
+    second, none = timedelta(seconds=1), timedelta(0)
+    told: dict[Any, str] = {
+        TimeWindows(size=second, grace=none): "windows of 1000 ms, grace 0 ms",
+        TimeWindows(size=second, advance=second / 4, grace=second): (
+            "windows of 1000 ms every 250 ms, grace 1000 ms"
+        ),
+        SlidingWindows(time_difference=second, grace=none): "sliding windows of 1000 ms",
+        SessionWindows(inactivity_gap=second, grace=none): "sessions with pauses up to 1000 ms",
+        UnlimitedWindows(): "one window from 0 ms on",
+    }
+    for windows, words in told.items():
+        builder = StreamsBuilder()
+        windowed: Any = builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows)
+        windowed.count(name="counts")
+        assert f"window aggregate counts <- in=>1: count, {words}" in explain(plan(builder.build()))
+    builder = StreamsBuilder()
+    hours = (
+        builder.stream("in", key=str)
+        .group_by_key()
+        .windowed_by(TimeWindows(size=second, grace=none))
+    )
+    hours.emit_strategy(EmitStrategy.on_window_close()).count(name="counts")
+    assert "told when closed" in explain(plan(builder.build()))
