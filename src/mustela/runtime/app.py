@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -24,6 +24,7 @@ from mustela.runtime.events import AppState, Event, Listener, StateChanged
 from mustela.runtime.pace import Pace
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
+from mustela.topology.node import Node
 
 __all__ = [
     "App",
@@ -217,7 +218,8 @@ class App:
             raise AppStateError(msg, fix="make a new App to start again")
         settings, topology, physical = self.settings, self.built_topology(), self.built_plan()
         if settings.naming.strict:
-            _refuse_unnamed(topology)
+            steps = (step.node for stage in physical.stages for step in stage.steps)
+            _refuse_unnamed([*topology, *steps])
         self._set(AppState.STARTING)
         self._thread = threading.Thread(
             target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"
@@ -387,8 +389,8 @@ def _named(listener: Listener, method: str) -> Generator[None]:
         ) from error
 
 
-def _refuse_unnamed(topology: Topology) -> None:
-    unnamed = unnamed_stateful_steps(topology)
+def _refuse_unnamed(nodes: Iterable[Node]) -> None:
+    unnamed = unnamed_stateful_steps(nodes)
     if unnamed:
         first = unnamed[0]
         msg = f"the stateful step {first.name} has no name of its own"

@@ -19,12 +19,13 @@ def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:
     its topic, which does not move.
 
     Args:
-        topology: A `Topology`, or its nodes.
+        topology: A `Topology`, or nodes: of the topology, and of a plan's steps, which may keep
+            rows where the topology does not say so. Of several with one name the first one counts.
     """
-    return [
-        node
-        for node in topology
-        if node.stores
-        and not isinstance(node, TableSourceNode | GlobalTableNode)
-        and not getattr(node, "explicit_store", False)
-    ]
+    found: dict[str, Node] = {}
+    for node in topology:
+        if not node.stores or isinstance(node, TableSourceNode | GlobalTableNode):
+            continue
+        if not (node.explicit_name or getattr(node, "explicit_store", False)):
+            found.setdefault(node.name, node)
+    return list(found.values())
