@@ -8,10 +8,17 @@ from dataclasses import replace
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.foreign_key import (
+    ForeignKeyJoinNode,
+    ForeignKeyMatchNode,
+    ForeignKeySubscribeNode,
+)
 from mustela.topology.node import Node
 from mustela.topology.settle import SettleNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode
+from mustela.topology.table_aggregate import TableAggregateNode
+from mustela.topology.table_group import TableGroupNode
 from mustela.topology.table_join import TableJoinNode
 
 __all__ = ["each_change"]
@@ -63,9 +70,11 @@ def each_change(flow: Flow, options: PlanOptions) -> Flow:
 def _table_inputs(node: Node) -> tuple[int, ...]:
     """Return the inputs of a step that reads tables and gives one, change by change."""
     match node:
-        case TableFilterNode() | TableMapValuesNode():
+        case TableFilterNode() | TableMapValuesNode() | TableGroupNode() | TableAggregateNode():
             return (0,)
-        case TableJoinNode():
+        case ForeignKeySubscribeNode() | ForeignKeyJoinNode():
+            return (0,)
+        case TableJoinNode() | ForeignKeyMatchNode():
             return 0, 1
         case _:
             return ()
@@ -84,6 +93,8 @@ def _reads_each(step: FlowStep, number: int, chain: set[StepId]) -> bool:
     """Say whether a step is to see every change of that input."""
     if isinstance(step.node, StreamTableJoinNode):
         return number == 1
+    if isinstance(step.node, TableAggregateNode):
+        return True  # a row of a group is no row of a table: none of its changes stands for others
     return step.id in chain and number in _table_inputs(step.node)
 
 
