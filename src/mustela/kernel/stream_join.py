@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Final
 
@@ -25,6 +25,10 @@ from mustela.topology.stream_join import StreamJoinNode
 __all__ = ["StreamJoinOperator"]
 
 LEFT, RIGHT = 0, 1
+
+PART_ROWS: Final = 50_000
+"""So many rows are joined at a time: what they need stays close at hand."""
+
 _NOTHING: Final[KeyRows] = ([], [])
 
 
@@ -131,7 +135,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             return self._process_self(sides[LEFT])
         rows = self._merged(sides)
         self._judge(rows)
-        results = self._match(rows)
+        results = _Results()
+        spans = self._spans(rows)
+        for start in range(0, len(rows.order), PART_ROWS):
+            part = replace(rows, order=rows.order[start : start + PART_ROWS])
+            self._match(part, spans, results)
         return self._joined(rows, results)
 
     def _side(self, side: int, batch: Batch) -> _Side:
@@ -242,35 +250,33 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     # --- matching -----------------------------------------------------------------------------
 
-    def _match(self, rows: _Rows) -> _Results:
+    def _match(self, rows: _Rows, spans: tuple[list[int], list[int]], results: _Results) -> None:
         """Find the partners of each row, keep it, and close the windows that are over by then."""
-        lows, highs = self._spans(rows)
         keys, values = rows.keys, rows.values
         if None in keys or None in values:
             kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
         else:
             kept = rows.order
-        self._fetch(rows, kept, (lows, highs))
-        results = _Results()
+        self._fetch(rows, kept, spans)
         if self._waiting is None:
-            self._match_inner(rows, kept, (lows, highs), results)
+            self._match_inner(rows, kept, spans, results)
         else:
-            self._match_outer(rows, (lows, highs), results)
+            self._match_outer(rows, spans, results)
         for side in self._sides:
             side.forget()
-        return results
 
     def _fetch(self, rows: _Rows, kept: Iterable[int], spans: tuple[list[int], list[int]]) -> None:
         """Fetch what the rows look at, and write the rows."""
         lows, highs = spans
         keys, times, values = rows.keys, rows.times, rows.values
         groups, lefts = rows.groups, rows.lefts
-        divided: dict[int, tuple[list[int], list[int]]] = {
-            group: ([], []) for group in sorted(set(groups))
-        }
+        divided: dict[int, tuple[list[int], list[int]]] = {}
         for row in kept:
-            divided[groups[row]][row >= lefts].append(row)
-        for group, places in divided.items():
+            group = groups[row]
+            if group not in divided:
+                divided[group] = ([], [])
+            divided[group][row >= lefts].append(row)
+        for group, places in sorted(divided.items()):
             columns = [[keys[row] for row in mine] for mine in places]
             for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
                 mine, theirs = places[side], places[other]
@@ -342,8 +348,9 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
         groups, now, triggers = rows.groups, rows.now, rows.triggers
         by_key, nexts = [side.by_key for side in self._sides], waiting.nexts
-        for group in sorted(set(groups)):
-            waiting.begin(group, max(now), min(times))
+        until, oldest = max(now[row] for row in rows.order), min(times[row] for row in rows.order)
+        for group in sorted({groups[row] for row in rows.order}):
+            waiting.begin(group, until, oldest)
         for row in rows.order:
             key, time = keys[row], times[row]
             mine = LEFT if row < lefts else RIGHT

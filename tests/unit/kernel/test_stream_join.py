@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
+from mustela.kernel import stream_join
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
@@ -416,15 +417,16 @@ def stored(driver: TopologyTestDriver) -> dict[str, list[bytes]]:
 @every_kind
 @given(records=RECORDS, spans=SPANS, cuts=st.lists(st.integers(1, 12), max_size=8))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lists_that_are_sealed_are_read_as_one(
+def test_long_lists_and_large_batches_are_handled_in_parts(
     kind: Kind, records: list[Came], spans: Spans, cuts: list[int]
 ) -> None:
-    """Rows of a list that grew too long are not written again, and change nothing."""
+    """A list that grew too long is sealed, a batch is joined bit by bit: neither shows."""
     records = numbered(records)
     epochs = cut(records, cuts)
     expected = model(kind, spans).all(in_merged_order(epochs))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_bytes, "ROW_BYTES_MAX", 60)
+        patch.setattr(stream_join, "PART_ROWS", 3)
         got = run(topology(kind, spans), epochs, crash_after_every_record=True)
     assert got == expected
 
