@@ -156,13 +156,20 @@ class SlidingAggregateOperator(WindowOperator):
         if before is not None and before + 1 + difference >= time and before + 1 not in cells:
             missed += self._begin(record, before + 1, self._initializer())
         if not has_left:
-            if left is not None and before is not None and time - difference <= before:
-                total = self.own(left.value)
-            else:
-                total = self._initializer()
-            missed += self._begin(record, time - difference, total)
+            missed += self._end_with(record, left, before)
         self._begin_behind(record, right)
         return missed
+
+    def _end_with(self, record: _Record, left: Cell | None, before: int | None) -> int:
+        """Begin the window that ends with a record; return 1 if it is over already."""
+        start = record.time - self._difference
+        cell = record.windows.cells.get(start)
+        if cell is not None:  # just begun, right behind the record before
+            self.put(record.row, cell, cell.raw)
+            return 0
+        if left is not None and before is not None and start <= before:
+            return self._begin(record, start, self.own(left.value))
+        return self._begin(record, start, self._initializer())
 
     def _add_early(self, record: _Record) -> int:
         """Fold a record from before the first window that could end with it.

@@ -354,3 +354,14 @@ def test_a_value_that_has_no_bytes_fails_with_its_record() -> None:
                 else:
                     with pytest.raises(DataError, match="int"):
                         topic.pipe_input("k", "text", timestamp=7)
+
+
+def test_a_window_right_behind_one_record_may_end_with_the_next() -> None:
+    """It is one window, and later records are in it once; Kafka Streams tells it twice."""
+    sliding = SlidingWindows(time_difference=ms(7), grace=ms(0))
+    for settings in ({"emit": "every"}, {"emit": "barrier"}):
+        options = {"event_time": "stream-time", **settings}
+        with TopologyTestDriver(counted(sliding), settings=options) as driver:
+            send(driver, [("a", 6), ("a", 14), ("a", 14)])
+            last = {row[1:3]: row[3] for row in told(driver)}
+            assert last == {(0, 7): 1, (7, 14): 2}

@@ -213,10 +213,10 @@ class SlidingModel(Model):
         value: Any,
         timestamp: int,
         now: int,
-        values: tuple[Any, ...] = (),
+        values: tuple[Any, ...] | None = None,
     ) -> list[Change]:
         if self.closes_at(window) <= now:
             self.late += 1
             return []
-        known, latest = self.rows.get(window, (values, -1))
+        known, latest = self.rows.get(window, ((), -1)) if values is None else (values, -1)
         return [self.put(window, (*known, value), max(latest, timestamp))]
