@@ -280,6 +280,11 @@ class Settings(BaseSettings):
         default=timedelta(hours=1),
         description="How far ahead of the clock a timestamp may lie and still push the watermark.",
     )
+    max_source_drift: Duration | None = Field(
+        default=None,
+        description="How far a source partition may be ahead of the watermark; one that is further "
+        "is held back until the others have come closer, or are idle. null for any distance.",
+    )
     deserialization_handler: Handler = Field(
         default="fail", description="What to do with a record that cannot be decoded."
     )

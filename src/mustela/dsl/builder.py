@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, TypeVar, cast, get_args, overload
+from typing import Any, TypedDict, TypeVar, cast, get_args, overload
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
@@ -30,6 +30,7 @@ from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
+from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["StreamsBuilder"]
 
@@ -149,6 +150,7 @@ class StreamsBuilder:
             value=choose_serde("value", value, options.value, holder="Consumed", at=at),
             auto_offset_reset=_reset(options, at=at),
             timestamp_extractor=_extractor(options, at=at),
+            **_event_time(options, at=at),
         )
         source = self._registry.add_source(node)
         return KStream(
@@ -253,6 +255,7 @@ class StreamsBuilder:
             explicit_store=explicit,
             auto_offset_reset=_reset(options, at=at),
             timestamp_extractor=_extractor(options, at=at),
+            **_event_time(options, at=at),
         )
         source = self._registry.add_source(node)
         return KTable(self._registry, source.name, source.key, source.value)
@@ -441,3 +444,18 @@ def _extractor(options: Consumed[Any, Any], *, at: Origin) -> object:
     arguments = ("record", "partition_time")
     check_function(extractor, arguments, role="timestamp extractor", verb="stream", at=at)
     return extractor
+
+
+class _EventTime(TypedDict):
+    watermark: WatermarkStrategy | None
+    late: LatePolicy
+
+
+def _event_time(options: Consumed[Any, Any], *, at: Origin) -> _EventTime:
+    for option, wanted in (("watermark", WatermarkStrategy), ("late", LatePolicy)):
+        given = getattr(options, option)
+        if given is not None and not isinstance(given, wanted):
+            msg = f"Consumed cannot have {option}={given!r:.60}"
+            fix = f"pass a {wanted.__name__}"
+            raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": given})
+    return _EventTime(watermark=options.watermark, late=options.late)

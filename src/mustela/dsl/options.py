@@ -19,6 +19,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
 from mustela.topology.timestamps import BuiltInExtractor, TimestampExtractor
+from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
     from typing_extensions import TypeVar
@@ -134,6 +135,9 @@ class Consumed(Generic[K, V]):
             `AutoOffsetReset` or its word; None takes the application's setting.
         timestamp_extractor: Gives the time of each record; its own timestamp, and an error if
             that is negative, if nothing is said. See `mustela.topology.timestamps`.
+        watermark: How far event time has come in the source, told from its records; None takes
+            the application's settings.
+        late: What becomes of a record that comes too late for its window.
         name: Name of the source.
 
     Example:
@@ -148,6 +152,8 @@ class Consumed(Generic[K, V]):
     timestamp_extractor: TimestampExtractor | BuiltInExtractor | type[BuiltInExtractor] | None = (
         None
     )
+    watermark: WatermarkStrategy | None = None
+    late: LatePolicy = LatePolicy.DROP
     name: str | None = None
 
 

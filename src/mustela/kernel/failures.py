@@ -18,6 +18,7 @@ from mustela.topology.node import Node
 __all__ = [
     "DeserializationError",
     "Failures",
+    "LateRecordError",
     "ProcessingError",
     "SerializationError",
     "show_key",
@@ -41,6 +42,12 @@ class DeserializationError(DataError):
     """A record of a source topic cannot be decoded; ``fields`` as in `ProcessingError`."""
 
     code = "DESERIALIZATION"
+
+
+class LateRecordError(DataError):
+    """A record came too late for its window, and its source wants to be told of it."""
+
+    code = "LATE_RECORD"
 
 
 class SerializationError(DataError):

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mustela.errors import DataError
-from mustela.kernel.failures import Failures, ProcessingError, SerializationError
+from mustela.kernel.failures import (
+    Failures,
+    LateRecordError,
+    ProcessingError,
+    SerializationError,
+)
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
@@ -120,6 +125,10 @@ class Operator(Generic[N]):
     def user_failures(self, function: Callable[..., Any] | None) -> Failures:
         """Return what happens to records on which ``function`` raises."""
         return self._failures(ProcessingError, function)
+
+    def late_failures(self) -> Failures:
+        """Return what happens to records that come too late, where they become dead letters."""
+        return Failures(self.node, "dead_letter", LateRecordError, self.context.output)
 
     def encode_failures(self) -> Failures:
         """Return what happens to rows that cannot be encoded."""

@@ -27,6 +27,8 @@ class KernelOptions:
         production_handler: For rows whose key or value cannot be encoded for a sink, an exchange
             or a store.
         topic_partitions: Partitions of sink topics, for sinks with a partitioner.
+        late_letters: Indices of topics whose records that come too late for their window become
+            dead letters.
         combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
     """
 
@@ -37,4 +39,5 @@ class KernelOptions:
     processing_handler: Handler = "fail"
     production_handler: Handler = "fail"
     topic_partitions: Mapping[str, int] = field(default_factory=dict[str, int])
+    late_letters: frozenset[int] = frozenset()
     combine_keys_max: int = 500_000

@@ -13,6 +13,7 @@ from mustela.topology.errors import SourceConflictError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.timestamps import keeps_broker_time, needs_partition_time
+from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["PLAN_FORMAT", "Exchange", "Plan", "Stage"]
 
@@ -145,6 +146,21 @@ class Plan:
         """The topics whose records have another time than the broker knows of."""
         found = self._indices(lambda source: not keeps_broker_time(source.timestamp_extractor))
         return frozenset(self.topics[index] for index in found)
+
+    @property
+    def late_letters(self) -> frozenset[int]:
+        """Indices of topics whose late records become dead letters."""
+        return self._indices(lambda source: source.late is LatePolicy.DEAD_LETTER)
+
+    @property
+    def strategies(self) -> dict[str, WatermarkStrategy]:
+        """The watermark strategies of the topics that have their own."""
+        return {
+            topic: source.watermark
+            for source in self.stages[0].sources
+            if source.watermark is not None
+            for topic in source.topics
+        }
 
     def _indices(self, holds: Callable[[SourceNode | TableSourceNode], bool]) -> frozenset[int]:
         sources = [source for source in self.stages[0].sources if holds(source)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -58,6 +58,8 @@ class EpochTime:
         now_ms: The epoch's one wall-clock time.
         late_ms: How far the records of a topic may lie behind its largest timestamp, by the
             topic's index in the plan; 0 for a topic that is left out.
+        custom: For topics with a watermark of their own making: from the largest timestamp to
+            the time that has been reached.
 
     Example:
         >>> EpochTime(before=5, watermark=9).watermark
@@ -68,6 +70,9 @@ class EpochTime:
     watermark: int = -1
     now_ms: int = 0
     late_ms: Mapping[int, int] = field(default_factory=dict[int, int])
+    custom: Mapping[int, Callable[[int], int]] = field(
+        default_factory=dict[int, Callable[[int], int]]
+    )
 
     def due_groups(self, dues: Sequence[Due]) -> set[int]:
         """Return the key groups, by their place in ``dues``, whose time has come."""
@@ -85,6 +90,12 @@ class EpochTime:
             [5, 7, 9]
         """
         before, watermark, late = self.before, self.watermark, self.late_ms
+        if self.custom:
+            return [max(before, min(self._reached(place), watermark)) for place in order]
         if not late:
             return [max(before, min(place[0], watermark)) for place in order]
         return [max(before, min(place[0] - late.get(place[1], 0), watermark)) for place in order]
+
+    def _reached(self, place: tuple[int, ...]) -> int:
+        custom = self.custom.get(place[1])
+        return place[0] - self.late_ms.get(place[1], 0) if custom is None else custom(place[0])

@@ -6,7 +6,7 @@ in the order, and what the source tasks saw, which is in their markers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ class PartitionMark(NamedTuple):
         idle: Whether it is left out of the minimum if the epoch finds no record of it.
         has_more: Whether it is known to hold records at or behind the moment at which the epoch is
             cut; where an epoch reads, its tasks say so.
+        custom: In the place of ``late_ms``: from the largest timestamp to the time reached.
     """
 
     topic_index: int
@@ -35,6 +36,11 @@ class PartitionMark(NamedTuple):
     late_ms: int = 0
     idle: bool = False
     has_more: bool = False
+    custom: Callable[[int], int] | None = None
+
+    def reached(self, progress: int) -> int:
+        """Return the time that the partition has come to, given its largest timestamp."""
+        return progress - self.late_ms if self.custom is None else self.custom(progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +97,13 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
         has_more = mark.has_more or place in stopped
         progress = max(mark.max_timestamp, -1 if found is None else found)
         if found is None and mark.idle and not has_more:
-            resting.append(progress - mark.late_ms)
+            resting.append(progress if progress < 0 else mark.reached(progress))
             continue
         if has_more and order.until_ms is not None:
             progress = max(progress, order.until_ms)
         if progress < 0:
             return before
-        active.append(progress - mark.late_ms)
+        active.append(mark.reached(progress))
     if active:
         return max(before, min(active))
     return max([before, *resting])
@@ -110,4 +116,5 @@ def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: in
         watermark=watermark_after(order, reports),
         now_ms=now_ms,
         late_ms={mark.topic_index: mark.late_ms for mark in order.partitions if mark.late_ms},
+        custom={mark.topic_index: mark.custom for mark in order.partitions if mark.custom},
     )

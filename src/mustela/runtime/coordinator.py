@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from mustela.clock import Clock
@@ -41,7 +42,7 @@ from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.tidying import Tidying
 from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 from mustela.runtime.topics import first_chooser
-from mustela.runtime.watermark import Look
+from mustela.runtime.watermark import Look, topic_options
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
 
@@ -49,6 +50,7 @@ __all__ = ["Coordinator", "FencedError"]
 
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
+_TIME_EVERY_S = 0.2
 _DAY_MS = 86_400_000
 
 
@@ -118,11 +120,14 @@ class Coordinator:
         self._state_dir = settings.state_dir
         self._time_cutter = TimeCutter()
         self._tidying = Tidying(clock)
+        drift = settings.max_source_drift if settings.event_time == "watermark" else None
+        self._drift_ms = None if drift is None else drift // timedelta(milliseconds=1)
         self._idle_wait = IdleWait(clock, settings.max_task_idle.total_seconds())
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
         self._was_blind = False
+        self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
 
     def _row_checks(self) -> RowChecks:
@@ -166,6 +171,8 @@ class Coordinator:
         self._sink.reopen()
         state = self._recovery.read_state(lanes=self.lanes)
         self.state = state.claimed_by(state.incarnation + 1)
+        watermark = self.state.watermark
+        watermark.by_topic = topic_options(self._plan, watermark.options)
         self._take_plan()
         try:
             self._committer.claim(self.state.to_record(self._clock.now_ms()))
@@ -213,6 +220,7 @@ class Coordinator:
                 "processing_handler": settings.processing_handler,
                 "production_handler": settings.production_handler,
                 "topic_partitions": partitions,
+                "late_letters": self._plan.late_letters,
             },
             consumer=client_properties(settings, "consumer"),
             producer=client_properties(settings, "producer"),
@@ -298,10 +306,15 @@ class Coordinator:
     def _is_due(self, look: Look) -> bool:
         """Whether something wants to run though there is nothing to read."""
         first = self._due.first
-        if first.event_ms == first.wall_ms == NEVER:
+        if first.wall_ms <= look.now_ms:
+            return True
+        now = self._clock.monotonic()
+        if first.event_ms == NEVER or now < self._next_time_look:
             return False
+        # Without a record time moves when a partition becomes idle: no reason to look all the time.
+        self._next_time_look = now + _TIME_EVERY_S
         order = self.state.watermark.order(self._topics, look)
-        return first.reached(watermark_after(order, ()), look.now_ms)
+        return first.event_ms <= watermark_after(order, ())
 
     def _look(self) -> bool:
         """Ask for the end offsets, and now and then for new partitions; False if nobody answers."""
@@ -335,13 +348,14 @@ class Coordinator:
             What is read, and the moment at which it is cut, if it is cut by time.
         """
         progress, budget = self.state.progress, self._budget.records
-        waiting = progress.waiting(self.ends)
+        waiting = self.state.watermark.near(progress.waiting(self.ends), self._drift_ms)
+        ends = {place: end for place, (_, end) in waiting.items()}
         if len(self._plan.topics) > 1:
             if waiting and not self._idle_wait.is_over(self._empty_topics(waiting)):
                 return {}, None
-            if progress.lag(self.ends) > budget:
+            if progress.lag(ends) > budget:
                 return self._cut_by_time(waiting, budget, now_ms)
-        return progress.cut(self.ends, budget), None
+        return progress.cut(ends, budget), None
 
     def _empty_topics(self, waiting: Mapping[TopicPartition, Any]) -> bool:
         """Whether a partition that is not idle has nothing to read."""

@@ -96,7 +96,7 @@ def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[
     """
     sinks = sink_topics(plan)
     wanted = internal_topics(settings, plan)
-    dead_letters = _dead_letter_topics(settings)
+    dead_letters = _dead_letter_topics(settings, plan)
     known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
     _require(admin, plan, [topic for topic in plan.topics if topic not in known])
     for topic in sinks:
@@ -125,10 +125,10 @@ def _require(admin: KafkaAdmin, plan: Plan, missing: Iterable[str]) -> None:
         raise admin.missing_topic(topic, use="source", at=source.origin)
 
 
-def _dead_letter_topics(settings: Settings) -> list[str]:
+def _dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
     handlers = (
         settings.deserialization_handler,
         settings.processing_handler,
         settings.production_handler,
     )
-    return [settings.dead_letter_topic] if "dead_letter" in handlers else []
+    return [settings.dead_letter_topic] if "dead_letter" in handlers or plan.late_letters else []

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TypeVar
 
 from mustela.config.settings import Settings
 from mustela.model import TopicPartition
+from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import PartitionMark, WatermarkOrder, watermark_after
+from mustela.topology.watermarks import WatermarkStrategy
 
-__all__ = ["Look", "PartitionTime", "WatermarkOptions", "WatermarkState", "watermark_options"]
+__all__ = [
+    "Look",
+    "PartitionTime",
+    "WatermarkOptions",
+    "WatermarkState",
+    "topic_options",
+    "watermark_options",
+]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +37,14 @@ class WatermarkOptions:
         max_future_skew_ms: A timestamp further ahead of the wall clock pushes nothing; None where
             any timestamp counts.
         takes_part: Whether the topic has a say in the watermark at all.
+        custom: In the place of the first: from the largest timestamp to the time reached.
     """
 
     max_out_of_orderness_ms: int = 0
     idleness_ms: int = 60_000
     max_future_skew_ms: int | None = 86_400_000
     takes_part: bool = True
+    custom: Callable[[int], int] | None = None
 
     def latest_ms(self, now_ms: int) -> int:
         """Return the largest timestamp that counts."""
@@ -51,6 +65,22 @@ def watermark_options(settings: Settings, *, any_future: bool = False) -> Waterm
         max_out_of_orderness_ms=_ms(settings.max_out_of_orderness),
         idleness_ms=_ms(settings.idleness),
         max_future_skew_ms=None if skew is None else _ms(skew),
+    )
+
+
+def topic_options(plan: Plan, options: WatermarkOptions) -> dict[str, WatermarkOptions]:
+    """Return the rules of the topics whose sources have a strategy of their own."""
+    return {topic: _own(strategy, options) for topic, strategy in plan.strategies.items()}
+
+
+def _own(strategy: WatermarkStrategy, options: WatermarkOptions) -> WatermarkOptions:
+    idleness, skew = strategy.idleness, strategy.max_future_skew
+    return WatermarkOptions(
+        max_out_of_orderness_ms=_ms(strategy.out_of_orderness),
+        idleness_ms=options.idleness_ms if idleness is None else _ms(idleness),
+        max_future_skew_ms=options.max_future_skew_ms if skew is None else _ms(skew),
+        takes_part=strategy.kind != "none",
+        custom=strategy.reached if strategy.kind == "custom" else None,
     )
 
 
@@ -159,6 +189,26 @@ class WatermarkState:
         for time in self.partitions.values():
             time.seen_ms = max(time.seen_ms, now_ms)
 
+    def near(
+        self, waiting: Mapping[TopicPartition, T], drift_ms: int | None
+    ) -> dict[TopicPartition, T]:
+        """Return those of the waiting partitions that are not too far ahead of the watermark.
+
+        Args:
+            waiting: Partitions that have records.
+            drift_ms: How far one may be ahead; None for any distance.
+        """
+        if drift_ms is None or self.value < 0:
+            return dict(waiting)
+        most = self.value + drift_ms
+        return {
+            place: what
+            for place, what in waiting.items()
+            if not self.options_of(place.topic).takes_part
+            or place not in self.partitions
+            or self.partitions[place].max_timestamp <= most
+        }
+
     def order(self, topics: Mapping[str, int], look: Look) -> WatermarkOrder:
         """Return what the lanes of an epoch need to find its watermark.
 
@@ -222,6 +272,7 @@ class WatermarkState:
                 self.options_of(place.topic).max_out_of_orderness_ms,
                 time.idle,
                 place in short,
+                self.options_of(place.topic).custom,
             )
             for place, time in self.partitions.items()
             if place.topic in topics and self.options_of(place.topic).takes_part

@@ -11,7 +11,7 @@ from mustela.model import Headers
 from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan, Stage
 from mustela.runtime.due import DueTimes
-from mustela.runtime.watermark import WatermarkOptions, WatermarkState
+from mustela.runtime.watermark import WatermarkOptions, WatermarkState, topic_options
 from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.testing.global_tables import GlobalTopics
@@ -77,7 +77,8 @@ class Cluster:
         self.offsets: dict[str, int] = dict.fromkeys(plan.topics, 0)
         self.global_topics = GlobalTopics(plan.global_tables)
         self.topics = {topic: index for index, topic in enumerate(plan.topics)}
-        self.watermark = WatermarkState(watermark or WatermarkOptions())
+        rules = watermark or WatermarkOptions()
+        self.watermark = WatermarkState(rules, by_topic=topic_options(plan, rules))
         self.due = DueTimes(plan, key_groups, known=True)
         self.outputs: dict[str, list[Row]] = {}
         self.changelogs: dict[tuple[str, int], list[tuple[bytes, bytes | None]]] = {}

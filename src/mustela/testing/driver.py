@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -147,6 +148,8 @@ class TopologyTestDriver:
             dead_letter_topic=self._settings.dead_letter_topic,
             watermark=_watermark_options(self._settings),
         )
+        late = self._cluster.plan.late_letters
+        self._options = replace(self._options, late_letters=late)
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
         self._until: int | None = None

@@ -10,6 +10,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["SourceNode", "TableSourceNode"]
 
@@ -25,6 +26,8 @@ class SourceNode(Node):
         value: Serde of the values; None means raw bytes.
         auto_offset_reset: Where to begin without a committed offset; None takes the setting.
         timestamp_extractor: Gives the time of each record; None for the record's own.
+        watermark: How far event time has come; None takes the settings.
+        late: What becomes of records that come too late for their window.
     """
 
     topics: tuple[str, ...]
@@ -32,6 +35,8 @@ class SourceNode(Node):
     value: Serde[Any] | None = None
     auto_offset_reset: str | None = None
     timestamp_extractor: Any = None
+    watermark: WatermarkStrategy | None = None
+    late: LatePolicy = LatePolicy.DROP
     pattern: re.Pattern[str] | None = None
 
     def matches(self, topic: str) -> bool:
@@ -52,6 +57,8 @@ class TableSourceNode(Node):
         store: The table's store, or None where nobody needs the table's old values.
         auto_offset_reset: As for `SourceNode`.
         timestamp_extractor: As for `SourceNode`.
+        watermark: As for `SourceNode`.
+        late: As for `SourceNode`.
         explicit_store: Whether the user named the store.
     """
 
@@ -61,6 +68,8 @@ class TableSourceNode(Node):
     store: StoreSpec | None = None
     auto_offset_reset: str | None = None
     timestamp_extractor: Any = None
+    watermark: WatermarkStrategy | None = None
+    late: LatePolicy = LatePolicy.DROP
 
     @property
     def topics(self) -> tuple[str, ...]:

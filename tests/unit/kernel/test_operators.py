@@ -9,6 +9,7 @@ import pytest
 
 import mustela.topology
 from mustela.errors import InvariantError
+from mustela.kernel.operator import Operator
 from mustela.kernel.operators import OPERATORS, make_operator
 from mustela.plan.step import Step
 from mustela.topology.node import Node
@@ -44,3 +45,19 @@ def test_a_step_that_reads_nothing_known_is_our_own_mistake() -> None:
     """Wiring a stage checks the names."""
     stage = runner().stage
     assert stage.exchanges[0].step == "in"
+
+
+def test_what_waits_for_a_time_says_so_where_the_driver_can_see_it() -> None:
+    """The driver knows nodes, not operators: behind a restart it asks those that act on time."""
+    waiting: set[type[Node]] = set()
+    for (kind, _), factory in OPERATORS.items():
+        methods = ("due_event_times", "due_processing_times")
+        if isinstance(factory, type) and any(name in _all_of(factory) for name in methods):
+            waiting.add(kind)
+    assert waiting
+    assert all("acts_on_time" in _all_of(kind) for kind in waiting)
+
+
+def _all_of(kind: type[object]) -> set[str]:
+    """Return what a class and its bases define, but for the two roots."""
+    return {name for base in kind.__mro__ if base not in (Node, Operator) for name in vars(base)}

@@ -244,3 +244,25 @@ def _judged(logs: list[list[int]], cuts: list[int | None], late: int) -> list[li
     for times in judged:
         assert all(earlier <= later for earlier, later in pairwise(times))
     return judged
+
+
+def test_a_partition_too_far_ahead_is_held_back() -> None:
+    """Until the others have come closer, or are idle; one that has no say is never held back."""
+    state = WatermarkState(
+        WatermarkOptions(idleness_ms=100), by_topic={"u": WatermarkOptions(takes_part=False)}
+    )
+    other = TopicPartition("u", 0)
+    waiting = {A: 1, B: 2, other: 3}
+    state.track([A, B, other], 0)
+    state.observe(A, 1_000, 0)
+    state.observe(other, 9_000, 0)
+    state.advance()
+    assert state.near(waiting, 50) == waiting
+    state.observe(B, 100, 0)
+    state.advance()
+    assert state.near(waiting, None) == waiting
+    assert state.near(waiting, 900) == waiting
+    assert state.near(waiting, 899) == {B: 2, other: 3}
+    state.rest(B, 100, read_to_end=True)
+    state.advance()
+    assert state.near({A: 1}, 0) == {A: 1}

@@ -1,0 +1,74 @@
+"""What wants to run without a record is known, told to the lanes, and has its turn once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mustela.plan.epoch import TaskReport
+from mustela.plan.plan import Plan, Stage
+from mustela.plan.step import Step
+from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due, EpochTime
+from mustela.runtime.due import DueTimes
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Node
+
+STORE = StoreSpec(name="timers", kind="timer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting(Node):
+    """A step that acts on time."""
+
+    @property
+    def acts_on_time(self) -> bool:
+        return True
+
+
+def plan() -> Plan:
+    waits = Step(name="waits", inputs=(), node=Waiting(name="waits"))
+    plain = Step(name="plain", inputs=(), node=Node(name="plain"))
+    stages = (
+        Stage(index=0),
+        Stage(index=1, steps=(plain,), stores=(STORE,)),
+        Stage(index=2, steps=(plain, waits), stores=(STORE,)),
+    )
+    return Plan(stages=stages, topics=(), fingerprint="")
+
+
+def test_only_stages_that_act_on_time_are_asked() -> None:
+    """Behind a restart each of their key groups once, over fresh state none."""
+    assert DueTimes(plan(), 2, known=False).order() == {2: (AT_ONCE, AT_ONCE)}
+    fresh = DueTimes(plan(), 2, known=True)
+    assert fresh.order() == {2: (NOTHING_DUE, NOTHING_DUE)}
+    assert fresh.first == NOTHING_DUE
+
+
+def test_the_earliest_of_each_kind_counts() -> None:
+    """What a lane does not speak of stays as it was."""
+    times = DueTimes(plan(), 3, known=False)
+    due = {0: Due(event_ms=50), 1: Due(wall_ms=7), 2: Due(event_ms=40, wall_ms=90)}
+    times.learn([TaskReport(stage=2, task=0, due=due)], watermark=10, now_ms=5)
+    assert times.first == Due(40, 7)
+    times.learn([TaskReport(stage=2, task=0, due={2: NOTHING_DUE})], watermark=41, now_ms=5)
+    assert times.first == Due(50, 7)
+    times.learn([TaskReport(stage=1, task=0, due={0: Due(event_ms=1)})], watermark=41, now_ms=5)
+    assert times.first == Due(50, 7)
+
+
+def test_what_stays_due_waits_until_time_goes_on() -> None:
+    """Else epochs without input would follow each other without a pause."""
+    times = DueTimes(plan(), 1, known=False)
+    report = TaskReport(stage=2, task=0, due={0: Due(event_ms=5, wall_ms=6)})
+    times.learn([report], watermark=20, now_ms=30)
+    assert times.first == Due(21, 31)
+    assert not times.first.reached(20, 30)
+    assert times.first.reached(21, 30)
+    assert times.first.reached(20, 31)
+
+
+def test_lanes_open_the_key_groups_whose_time_has_come() -> None:
+    """By the watermark behind the epoch's rows, or by the clock."""
+    time = EpochTime(before=5, watermark=9, now_ms=100)
+    dues = (Due(event_ms=9), Due(event_ms=10), Due(wall_ms=100), Due(wall_ms=101), NOTHING_DUE)
+    assert time.due_groups(dues) == {0, 2}
+    assert Due.first([]) == Due(NEVER, NEVER)
