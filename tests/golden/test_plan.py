@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.join_windows import JoinWindows
 from mustela.dsl.stream_table_join import Joined
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
@@ -82,6 +84,14 @@ def same_key_twice() -> Topology:
     return builder.build()
 
 
+def with_itself() -> Topology:
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", key=str, value=str)
+    near = JoinWindows.of_time_difference(timedelta(seconds=5))
+    clicks.join(clicks, str.__add__, windows=near, name="pairs", value=str).to("pairs", name="out")
+    return builder.build()
+
+
 EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
     "combine_before_shuffle": word_count,
     "each_change": lookups,
@@ -89,6 +99,7 @@ EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
     "materialize_lookup": lookups,
     "merge_repartitions": same_key_twice,
     "send_old_values": filtered_tables,
+    "single_store_self_join": with_itself,
 }
 
 
