@@ -240,10 +240,39 @@ def join_plans(count: int) -> dict[str, tuple[Plan, dict[str, Records]]]:
     }
 
 
+def lookup_plans(count: int) -> dict[str, tuple[Plan, dict[str, Records]]]:
+    """Joins with a table of 100-byte values that changes between the records: one row in ten."""
+    few = count // 10
+
+    def built(write: Callable[[Any, Any], None], stream: bool) -> Plan:
+        builder = StreamsBuilder()
+        read = builder.stream if stream else builder.table
+        write(read("left", key=str, value=str), builder.table("right", key=str, value=str))
+        return plan(builder.build())
+
+    def inner(left: Any, right: Any) -> None:
+        left.join(right, lambda one, _other: one, value=str).to("out")
+
+    def outer(left: Any, right: Any) -> None:
+        left.left_join(right, lambda one, _other: one, value=str).to("out")
+
+    def tables(left: Any, right: Any) -> None:
+        left.join(right, lambda one, _other: one, value=str).to_stream().to("out")
+
+    records = {"left": rows(count - few, few, few), "right": rows(few, few, 1)}
+    halves = {"left": rows(count // 2, few, 1), "right": rows(count // 2, few, 1)}
+    return {
+        "stream_table_join inner": (built(inner, stream=True), records),
+        "stream_table_join left": (built(outer, stream=True), records),
+        "table_table_join": (built(tables, stream=False), halves),
+    }
+
+
 def measure_tables(count: int, times: int, only: str = "") -> dict[str, float]:
     """Return records per second and core of each lane stage, and of all together."""
     found: dict[str, float] = {}
-    for name, (physical, records) in {**table_plans(count), **join_plans(count)}.items():
+    measured = {**table_plans(count), **join_plans(count), **lookup_plans(count)}
+    for name, (physical, records) in measured.items():
         if only not in name:
             continue
         sent, whole = run_sources(physical, records), 0.0
