@@ -510,14 +510,26 @@ class TopologyTestDriver:
         return written
 
     def _run_job(self) -> JobResult:
-        until, partitions = self._until, self._cluster.watermark.partitions
         look = Look(
             now_ms=self._clock.now_ms(),
-            short=() if until is None else [p for p, time in partitions.items() if not time.idle],
-            until_ms=until,
+            short=() if self._until is None else self._with_more(),
+            until_ms=self._until,
             at_least_ms=self._at_least,
         )
         return run_job(self._cluster, self._options, lanes=self._lanes, look=look)
+
+    def _with_more(self) -> set[TopicPartition]:
+        """Return the topics that have more records behind the moment of a cut: all but idle ones.
+
+        One whose first record is in this epoch is known only from now on.
+        """
+        cluster = self._cluster
+        new = {
+            TopicPartition(topic, 0)
+            for topic, rows in cluster.inputs.items()
+            if len(rows) > cluster.offsets[topic]
+        }
+        return new | {p for p, time in cluster.watermark.partitions.items() if not time.idle}
 
     def _commit(self, result: JobResult) -> list[Row]:
         return self._cluster.commit(result)
