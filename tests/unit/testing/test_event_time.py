@@ -195,3 +195,19 @@ def test_the_watermark_neither_goes_back_nor_starts_anew_behind_a_crash() -> Non
             pipe(driver, "two", ("a", 6))
             assert dropped(driver) == 1 + lose
             assert out(driver) == []
+
+
+def test_an_epoch_that_is_cut_at_a_moment_comes_to_it() -> None:
+    """Also the first one, of a topic that had no record before."""
+    with TopologyTestDriver(counts(Consumed()), settings=BY_WATERMARK) as driver:
+        with driver.epoch(until=10):
+            pipe(driver, "one", ("a", 3))
+        assert driver.watermark == 10
+        assert out(driver) == [("a@0", 1)]
+        with driver.epoch(until=20):
+            pipe(driver, "two", ("b", 11))
+        assert driver.watermark == 20
+        assert out(driver) == [("b@10", 1)]
+        with driver.epoch(until=40):
+            pass
+        assert driver.watermark == 40
