@@ -365,3 +365,13 @@ def test_a_window_right_behind_one_record_may_end_with_the_next() -> None:
             send(driver, [("a", 6), ("a", 14), ("a", 14)])
             last = {row[1:3]: row[3] for row in told(driver)}
             assert last == {(0, 7): 1, (7, 14): 2}
+
+
+def test_a_late_record_begins_the_window_behind_the_one_before_it() -> None:
+    """sliding-windows-are-kept-long-enough: Kafka Streams has dropped what shows that record."""
+    sliding = SlidingWindows(time_difference=ms(10), grace=ms(0))
+    with TopologyTestDriver(counted(sliding)) as driver:
+        send(driver, [("a", 30), ("a", 10), ("b", 40), ("b", 39)])
+        told(driver)
+        send(driver, [("a", 39)])
+        assert told(driver) == [("a", 31, 41, 1, 39)]
