@@ -96,7 +96,7 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[V, W], R],
         *,
-        key_mapper: Callable[[K, V], GK],
+        key_mapper: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -202,7 +202,7 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[K, V, W], R],
         *,
-        key_mapper: Callable[[K, V], GK],
+        key_mapper: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...

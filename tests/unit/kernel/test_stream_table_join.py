@@ -305,7 +305,8 @@ def test_what_cannot_be_joined_is_refused_where_it_is_written() -> None:
     with pytest.raises(BadOptionError, match="longer"):
         orders.join(table, told, joined=waits)
     with pytest.raises(JoinKeysError):
-        orders.join(builder.table("numbers", key=int, value=int), told)
+        numbers: Any = builder.table("numbers", key=int, value=int)
+        orders.join(numbers, told)
 
 
 def test_a_record_comes_behind_what_it_changes_itself() -> None:

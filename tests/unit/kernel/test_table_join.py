@@ -56,7 +56,7 @@ def without_repeats(rows: dict[Any, list[Change]]) -> dict[Any, list[Any]]:
 
 
 def join(kind: str, left: Any, right: Any, joiner: Any, **options: Any) -> Any:
-    method = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
+    method: Any = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
     return method(right, joiner, **options)
 
 
@@ -67,8 +67,8 @@ def tables(kind: str) -> StreamsBuilder:
     plain = join(kind, left, right, told, value=str, name="plain")
     plain.to_stream().to("plain")
     join(kind, left, right, told, value=str, store="kept").to_stream().to("kept")
-    lists = [side.map_values(lambda v: [v], value=list) for side in (left, right)]
-    join(kind, *lists, spoiling, value=list, name="spoiling").to_stream().to("spoiling")
+    one, other = (side.map_values(lambda v: [v], value=list) for side in (left, right))
+    join(kind, one, other, spoiling, value=list, name="spoiling").to_stream().to("spoiling")
     return builder
 
 
@@ -102,7 +102,7 @@ def test_a_join_of_tables_is_what_going_through_the_records_gives(
         if emit == "barrier":
             assert without_repeats(got) == at_barriers(rows)
         else:
-            assert got == by_key([(key, *change) for _, key, change in rows])
+            assert got == by_key([(key, change.value, change.timestamp) for _, key, change in rows])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,8 +167,9 @@ def test_views_and_chains_are_joined_like_tables_with_a_store(
     ]
     assert stores["views"] == joined_table(kind, doubled, told)[1]
     _, first = joined_table(kind, epochs, add)
-    last = {r.key: r.value for r in (r for e in epochs for r in e) if r.topic == "right"}
-    pairs = {key: (first.get(key), last.get(key)) for key in first.keys() | last.keys() - {None}}
+    rights = [r for epoch in epochs for r in epoch if r.topic == "right"]
+    last = {r.key: r.value for r in rights if r.key is not None}
+    pairs = {key: (first.get(key), last.get(key)) for key in first.keys() | last.keys()}
     wanted = {
         key: told(*pair)
         for key, pair in pairs.items()
