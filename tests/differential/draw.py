@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from tests.differential.steps import Step
 
-__all__ = ["OPERATORS", "STATELESS", "Example", "Input", "Operator", "examples"]
+__all__ = [
+    "OPERATORS",
+    "STATELESS",
+    "WITHOUT_ORDER",
+    "Example",
+    "Input",
+    "Operator",
+    "examples",
+]
 
 Kind = Literal["stream", "table", "windowed"]
 _Draw = st.DrawFn
@@ -244,6 +252,14 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "stream_join_inner": _stream_join("inner"),
         "stream_join_left": _stream_join("left"),
         "stream_join_outer": _stream_join("outer"),
+        "self_join": Operator(
+            ("stream",),
+            "stream",
+            lambda draw: {
+                **_stream_join(draw(st.sampled_from(["inner", "left", "outer"]))).step(draw),
+                "self": True,
+            },
+        ),
         "stream_table_inner": _fixed(
             ("stream", "table"), "stream", op="stream_table_join", how="inner"
         ),
@@ -265,6 +281,10 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
     }
 )
 """The stateful operators by name."""
+
+WITHOUT_ORDER = {"self_join"}
+"""Operators that read one step twice: what they give for one record has no order that counts, so
+nothing is drawn behind them, nor before them what makes several records of one."""
 
 
 @dataclass
@@ -340,6 +360,10 @@ class _Sketch:
                 inputs.append(self.turned("stream", self.source("stream"), "windowed"))
             else:
                 inputs.append(self.source(kind, versioned.get(number)))
+        if step.pop("self", False):
+            topic = f"t{len(self.topics)}"
+            self.topics.append(topic)
+            inputs = [self.add({"op": "stream", "topic": topic})] * 2
         if step.pop("global", False):
             topic = f"t{len(self.topics)}"
             self.topics.append(topic)
