@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from mustela import (
     Branched,
+    Grouped,
     KStream,
     Materialized,
     Printed,
+    Produced,
     Repartitioned,
     StreamsBuilder,
     TopologyTestDriver,
@@ -133,7 +135,10 @@ def test_branches_do_not_see_each_others_changes() -> None:
 
 
 def test_what_is_in_the_result_of_a_split() -> None:
-    """A function's stream stands for the branch; a consumer's branch, and None, do not stand."""
+    """A function's stream stands for the branch; a consumer's branch, and None, do not stand.
+
+    branches-are-named: Kafka Streams counts branches, and puts the name of the split before theirs.
+    """
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
     taken: list[KStream[str, int]] = []
@@ -214,7 +219,10 @@ def test_records_travel_once_where_a_grouping_follows_a_repartition() -> None:
 
 
 def test_a_partitioner_of_a_repartition_may_drop_and_repeat() -> None:
-    """It is called once for each record, with the step's name and the number it was given."""
+    """It is called once for each record, with the step's name and the number it was given.
+
+    repartition-writes-no-topic: Kafka Streams would send the records to the partitions it names.
+    """
     calls: list[tuple[Any, ...]] = []
 
     def choose(topic: str, key: str, value: int, count: int) -> Any:
@@ -293,7 +301,11 @@ def test_records_without_a_key_are_in_no_table() -> None:
 
 
 def test_records_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """To standard output or a file, with a label and a text of one's own."""
+    """To standard output or a file, with a label and a text of one's own.
+
+    printed-lines-are-added: Kafka Streams empties the file first.
+    """
+    (tmp_path / "out.txt").write_text("before\n")
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
     stream.print()
@@ -304,7 +316,7 @@ def test_records_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     )
     run(builder.build(), {"in": [("a", 1), ("b", None)]}, [], grouped=True)
     assert capsys.readouterr().out == "[in]: a, 1\n[in]: b, None\n[x]: a, 1\n[x]: b, None\n"
-    assert (tmp_path / "out.txt").read_text() == "[in]: a=1\n[in]: b=None\n"
+    assert (tmp_path / "out.txt").read_text() == "before\n[in]: a=1\n[in]: b=None\n"
 
 
 def test_many_streams_are_merged_at_once() -> None:
@@ -347,3 +359,18 @@ def test_the_node_of_a_repartition_holds_what_was_said() -> None:
     assert isinstance(node, RepartitionNode)
     assert (node.key and node.key.name, node.value and node.value.name) == ("str", "int")
     assert node.explicit_name
+
+
+def test_options_may_hold_the_serdes_of_values() -> None:
+    """Those of a repartition, a grouping and a sink, each with its name."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str).map_values(int, name="number")
+    spread = stream.repartition(repartitioned=Repartitioned(value=int, name="spread"))
+    grouped = spread.group_by_key(grouped=Grouped(value=int, name="by-key"))
+    grouped.reduce(max, store="most").to_stream().to("out", produced=Produced(name="written"))
+    topology = builder.build()
+    assert [node.name for node in topology][2:] == [
+        *("spread", "by-key.reduce", "by-key.reduce.to_stream", "written")
+    ]
+    got = run(topology, {"in": [("a", "1"), ("a", "3"), ("a", "2")]}, ["out"], grouped=True)
+    assert got == {"out": [("a", 3)]}

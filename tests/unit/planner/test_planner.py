@@ -12,7 +12,7 @@ from mustela.plan.plan import Plan
 from mustela.plan.step import Step
 from mustela.planner.assemble import store_set_identity
 from mustela.planner.options import PlanOptions
-from mustela.planner.planner import plan
+from mustela.planner.planner import RULES, plan
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
@@ -222,3 +222,14 @@ def test_the_identity_of_a_store_set_is_its_names_kinds_and_formats() -> None:
     assert store_set_identity([a]) != store_set_identity([b])
     assert store_set_identity([a]) != store_set_identity([StoreSpec(name="a", format_version=2)])
     assert store_set_identity([a]) != store_set_identity([StoreSpec(name="a", kind="key_value")])
+
+
+def test_a_table_that_is_read_from_a_topic_has_a_changelog() -> None:
+    """tables-keep-their-changelog: no rule takes the source topic for it."""
+    builder = StreamsBuilder()
+    builder.table("prices", key=str, value=int, store="prices")
+    made = plan(builder.build())
+    stage, spec = made.stores["prices"]
+    assert spec.logged
+    assert made.stages[stage].logged == ("prices",)
+    assert "reuse_source_topic_as_changelog" not in RULES
