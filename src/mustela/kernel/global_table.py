@@ -92,7 +92,12 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
         batch, wanted = without(batch, failed), drop(wanted, failed)
         encoded, failed = encode_column(self._key, wanted, batch, self.encode_failures())
         batch, key_bytes = without(batch, failed), drop(encoded, failed)
-        found = self._found(key_bytes)
+        found, failed = self._found(batch, key_bytes)
+        batch, key_bytes, found = (
+            without(batch, failed),
+            drop(key_bytes, failed),
+            drop(found, failed),
+        )
         if not self._left and None in found:
             mask = [row is not None for row in found]
             self._count_null_keys(key_bytes)
@@ -105,10 +110,20 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
         values, failed = call_each(joiner, columns, on_joiner)
         return without(batch.with_values(values), failed)
 
-    def _found(self, key_bytes: list[bytes | None]) -> list[Any]:
+    def _found(self, batch: Batch, key_bytes: list[bytes | None]) -> tuple[list[Any], list[int]]:
+        """Return the row that each record meets, and the records whose row cannot be decoded."""
         keys = [key for key in dict.fromkeys(key_bytes) if key is not None]
-        values, _ = self._codec.decode_many(self._view.getmulti(keys))
-        return spread(values, keys, key_bytes)
+        stored = self._view.getmulti(keys)
+        try:
+            values, _ = self._codec.decode_many(stored)
+        except Exception:  # noqa: BLE001 - found again, row by row
+            pass
+        else:
+            return spread(values, keys, key_bytes), []
+        by_key = dict(zip(keys, stored, strict=True))
+        raw = [None if key is None else by_key[key] for key in key_bytes]
+        on_failure = failing(batch, self.user_failures(None))
+        return call_each(self._codec.decode_one, (raw,), on_failure)
 
     def _valued(self, batch: Batch) -> Batch:
         """Drop and count the records without a value."""

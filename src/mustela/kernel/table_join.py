@@ -109,7 +109,8 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         sides = tuple(
             self._rows(table, changes, keys, key_bytes) for table in (self._left, self._right)
         )
-        walk = _Walk(changes, key_bytes, len(left_keys), sides, _GOES_ON[self.node.kind])
+        walk = _Walk(changes, key_bytes, len(left_keys), sides, self.node.kind)
+        walk.mends = not self._every
         results = walk.results()
         self._left.tell(left, left_keys)
         self._right.tell(right, right_keys)
@@ -225,7 +226,12 @@ class _Walk:
         key_bytes: Their keys.
         lefts: How many are of the left side.
         sides: For each side the row of each key before the changes.
-        goes_on: The rule of the join.
+        kind: Which rows the result has.
+
+    Attributes:
+        mends: Where one record takes both sides away, as it can where a table is joined twice with
+            the same table, the row goes too. With each update told as Kafka Streams tells it, the
+            row stays, because each side alone finds nothing on the other.
     """
 
     def __init__(
@@ -234,14 +240,16 @@ class _Walk:
         key_bytes: list[bytes],
         lefts: int,
         sides: tuple[dict[bytes, Row], ...],
-        goes_on: Callable[[int, Any, Any, Any], bool],
+        kind: TableJoinKind,
     ) -> None:
         self._key_bytes = key_bytes
         self._rows = list(zip(changes.values, changes.timestamps, strict=True))
         self._order = changes.order
         self._lefts = lefts
         self._sides = sides
-        self._goes_on = goes_on
+        self._goes_on = _GOES_ON[kind]
+        self._has_row = _HAS_ROW[kind]
+        self.mends = True
         self._shown: dict[bytes, _Pair] = {}
         self._results: list[_Result] = []
 
@@ -277,6 +285,7 @@ class _Walk:
         pair = (value, partner) if side == 0 else (partner, value)
         mine[key] = (value, time)
         self._shown[key] = pair
-        if self._goes_on(side, value, old, partner):
+        vanishes = self.mends and self._has_row(before)
+        if vanishes or self._goes_on(side, value, old, partner):
             stamp = time if partner is None else max(time, partner_time)
             self._results.append(_Result(row, pair, before, stamp))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import Consumed, Materialized, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.kernel.failures import ProcessingError
 from mustela.kernel.global_table import global_rows
 from mustela.planner.planner import plan
 from mustela.serdes.json import JsonSerde
@@ -111,11 +112,16 @@ def test_a_bad_record_of_the_table_stops_only_who_meets_it() -> None:
     builder = StreamsBuilder()
     towns = builder.global_table("towns", key=str, value=int)
     calls = builder.stream("calls", key=str, value=int)
-    calls.left_join(towns, told, key_mapper=lambda k, _v: k).to("out", value=str)
+    calls.left_join(towns, told, key_mapper=lambda k, _v: k, name="join").to("out", value=str)
+    settings = {"processing_handler": "continue"}
+    with TopologyTestDriver(builder.build(), settings=settings) as driver:
+        driver.create_input_topic("towns", value=bytes).pipe_input("bad", b"x")
+        driver.create_input_topic("calls").pipe_key_value_list([("bad", 1), ("good", 2)])
+        assert driver.create_output_topic("out").read_values_to_list() == ["2|None"]
     with TopologyTestDriver(builder.build()) as driver:
         driver.create_input_topic("towns", value=bytes).pipe_input("bad", b"x")
-        driver.create_input_topic("calls").pipe_input("good", 1)
-        assert driver.create_output_topic("out").read_value() == "1|None"
+        with pytest.raises(ProcessingError, match="join"):
+            driver.create_input_topic("calls").pipe_input("bad", 1)
 
 
 def test_keys_that_may_be_written_in_two_ways_are_found() -> None:

@@ -304,8 +304,8 @@ def test_what_cannot_be_joined_is_refused_where_it_is_written() -> None:
     table = builder.table("t", key=str, value=int, materialized=Materialized(supplier=short))
     with pytest.raises(BadOptionError, match="longer"):
         orders.join(table, told, joined=waits)
+    numbers: Any = builder.table("numbers", key=int, value=int)
     with pytest.raises(JoinKeysError):
-        numbers: Any = builder.table("numbers", key=int, value=int)
         orders.join(numbers, told)
 
 
