@@ -15,6 +15,7 @@ from mustela.clock import SystemClock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.model import Windowed
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.runtime.coordinator import Coordinator
@@ -36,6 +37,14 @@ START_MS = 1_600_000_000_000
 # Topics that a function chooses cannot be known beforehand, and must exist: those of the cases.
 CHOSEN = ("to-a", "to-b")
 _NUMBERS = itertools.count()
+
+
+def _moved_back(key: Any) -> Any:
+    """Return a windowed key with the times of the case."""
+    if isinstance(key, Windowed) and key.start >= START_MS:
+        windowed: Windowed[Any] = key  # pyright: ignore[reportUnknownVariableType]
+        return Windowed(windowed.key, windowed.start - START_MS, windowed.end - START_MS)
+    return key
 
 
 class SparkWay:
@@ -195,7 +204,7 @@ class _Case:
                 self.produced.records.append(
                     Written(
                         topic,
-                        sink.key.deserialize(key) if sink.key else key,
+                        _moved_back(sink.key.deserialize(key)) if sink.key else key,
                         sink.value.deserialize(value) if sink.value else value,
                         timestamp - START_MS,
                         self._last,
