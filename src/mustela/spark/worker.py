@@ -22,7 +22,6 @@ from mustela.connectors.kafka.ranges import RawChunk
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
@@ -105,7 +104,7 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
     report = outbox.report
     started = time.perf_counter()
     try:
-        options = KernelOptions(**process.program.kernel)
+        options = process.options
         topics = process.program.plan.topics
         stage = process.program.plan.stages[0]
         before = order.event_time.before
@@ -126,6 +125,10 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
     yield from outbox.finish()
 
 
+_BATCH_UNTIL_MOMENT = 1_000
+"""Records taken at once from a range that ends at a moment, which nobody knows the offset of."""
+
+
 def _read_range(
     process: Process,
     outbox: Outbox,
@@ -141,7 +144,7 @@ def _read_range(
         source_range.partition,
         source_range.start,
         source_range.end,
-        max_batch=program.batch_records,
+        max_batch=_batch_records(program, source_range),
     )
     for raw in chunks:
         chunk, read = _decode(program, runner, source_range, raw, floor)
@@ -179,6 +182,13 @@ def _read_range(
         counters = outbox.report.counters
         name = f"future_records:{topic}"
         counters[name] = counters.get(name, 0) + future
+
+
+def _batch_records(program: Program, source_range: SourceRange) -> int:
+    """Return how many records to take at once: few where what is too many is read in vain."""
+    if source_range.until == NEVER:
+        return program.batch_records
+    return min(program.batch_records, _BATCH_UNTIL_MOMENT)
 
 
 def _decode(
@@ -280,7 +290,7 @@ def _run_lane(
             runner = StageRunner(
                 stage,
                 topics=program.plan.topics,
-                options=KernelOptions(**program.kernel),
+                options=process.options,
                 state=LaneState(environments.open(groups), key_groups=program.key_groups),
                 time=time_now,
                 global_tables=views,
