@@ -129,6 +129,46 @@ def _repartitions_keep_null_keys(
     return None
 
 
+def _sessions_stay_closed(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams loses sight of a session a moment before it takes no more records."""
+    for window in _windows(example, "session"):
+        if any(gap == window["gap"] + window["grace"] for gap in _gaps(example, number)):
+            return "rest"
+    return None
+
+
+def _sliding_windows_are_kept(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams loses sight of windows that a late record makes others from."""
+    times = [record.timestamp for record in example.inputs[: number + 1]]
+    for window in _windows(example, "sliding"):
+        far = any(gap >= window["diff"] + window["grace"] for gap in _gaps(example, number))
+        if far and times != sorted(times):
+            return "rest"
+    return None
+
+
+def _windows(example: Example, kind: str) -> Iterator[Step]:
+    for step in example.steps:
+        window = step.get("window") or {}
+        if window.get("type") == kind:
+            yield window
+
+
+def _gaps(example: Example, number: int) -> Iterator[int]:
+    """Yield how far each record lies behind the largest time of those up to an input."""
+    times = [record.timestamp for record in example.inputs[: number + 1]]
+    return (now - time for now in _largest(times) for time in times)
+
+
+def _largest(times: Sequence[int]) -> set[int]:
+    """Return every largest time that there was so far."""
+    return {max(times[: place + 1]) for place in range(len(times))}
+
+
 def _suppressed_windows_are_final(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
@@ -176,6 +216,8 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
         "suppress-old-value": _suppressed_old_values,
         "cogroup-shares-stream-time": _cogroups_share_time,
         "repartition-keeps-null-keys": _repartitions_keep_null_keys,
+        "closed-sessions-stay-closed": _sessions_stay_closed,
+        "sliding-windows-are-kept-long-enough": _sliding_windows_are_kept,
     }
 )
 """The known divergences by id."""
