@@ -279,7 +279,9 @@ class TableJoins(Handle[K, V]):
         if stored is not None or options.supplier is not None:
             spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)
         sides = zip((self, other), ("left", "right"), strict=True)
-        left, right = (_copy(place["name"], side, key, suffix) for side, suffix in sides)
+        # Stores have a name that the user gave, if there is one: another name is another store.
+        base = place["name"] if spec is None or place["explicit_name"] else spec.name
+        left, right = (_copy(base, side, key, suffix) for side, suffix in sides)
         self._registry.add(
             TableJoinNode(
                 **place,
@@ -289,7 +291,7 @@ class TableJoins(Handle[K, V]):
                 value=value,
                 copies=(left, right),
                 store=spec,
-                explicit_store=spec is not None,
+                explicit_store=spec is not None or place["explicit_name"],
             )
         )
         return KTable(self._registry, place["name"], key, value)
