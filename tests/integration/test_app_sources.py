@@ -81,3 +81,40 @@ def test_reading_begins_with_records_of_the_last_hour(world: World) -> None:
 
     world.run(build)
     assert world.values(sink) == ["new"]
+
+
+def test_a_function_may_name_the_topic_and_another_the_partition(world: World) -> None:
+    """The partitioner is told how many partitions the topic has that was named for the record."""
+    source, wide, narrow = world.topic("in"), world.topic("wide", 3), world.topic("narrow")
+    prefix = world.name
+    world.send(source, [("a", "wide"), ("b", "narrow"), ("c", "wide")])
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(source, key=str, value=str).to(
+            lambda _key, value, _context: f"{prefix}.{value}",
+            partitioner=lambda _topic, _key, _value, count: set(range(count)),
+        )
+
+    world.run(build)
+    assert [(row.partition, row.key) for row in world.rows(wide)] == [
+        (partition, key) for partition in range(3) for key in (b"a", b"c")
+    ]
+    assert [(row.partition, row.key) for row in world.rows(narrow)] == [(0, b"b")]
+
+
+def test_a_topic_that_a_function_names_wrongly_is_named(world: World) -> None:
+    """At once, with the line of the sink; what was to go there is not lost with a handler."""
+    source, letters, prefix = world.topic("in"), world.topic("letters"), world.name
+    world.send(source, [("a", "nowhere")])
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        stream.to(lambda _key, value, _context: f"{prefix}.{value}")
+
+    error = world.fail(build)
+    assert error.code == "TOPIC_MISSING"
+    assert "stream.to(" in str(error)
+    world.run(build, production_handler="dead_letter", dead_letter_topic=letters)
+    (row,) = world.rows(letters)
+    assert (row.key, row.value) == (b"a", b"nowhere")
+    assert row.headers["mustela.error.class"] == b"UNKNOWN_TOPIC_OR_PART"

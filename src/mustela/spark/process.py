@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import PlainSink
+from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
+from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path
 from mustela.state.interfaces import Environment, EnvironmentSpec
@@ -41,10 +43,21 @@ class Process:
     pid: int
     program: Program
     exchanges: dict[str, Exchange]
+    _options: KernelOptions | None = None
     _reader: RangeReader | None = None
     _registry: EnvironmentRegistry | None = None
     _sink: PlainSink | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    @property
+    def options(self) -> KernelOptions:
+        """The kernel's options; topics that functions name are asked for their partitions."""
+        if self._options is None:
+            told = self.program.kernel.get("topic_partitions", {})
+            options = KernelOptions(**self.program.kernel)
+            counts = KnownPartitions(told, self.program.producer)
+            self._options = replace(options, topic_partitions=counts)
+        return self._options
 
     @property
     def reader(self) -> RangeReader:
