@@ -66,9 +66,17 @@ def lookups() -> Topology:
     prices.to_stream(name="changes").to("changes", name="out")
     orders = builder.stream("orders", key=str, value=int)
     orders.join(prices.map_values(abs, name="abs"), int.__mul__, name="costs")
-    by_hand = orders.group_by_key().reduce(int.__add__, name="totals").to_stream(by_value)
-    by_hand.left_join(prices, max, name="again", joined=Joined(key=str))
+    by_hand = orders.group_by_key().reduce(int.__add__, name="totals").to_stream(as_text)
+    by_hand.left_join(prices, either, name="again", joined=Joined(key=str))
     return builder.build()
+
+
+def as_text(_key: str, value: int) -> str:
+    return str(value)
+
+
+def either(left: int, right: int | None) -> int:
+    return left if right is None else right
 
 
 def by_value(_key: object, value: object) -> object:

@@ -31,7 +31,9 @@ class EventPrinter:
 
         if isinstance(event, StateChanged):
             self._tell("state", f"is {event.state.value}", state=event.state.value)
-        elif isinstance(event, Restoring) and event.done:
+        elif isinstance(event, Restoring):
+            if not event.done:
+                return  # most starts find nothing to restore
             records = sum(event.records.values())
             self._tell(
                 "restoring",

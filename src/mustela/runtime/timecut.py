@@ -111,7 +111,7 @@ class TimeCutter:
             return cuts, low
         self._step = moment - low
         slack = max(budget, self._slack_min)
-        cuts = {}
+        cuts: dict[TopicPartition, Cut] = {}
         for place, (start, end) in waiting.items():
             if self._time(place, backlog) >= moment:
                 continue

@@ -29,6 +29,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.process import Process
 from mustela.spark.spool import Spool
+from mustela.state.interfaces import Rows
 
 __all__ = ["Outbox", "Parcel", "failure_of"]
 
@@ -129,7 +130,7 @@ class Outbox:
         )
         return self._for_driver(DEAD_LETTERS, "", columns)
 
-    def changelog(self, store: str, group: int, rows: list[tuple[bytes, Any]]) -> Parcel:
+    def changelog(self, store: str, group: int, rows: Rows) -> Parcel:
         """Return the frame of one store's changes in one key group."""
         keys: list[Any] = [key for key, _ in rows]
         values = [value for _, value in rows]

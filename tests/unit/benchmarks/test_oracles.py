@@ -61,7 +61,7 @@ def test_json_agrees_whatever_the_order_of_its_fields() -> None:
     out: list[OutputRecord] = []
     for record in workload.make(300, SEED):
         oracle.see(record)
-        for branch, key, value in oracles.converted(record):
+        for branch, key, value in oracles.converted(record[:2]):
             fields = dict(reversed(json.loads(value).items()))
             out.append((branch, key, json.dumps(fields, indent=1).encode()))
     assert oracle.check(reversed(out)) == []
@@ -85,7 +85,7 @@ def test_a_wrong_record_is_found_among_many(damage: Damage) -> None:
     out: list[OutputRecord] = []
     for record in workload.make(50, SEED):
         oracle.see(record)
-        out += oracles.advanced(record)
+        out += oracles.advanced(record[:2])
     assert oracle.check(out) == []
     assert oracle.check(damage(out)) != []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +37,7 @@ WAYS = [
 ]
 
 
-def table_in(supplier: object, **options) -> StreamsBuilder:
+def table_in(supplier: Any, **options) -> StreamsBuilder:
     builder = StreamsBuilder()
     kept = Materialized(supplier=supplier, **options)
     table = builder.table("rows", key=str, value=int, materialized=kept)
@@ -134,7 +135,7 @@ def test_what_kind_of_store_a_supplier_gives():
             driver.create_input_topic("rows").pipe_input("a", 1, timestamp=7)
             assert driver.get_key_value_store("s")["a"] == 1
             if timed:
-                assert driver.get_state_store("s")["a"] == ValueAndTimestamp(1, 7)
+                assert cast("Any", driver.get_state_store("s"))["a"] == ValueAndTimestamp(1, 7)
             else:
                 assert isinstance(driver.get_state_store("s"), KeyValueStore)
                 with pytest.raises(StoreError, match="keeps no timestamps"):
@@ -309,7 +310,7 @@ def test_a_builder_says_what_its_supplier_does_not():
         lambda: Stores.persistent_versioned_key_value_store("s", -SECOND),
         lambda: Stores.persistent_versioned_key_value_store("s", SECOND, timedelta(0)),
         lambda: Stores.persistent_window_store("s", SECOND, 2 * SECOND),
-        lambda: Stores.in_memory_session_store("s", 5),
+        lambda: Stores.in_memory_session_store("s", cast("Any", 5)),
     ],
 )
 def test_a_supplier_that_cannot_be_is_refused_where_it_is_written(make):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,8 +39,8 @@ def make_groups(spec: StoreSpec) -> GroupViews:
 
 
 def make_store(store_class, **options):
-    options = {"key_serde": STR, "value_serde": INT} | options
-    spec = StoreSpec(name="s", kind=store_class.kind, **options)
+    chosen: dict[str, Any] = {"key_serde": STR, "value_serde": INT, **options}
+    spec = StoreSpec(name="s", kind=store_class.kind, **chosen)
     return store_class(make_groups(spec), spec)
 
 

@@ -136,9 +136,9 @@ def test_many_keys_need_two_fetches_at_most():
         snapshot = epochs.view._snapshot
         getmulti = snapshot.getmulti
 
-        def counted(store, wanted):
-            calls.append(len(wanted))
-            return getmulti(store, wanted)
+        def counted(store, keys):
+            calls.append(len(keys))
+            return getmulti(store, keys)
 
         snapshot.getmulti = counted
         rows = VersionedRows(epochs.view, history_retention_ms=1_000)

@@ -127,9 +127,9 @@ def test_fetching_many_keys_reads_the_store_twice_at_most(indexed):
         snapshot = epochs.view._snapshot
         getmulti = snapshot.getmulti
 
-        def counted(store, wanted):
-            calls.append(len(wanted))
-            return getmulti(store, wanted)
+        def counted(store, keys):
+            calls.append(len(keys))
+            return getmulti(store, keys)
 
         snapshot.getmulti = counted
         rows = WindowRows(epochs.view, indexed=indexed)
