@@ -19,8 +19,6 @@ from mustela.topology.stream_table_join import StreamTableJoinNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode
 from mustela.topology.table_aggregate import TableAggregateNode
 from mustela.topology.table_group import TableGroupNode
-from mustela.topology.table_aggregate import TableAggregateNode
-from mustela.topology.table_group import TableGroupNode
 from mustela.topology.table_join import TableJoinNode
 
 __all__ = ["each_change"]
