@@ -15,9 +15,9 @@ from mustela.errors import UsageError
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.epoch import EpochOrder
-from mustela.plan.ranges import RangeReport
 from mustela.plan.keygroups import key_group, lane_of_group
 from mustela.plan.plan import Exchange
+from mustela.plan.ranges import RangeReport
 from mustela.serdes.primitives import StrSerde
 from mustela.spark.frames import (
     CHANGELOG,
