@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from mustela import App, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
@@ -75,12 +76,21 @@ class World:
         self.properties: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         self.admin = KafkaAdmin(self.properties)
         self._producer = Producer({"log_level": 0, "linger.ms": 5, **self.properties})
+        self._probe = Consumer(
+            {
+                **self.properties,
+                "group.id": "probe",
+                "isolation.level": "read_uncommitted",
+                "log_level": 0,
+            }
+        )
         self._apps: list[App] = []
 
     def close(self) -> None:
         """Stop what still runs."""
         for app in self._apps:
             app.close()
+        self._probe.close()
         self.admin.close()
 
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
@@ -161,11 +171,25 @@ class World:
 
         self.until(committed, "all input is committed", app)
 
+    def _settle(self, places: Sequence[TopicPartition]) -> None:
+        """Give the broker time for the markers of a commit: they come after it has returned.
+
+        Not for ever: an application may be writing, or have left a transaction open.
+        """
+        deadline = time.monotonic() + 1.0
+        asked = [ClientPartition(*place, OFFSET_END) for place in places]
+        while time.monotonic() < deadline:
+            stable = self.admin.end_offsets(places)
+            found = self._probe.offsets_for_times(asked, timeout=10)
+            if [place.offset for place in found] == [stable[place] for place in places]:
+                return
+
     def rows(self, topic: str) -> list[Row]:
         """Return the committed rows of a topic, partition by partition."""
         found: list[Row] = []
         reader = RangeReader(self.properties, read_timeout=10.0)
         places = [TopicPartition(topic, n) for n in range(self.admin.partitions(topic))]
+        self._settle(places)
         for place, end in self.admin.end_offsets(places).items():
             for chunk in reader.read(topic, place.partition, 0, end, max_batch=10_000):
                 headers = chunk.headers or [()] * len(chunk.offsets)

@@ -86,7 +86,7 @@ def test_a_partitioner_chooses_or_leaves_the_choice() -> None:
 def test_a_partition_must_exist(choice: Any) -> None:
     """Anything else fails its record."""
     node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: choice)
-    with pytest.raises(ProcessingError, match="3 partitions|must return a partition, not str"):
+    with pytest.raises(ProcessingError, match=r"3 partitions|must return a partition, not str"):
         rows_of(node, [("a", 1)], topic_partitions={"t": 3})
 
 
