@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -63,6 +63,20 @@ class RawChunk:
             del self.headers[length:]
 
 
+class _Client(NamedTuple):
+    """A consumer, what it said went wrong, and the topics that it has heard of."""
+
+    consumer: Consumer
+    errors: ClientErrors
+    topics: set[str]
+
+    def hear_of(self, topic: str, timeout: float) -> None:
+        """Ask for a topic's leaders once; an assignment alone would find them a second later."""
+        if topic not in self.topics:
+            self.consumer.list_topics(topic, timeout=timeout)
+            self.topics.add(topic)
+
+
 class RangeReader:
     """Reads ranges of offsets, read_committed.
 
@@ -90,7 +104,7 @@ class RangeReader:
         self._servers = servers_of(properties)
         self._read_timeout = read_timeout
         self._isolation = isolation
-        self._free: list[tuple[Consumer, ClientErrors]] = []
+        self._free: list[_Client] = []
         self._made = 0
 
     @classmethod
@@ -126,10 +140,12 @@ class RangeReader:
         """
         if start >= end:
             return
-        consumer, errors = self._take()
+        client = self._take()
+        consumer, errors, _ = client
         where = TopicPartition(topic, partition, start)
         sound = False
         try:
+            client.hear_of(topic, self._read_timeout)
             consumer.incremental_assign([where])
             yield from self._chunks(consumer, errors, where, end, max_batch)
             sound = True
@@ -140,15 +156,15 @@ class RangeReader:
             doing = f"read {topic}-{partition} at {start}"
             raise fault(raised, doing, servers=self._servers) from raised
         finally:
-            self._give_back(consumer, errors, where, sound)
+            self._give_back(client, where, sound)
 
     def close(self) -> None:
         """Close the consumers that no read uses."""
         while self._free:
-            self._free.pop()[0].close()
+            self._free.pop().consumer.close()
             self._made -= 1
 
-    def _take(self) -> tuple[Consumer, ClientErrors]:
+    def _take(self) -> _Client:
         if self._free:
             return self._free.pop()
         if self._made >= CONSUMERS_MAX:
@@ -157,22 +173,20 @@ class RangeReader:
         errors = ClientErrors()
         consumer = consumer_client(self._properties, {"isolation.level": self._isolation}, errors)
         self._made += 1
-        return consumer, errors
+        return _Client(consumer, errors, set())
 
-    def _give_back(
-        self, consumer: Consumer, errors: ClientErrors, where: TopicPartition, sound: bool
-    ) -> None:
+    def _give_back(self, client: _Client, where: TopicPartition, sound: bool) -> None:
         if sound:
             try:
-                consumer.incremental_unassign([where])
+                client.consumer.incremental_unassign([where])
             except KafkaException:
                 sound = False
         if sound:
-            self._free.append((consumer, errors))
+            self._free.append(client)
         else:
             # What the client holds after an error is not known well enough to read on with it.
             self._made -= 1
-            close_aside(consumer)
+            close_aside(client.consumer)
 
     def _chunks(
         self,
