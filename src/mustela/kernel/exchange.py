@@ -37,15 +37,7 @@ class ExchangeOperator:
             failures = Failures(self.node, handler, SerializationError, output)
             key_bytes, failed = encode_column(self.exchange.key, batch.keys, batch, failures)
             batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
-        batch = Batch(
-            batch.keys,
-            batch.values,
-            batch.origins,
-            rows=batch.rows,
-            olds=batch.olds,
-            key_bytes=key_bytes,
-            latest=batch.latest,
-        )
+        batch = batch.with_key_bytes(key_bytes)
         if not self.exchange.keep_null_keys and not all(key_bytes) and None in key_bytes:
             null = [row for row, key in enumerate(key_bytes) if key is None]
             self.context.output().counters[f"dropped_null_key:{self.exchange.step}"] += len(null)

@@ -157,15 +157,7 @@ class JoinOperator(KeyedOperator[N]):
             return batch, []
         batch, key_bytes = self.input_key_bytes(self.without_null_keys(batch), number)
         if key_bytes is not batch.key_bytes:
-            batch = Batch(
-                batch.keys,
-                batch.values,
-                batch.origins,
-                rows=batch.rows,
-                olds=batch.olds,
-                key_bytes=key_bytes,
-                latest=batch.latest,
-            )
+            batch = batch.with_key_bytes(key_bytes)
         batch = in_order(batch)
         assert batch.key_bytes is not None
         return batch, batch.key_bytes

@@ -208,6 +208,18 @@ class Batch:
         """Return the same rows with other values; keys, timestamps and headers stay."""
         return Batch(self.keys, values, self.origins, rows=self.rows, key_bytes=self.key_bytes)
 
+    def with_key_bytes(self, key_bytes: list[Any]) -> Batch:
+        """Return the same rows with their keys as bytes; all other columns stay."""
+        return Batch(
+            self.keys,
+            self.values,
+            self.origins,
+            rows=self.rows,
+            olds=self.olds,
+            key_bytes=key_bytes,
+            latest=self.latest,
+        )
+
     def with_keys(self, keys: list[Any], values: list[Any] | None = None) -> Batch:
         """Return the same rows with other keys, and other values if they are given."""
         return Batch(keys, self.values if values is None else values, self.origins, rows=self.rows)

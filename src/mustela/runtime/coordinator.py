@@ -232,8 +232,11 @@ class Coordinator:
             stale_after_ms=self._recovery.stale_after_ms,
         )
 
+    def _all_groups(self) -> RestoreOrder:
+        return RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+
     def _restore(self) -> None:
-        order = RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
+        order = self._all_groups()
         total: dict[str, int] = {}
 
         def progress(reports: Any, done: int, groups: int) -> None:
@@ -397,9 +400,7 @@ class Coordinator:
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
         if self._tidying.is_due() and not self.state.is_empty:
-            self._engine.tidy(
-                RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
-            )
+            self._engine.tidy(self._all_groups())
         for place in self.state.progress.next_offsets:
             self.state.watermark.rest(place, look.now_ms, read_to_end=place not in look.short)
 
@@ -562,9 +563,7 @@ class Coordinator:
         fenced = self.barrier.phase is Phase.FENCED
         try:
             if self._is_loaded and not self.state.is_empty and not fenced:
-                self._engine.settle(
-                    RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
-                )
+                self._engine.settle(self._all_groups())
         except MustelaError as error:
             # What was not settled is looked at, or restored, by the next start.
             self._listener.on_error(error)

@@ -41,7 +41,7 @@ from mustela.spark.session import (
 )
 from mustela.spark.shipment import Shipment, check_plan, ship
 from mustela.spark.spool import clear, clear_others, forget
-from mustela.spark.worker import restore_task, settle_task, tidy_task
+from mustela.spark.worker import OnPlace, places_task, restore_place, settle_place, tidy_place
 from mustela.state.interfaces import Token
 
 __all__ = ["SparkEngine", "WorkerError"]
@@ -189,7 +189,7 @@ class SparkEngine:
         As many as are done in about a second: few jobs where there is little to do, and progress
         to show where there is much.
         """
-        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
+        places = self._places(order)
         reports: list[TaskReport] = []
         if self._warm_up is not None:
             self._warm_up.join()  # what it does is part of the start, not of the restore
@@ -197,7 +197,7 @@ class SparkEngine:
         on_progress((), 0, len(places))
         while done < len(places):
             started = clock.monotonic()
-            new = self._run_places(restore_task, order, places[done : done + step])
+            new = self._run_places(restore_place, order, places[done : done + step])
             seconds = clock.monotonic() - started
             reports.extend(new)
             done = min(done + step, len(places))
@@ -208,29 +208,28 @@ class SparkEngine:
 
     def settle(self, order: RestoreOrder) -> None:
         """Fold and sync every key group that is current."""
-        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
-        if places:
-            self._run_places(settle_task, order, places)
+        self._run_places(settle_place, order, self._places(order))
 
     def tidy(self, order: RestoreOrder) -> None:
         """Give back disk that key groups do not need."""
-        places = [(stage, group) for stage in order.marks for group in range(self._groups)]
-        if places:
-            self._run_places(tidy_task, order, places)
+        self._run_places(tidy_place, order, self._places(order))
 
-    @property
-    def _groups(self) -> int:
+    def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
         assert self._program is not None
-        return self._program.key_groups
+        groups = self._program.key_groups
+        return [(stage, group) for stage in order.marks for group in range(groups)]
 
     def _run_places(
-        self, task: Any, order: RestoreOrder, places: list[tuple[int, int]]
+        self, act: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]
     ) -> list[TaskReport]:
         assert self._jobs is not None
-        tasks = max(1, min(self.cores, len(places)))
+        assert self._shipment is not None
+        if not places:
+            return []
+        tasks = min(self.cores, len(places))
         shares = [places[n::tasks] for n in range(tasks)]
         reports: list[TaskReport] = []
-        job = self._jobs.run_tasks(tasks, partial(task, self._shipment, order, shares))
+        job = self._jobs.run_tasks(tasks, partial(places_task, act, self._shipment, order, shares))
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:

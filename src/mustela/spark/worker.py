@@ -49,7 +49,15 @@ from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
 from mustela.state.interfaces import Committed
 
-__all__ = ["lane_task", "restore_task", "settle_task", "source_task"]
+__all__ = [
+    "OnPlace",
+    "lane_task",
+    "places_task",
+    "restore_place",
+    "settle_place",
+    "source_task",
+    "tidy_place",
+]
 
 _LANE = struct.Struct("!q")
 
@@ -351,55 +359,24 @@ def _with_keys(batch: Batch, exchange: Exchange) -> Batch:
     return batch
 
 
-def restore_task(
-    program: Broadcast[Shipment],
-    order: RestoreOrder,
-    places: Sequence[Sequence[tuple[int, int]]],
-    task: int,
-    rows: Iterable[object],
-) -> Iterator[bytes]:
-    """Bring the key groups of this task to the committed state."""
-    return _on_places(_restore, program, order, places[task], task, rows)
-
-
-def settle_task(
-    program: Broadcast[Shipment],
-    order: RestoreOrder,
-    places: Sequence[Sequence[tuple[int, int]]],
-    task: int,
-    rows: Iterable[object],
-) -> Iterator[bytes]:
-    """Fold, sync and close the key groups of this task; before a clean stop."""
-    return _on_places(_settle, program, order, places[task], task, rows)
-
-
-def tidy_task(
-    program: Broadcast[Shipment],
-    order: RestoreOrder,
-    places: Sequence[Sequence[tuple[int, int]]],
-    task: int,
-    rows: Iterable[object],
-) -> Iterator[bytes]:
-    """Give back the disk that the key groups of this task do not need."""
-    return _on_places(_tidy, program, order, places[task], task, rows)
-
-
 _COMPACTED_AT_STOP_BYTES = 16 << 20
 """Larger key groups are not rewritten when the application stops: it should not take long."""
 
-_OnPlace = Callable[[Process, int, int, Committed, TaskReport], None]
+OnPlace = Callable[[Process, int, int, Committed, TaskReport], None]
+"""What a task does with one key group of one stage: one of the three functions at the end."""
 
 
-def _on_places(
-    act: _OnPlace,
+def places_task(
+    act: OnPlace,
     program: Broadcast[Shipment],
     order: RestoreOrder,
-    places: Sequence[tuple[int, int]],
+    shares: Sequence[Sequence[tuple[int, int]]],
     task: int,
     rows: Iterable[object],
 ) -> Iterator[bytes]:
-    """Do something for each key group of a task, and report it."""
+    """Do something for each key group of this task, and report it."""
     _exhaust(rows)
+    places = shares[task]
     process = current(program.value)
     report = TaskReport(stage=-1, task=task)
     try:
@@ -414,18 +391,20 @@ def _on_places(
     yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
 
 
-def _restore(
+def restore_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
+    """Bring a key group to the committed state."""
     _, read = make_current(process, stage, group, committed)
     for store, count in read.items():
         report.restored[store] = report.restored.get(store, 0) + count
     report.wrote.append(group)
 
 
-def _settle(
+def settle_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
+    """Fold, sync and close a key group; before a clean stop."""
     environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         environment.fold(committed)
@@ -434,9 +413,10 @@ def _settle(
         report.wrote.append(group)
 
 
-def _tidy(
+def tidy_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
+    """Give back the disk that a key group does not need."""
     environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         environment.fold(committed)
