@@ -105,10 +105,17 @@ class TimeCutter:
         low = self._low = max(0, min(self._time(place, backlog) for place in waiting))
         found, moment, above = self._search(backlog, low)
         if moment is None:
-            self._step = 0
             ends = _fill(waiting, above, budget)
-            cuts = {p: Cut(s, ends[p], e) for p, (s, e) in waiting.items() if ends[p] > s}
-            return cuts, low
+            cuts = {
+                place: Cut(start, ends[place], end)
+                for place, (start, end) in waiting.items()
+                if ends[place] > start and self._time(place, backlog) <= low
+            }
+            if cuts:
+                self._step = 0
+                return cuts, low
+            # The index hides all that lies at the moment: tasks see how much it is.
+            moment = low + 1
         self._step = moment - low
         slack = max(budget, self._slack_min)
         cuts: dict[TopicPartition, Cut] = {}
