@@ -23,6 +23,10 @@ FLUSH_AFTER_MS = 100_000
 NOT_TIMED = {"global_inner", "global_left"}
 # With one change a key and epoch, what a buffer lets go early depends on how many changes it sees.
 BY_CHANGES = {"suppress_time"}
+# A group has the largest time of the changes that it was told of, a joined row that of the last.
+# With one change a key and epoch some are not told, such as a row that came and went, as with the
+# record cache of Kafka Streams: the values are sure then, their times are not.
+UNSURE_TIMES = {"table_aggregate", "table_join_left", "table_join_outer", "fk_inner", "fk_left"}
 
 
 SOURCES = {"stream", "table", "global_table"}
@@ -84,14 +88,20 @@ def by_key(rows: Sequence[tuple[Any, Any, int]]) -> dict[Any, list[tuple[Any, in
     return found
 
 
-def table(rows: Sequence[tuple[Any, Any, int]]) -> dict[Any, tuple[Any, int]]:
-    """Return what the rows leave: the last value of each key that has one.
+def table(
+    rows: Sequence[tuple[Any, Any, int]], *, times: bool = True
+) -> dict[Any, tuple[Any, int | None]]:
+    """Return what the rows leave: the last value of each key that has one, with its time if asked.
 
     A group that was emptied again counts as none: an epoch that holds its whole life, and tells
     one change of each key, never sees it.
     """
     last = {key: changes[-1] for key, changes in by_key(rows).items()}
-    return {key: row for key, row in last.items() if row[0] not in {None, "0"}}
+    return {
+        key: (value, time if times else None)
+        for key, (value, time) in last.items()
+        if value not in {None, "0"}
+    }
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() - NOT_TIMED))
@@ -110,6 +120,7 @@ def test_results_do_not_depend_on_where_epochs_are_cut(
         example = invertible(example)
     records = merged(example)
     options = {"event_time": event_time, "emit": emit}
+    times = emit == "every" or operator not in UNSURE_TIMES
     each_moment = run(example, records, [timed.order for timed in records], **options)
     for chosen in ([], cuts):
         got = run(example, records, chosen, **options)
@@ -117,7 +128,7 @@ def test_results_do_not_depend_on_where_epochs_are_cut(
             if OPERATORS[operator].output == "stream":
                 assert Counter(rows) == Counter(wanted), f"cut at {chosen}"
             else:
-                assert table(rows) == table(wanted), f"cut at {chosen}"
+                assert table(rows, times=times) == table(wanted, times=times), f"cut at {chosen}"
 
 
 def invertible(example: Example) -> Example:

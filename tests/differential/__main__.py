@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--operators", default="", help="one operator, or two with a comma between")
     parser.add_argument("--part", default="1/1", help="2/8: the second of eight parts of the run")
+    parser.add_argument("--minutes", type=float, help="stop drawing after so long, and report")
     parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
     parser.add_argument("--bugs", action="store_true", help="plant every known bug, one by one")
     options = parser.parse_args(arguments)
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         return _plant_all()
     if options.plant:
         plant(options.plant)
-    from tests.differential.campaign import pairs_from, run  # after the bug is planted
+    from tests.differential.campaign import pairs_from, run, until  # after the bug is planted
     from tests.differential.kafka_streams import KafkaStreams, missing_compiler
 
     missing = missing_compiler()
@@ -55,7 +56,11 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch, KafkaStreams(Path(scratch)) as kafka_streams:
         shrink = not options.plant
         report = run(
-            pairs, kafka_streams, start=options.seed, each=lambda _pair: each, shrink=shrink
+            until(pairs, options.minutes),
+            kafka_streams,
+            start=options.seed,
+            each=lambda _pair: each,
+            shrink=shrink,
         )
     for pair, text in report.differences.items():
         print(f"== {', '.join(pair)}: {text}\n")

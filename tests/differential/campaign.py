@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from tests.differential.compare import Difference, compare
 from tests.differential.draw import OPERATORS, STATELESS, WITHOUT_ORDER, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
 
-__all__ = ["Report", "pairs_from", "run"]
+__all__ = ["Report", "pairs_from", "run", "until"]
 
 Pair = tuple[str, ...]
 _PAIRED = [name for name in OPERATORS if name not in WITHOUT_ORDER]
@@ -79,6 +80,15 @@ def pairs_from(start: int) -> list[Pair]:
     pairs: list[Pair] = list(itertools.product(_PAIRED, repeat=2))
     rng.shuffle(pairs)
     return alone + pairs
+
+
+def until(pairs: Iterable[Pair], minutes: float | None) -> Iterator[Pair]:
+    """Yield pairs as long as there is time; None for as long as it takes."""
+    start = time.perf_counter()
+    for pair in pairs:
+        if minutes is not None and time.perf_counter() - start > 60 * minutes:
+            return
+        yield pair
 
 
 def run(
