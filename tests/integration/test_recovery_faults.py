@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import psutil
@@ -13,6 +14,8 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.broker.process import BrokerOptions, DevelopmentBroker
+from mustela.connectors.kafka.errors import TransactionFenced
+from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.runtime.events import AppState
 from tests.broker_fixture import HEAP_MB, PROPERTIES
@@ -90,12 +93,34 @@ def test_two_instances_that_restart_each_other_still_make_progress(inside: Insid
         if app.state is not AppState.ERROR:
             app.close()
 
-    assert all(isinstance(app.error, MustelaError) for app in runs[:-1])
-    assert {app.error.code for app in runs[:-1] if isinstance(app.error, MustelaError)} == {
-        "FENCED"
-    }
+    ends = [app.error for app in runs[:-1]]
+    codes = {error.code for error in ends if error is not None}
+    assert None not in ends
+    assert codes == {"FENCED"}, "\n".join(line for end in ends for line in format_exception(end))
     assert runs[-1].error is None
     assert inside.table() == counts(7)
+
+
+def test_a_producer_that_fences_and_never_claims_ends_nobody(
+    inside: Inside, broker: DevelopmentBroker
+) -> None:
+    """An instance that ends before its first transaction has not taken over: the older goes on."""
+    inside.build(word_count)
+    app, heard = inside.app()
+    with app:
+        feed(inside, 3)
+        inside.await_caught_up(app)
+        intruder = TransactionalSink(
+            {"bootstrap.servers": broker.bootstrap_servers}, app.settings.application_id
+        )
+        intruder.open()
+        feed(inside, 4)
+        inside.await_caught_up(app)
+        intruder.close()
+
+    assert any(isinstance(error, TransactionFenced) for error in heard.errors)
+    assert inside.table() == counts(7)
+    assert changes(inside) == sorted(set(changes(inside)))
 
 
 # -- workers ---------------------------------------------------------------------------------------

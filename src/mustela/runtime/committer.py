@@ -9,9 +9,7 @@ from typing import Any
 from mustela.connectors.kafka.errors import (
     RefusedRow,
     RowsRefused,
-    TransactionAborted,
-    TransactionExpired,
-    TransactionFenced,
+    TransactionFailed,
     TransactionUnknown,
 )
 from mustela.connectors.kafka.transaction import TransactionalSink
@@ -99,6 +97,8 @@ class Committer:
         searches = 0
         while True:
             try:
+                if searches or refused:
+                    self._sink.reopen()
                 return self._attempt(output, barrier, offsets, record, refused)
             except RowsRefused as error:
                 barrier.again()
@@ -107,15 +107,12 @@ class Committer:
                     searches = 0
                 else:  # the same transaction, tried again, finds out which rows it is
                     searches += 1
-                self._sink.reopen()
-            except TransactionFenced:
-                barrier.move(Phase.FENCED)
-                raise
-            except TransactionUnknown:
-                barrier.move(Phase.UNKNOWN)
-                raise
-            except (TransactionAborted, TransactionExpired):
-                barrier.give_up()
+            except TransactionFailed as error:
+                may_be_there = barrier.phase is Phase.COMMIT_SENT
+                if may_be_there or isinstance(error, TransactionUnknown):
+                    barrier.move(Phase.UNKNOWN)
+                else:
+                    barrier.give_up()
                 raise
 
     def _attempt(

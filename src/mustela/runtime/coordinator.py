@@ -13,10 +13,8 @@ from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.errors import (
-    TransactionAborted,
-    TransactionExpired,
+    TransactionFailed,
     TransactionFenced,
-    TransactionUnknown,
 )
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
@@ -39,10 +37,11 @@ from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.row_checks import RowChecks, RowLimits
 from mustela.runtime.sizing import EpochBudget, EpochLimits
+from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
 from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 from mustela.runtime.topics import first_chooser
-from mustela.runtime.watermark import Look, topic_options
+from mustela.runtime.watermark import Look, scheduled_watermark, topic_options
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
 
@@ -52,12 +51,6 @@ _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
 _TIME_EVERY_S = 0.2
 _DAY_MS = 86_400_000
-
-
-class FencedError(EnvironmentFault):
-    """Another instance of the application took over; this one must not be started again."""
-
-    code = "FENCED"
 
 
 class Coordinator:
@@ -88,6 +81,9 @@ class Coordinator:
         self.lanes = settings.lanes or engine.cores
         self._admin = KafkaAdmin(client_properties(settings, "admin"))
         self._recovery = Recovery(settings, plan, self._admin, clock)
+        self._successor = Successor(
+            settings.application_id, lambda: read_last_record(settings, self._admin), clock
+        )
         self._global_tables = GlobalFollower(plan, self._admin)
         self._sink = TransactionalSink(
             client_properties(settings, "producer"),
@@ -177,7 +173,8 @@ class Coordinator:
         try:
             self._committer.claim(self.state.to_record(self._clock.now_ms()))
         except TransactionFenced as error:
-            raise self._fenced(error) from error
+            self.barrier.phase = Phase.FENCED
+            raise self._successor.fenced(error) from error
 
     def _take_plan(self) -> None:
         """Go on with the plan of the state, which may read topics that a pattern has found."""
@@ -270,7 +267,12 @@ class Coordinator:
         now_ms = self._clock.now_ms()
         self.state.watermark.track(self.state.progress.next_offsets, now_ms)
         cuts, until_ms = self._cut(now_ms)
-        look = Look(now_ms=now_ms, short=self._short(cuts), until_ms=until_ms)
+        look = Look(
+            now_ms=now_ms,
+            short=self._short(cuts),
+            until_ms=until_ms,
+            at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
+        )
         if not cuts and not self._is_due(look):
             self._rest(look)
             return False
@@ -480,24 +482,25 @@ class Coordinator:
 
         try:
             self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
-        except TransactionFenced as error:
-            raise self._fenced(error) from error
-        except (TransactionUnknown, TransactionAborted, TransactionExpired) as error:
+        except TransactionFailed as error:
             if not self._settle_outcome(error, token):
                 return
+        except EnvironmentFault as error:
+            self._refuse_if_replaced(error)
+            raise
         self.state = after[0]
         self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False
 
-    def _settle_outcome(self, error: EnvironmentFault, token: Any) -> bool:
+    def _settle_outcome(self, error: TransactionFailed, token: Any) -> bool:
         """Decide by a new producer and the epochs topic whether the epoch was committed."""
         self._listener.on_error(error)
         self._failures += 1
-        if self._failures >= _FAILURES_MAX:
-            raise error
         # To open the producer would fence a newer instance: so it is looked for first.
         self._refuse_if_replaced(error)
+        if self._failures >= _FAILURES_MAX:
+            raise error
         self._sink.reopen()
         last = read_last_record(self._settings, self._admin)
         committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
@@ -508,28 +511,21 @@ class Coordinator:
                 self.barrier.give_up()
         assert not committed or self.barrier.last_epoch == token.epoch
         if last is not None and last.incarnation > token.incarnation:
-            raise self._fenced(error)
+            self.barrier.phase = Phase.FENCED
+            raise self._successor.fenced(error)
         if not committed:
             self._budget.halve()
         return committed
 
     def _refuse_if_replaced(self, error: MustelaError) -> None:
         """Raise that a newer instance took over, if one did: then that is why all else fails."""
+        was_fenced = isinstance(error, TransactionFenced)
+        look = self._successor.refuse_soon if was_fenced else self._successor.refuse
         try:
-            last = read_last_record(self._settings, self._admin)
-        except EnvironmentFault:
-            return  # the broker does not say; the error is what is known
-        if last is not None and last.incarnation > self.state.incarnation:
-            raise self._fenced(error) from error
-
-    def _fenced(self, error: MustelaError) -> FencedError:
-        self.barrier.phase = Phase.FENCED
-        return FencedError(
-            f"another instance of {self._settings.application_id} took over",
-            evidence={"kafka": error.what},
-            why="one application is one transaction at a time: the newer instance goes on",
-            fix="run one instance; do not restart this one",
-        )
+            look(self.state.incarnation, error)
+        except FencedError:
+            self.barrier.phase = Phase.FENCED
+            raise
 
     def _learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
         seconds = self._clock.monotonic() - started

@@ -11,12 +11,19 @@ import os
 import shutil
 from pathlib import Path
 
+from mustela.errors import EnvironmentFault
 from mustela.state.interfaces import Token
 
-__all__ = ["Spool", "clear", "clear_others", "fetch", "forget"]
+__all__ = ["Spool", "SpoolGoneError", "clear", "clear_others", "fetch", "forget"]
 
 _HERE, _THERE = b"\x00", b"\x01"
 _LEAST = 32 * 1024
+
+
+class SpoolGoneError(EnvironmentFault):
+    """Rows of an epoch are no longer where its tasks left them."""
+
+    code = "SPOOL_GONE"
 
 
 class Spool:
@@ -57,12 +64,24 @@ class Spool:
 
 
 def fetch(kept: bytes) -> bytes:
-    """Return the body that `Spool.keep` was given."""
+    """Return the body that `Spool.keep` was given.
+
+    Raises:
+        SpoolGoneError: If its file was deleted.
+    """
     if kept[:1] == _HERE:
         return kept[1:]
     start, size, path = kept[1:].decode().split(":", 2)
     length = int(size)
-    with Path(path).open("rb", buffering=0) as file:
+    try:
+        opened = Path(path).open("rb", buffering=0)
+    except FileNotFoundError as error:
+        raise SpoolGoneError(
+            f"{path} is gone",
+            why="a newer instance of the application clears the directory, or something else did",
+            fix="see that nothing deletes files of a running application",
+        ) from error
+    with opened as file:
         file.seek(int(start))
         data = file.read(length)
         while len(data) < length:

@@ -192,7 +192,7 @@ def test_rows_that_are_never_found_end_the_search() -> None:
         (TransactionAborted, Phase.IDLE),
         (TransactionExpired, Phase.UNKNOWN),
         (TransactionUnknown, Phase.UNKNOWN),
-        (TransactionFenced, Phase.FENCED),
+        (TransactionFenced, Phase.IDLE),
     ],
 )
 def test_a_failed_transaction_leaves_the_barrier_with_what_is_known(
@@ -203,10 +203,24 @@ def test_a_failed_transaction_leaves_the_barrier_with_what_is_known(
     barrier = barrier_in_hand()
     with pytest.raises(error):
         commit(sink, barrier=barrier)
-    assert barrier.phase is phase
+    assert barrier.phase is (Phase.UNKNOWN if call == "commit" else phase)
     assert barrier.last_epoch == 3
     assert not sink.committed
     assert sink.calls[-1] == call
+
+
+@pytest.mark.parametrize(
+    ("error", "phase"), [(TransactionFenced, Phase.IDLE), (TransactionUnknown, Phase.UNKNOWN)]
+)
+def test_a_producer_that_does_not_open_again_leaves_the_barrier_with_what_is_known(
+    error: type[Exception], phase: Phase
+) -> None:
+    """Rows were refused, and the next attempt could not begin."""
+    sink = FakeSink(flush=[RowsRefused.later("POLICY_VIOLATION", "no")], reopen=[error("no")])
+    barrier = barrier_in_hand()
+    with pytest.raises(error):
+        commit(sink, barrier=barrier)
+    assert barrier.phase is phase
 
 
 def test_a_claim_is_a_transaction_with_the_record_alone() -> None:

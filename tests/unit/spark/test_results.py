@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustela.spark.frames import CHANGELOG, ROWS, Columns, Frame, pack, pack_columns
 from mustela.spark.results import FrameStore
-from mustela.spark.spool import Spool, clear, clear_others, fetch, forget
+from mustela.spark.spool import Spool, SpoolGoneError, clear, clear_others, fetch, forget
 from mustela.state.interfaces import Token
 
 TOKEN = Token(1, 2, 3)
@@ -86,6 +86,16 @@ def test_a_body_comes_back_from_wherever_it_is(tmp_path: Path, size: int) -> Non
     assert all(len(name) < 1_000 for name in kept) == (size != 32 * 1024 - 1)
     forget(str(tmp_path / "spool"), TOKEN)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_body_whose_file_is_gone_is_an_error_with_a_name(tmp_path: Path) -> None:
+    """A newer instance clears what the older one left."""
+    spool = Spool(str(tmp_path / "old"), TOKEN, 1, 2)
+    kept = spool.keep(b"x" * 50_000)
+    spool.close()
+    clear_others(str(tmp_path / "new"))
+    with pytest.raises(SpoolGoneError, match="is gone"):
+        fetch(kept)
 
 
 def test_forgetting_an_epoch_leaves_the_others(tmp_path: Path) -> None:
