@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mustela.errors import DataError
+from mustela.kernel.any_key import AnyKeyReader
 from mustela.kernel.failures import (
     Failures,
     LateRecordError,
@@ -51,6 +52,8 @@ class OperatorContext:
         ordered: Whether anything behind this step looks at the order of its rows.
         global_tables: The copies that this task may look up, by store; see
             `mustela.kernel.global_table.GlobalView`.
+        any_key: Reads any key of any store as of the end of the epoch before; in a stage with a
+            step whose node says that it `reads_any`.
         time: Event time and wall-clock time of the epoch.
     """
 
@@ -61,6 +64,7 @@ class OperatorContext:
     key_serdes: tuple[Serde[Any] | None, ...] = ()
     ordered: bool = True
     global_tables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    any_key: AnyKeyReader | None = None
     time: EpochTime = field(default_factory=EpochTime)
 
 

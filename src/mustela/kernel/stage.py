@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mustela.errors import InvariantError
+from mustela.kernel.any_key import AnyKeyReader
 from mustela.kernel.exchange import ExchangeOperator
 from mustela.kernel.isolate import for_branch
 from mustela.kernel.lane_state import LaneState
@@ -16,6 +17,7 @@ from mustela.kernel.operator import EXCHANGED, Operator, OperatorContext
 from mustela.kernel.operators import make_operator
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
+from mustela.kernel.processor_output import DividedBatch
 from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
@@ -103,6 +105,7 @@ class StageRunner:
         state: The lane's state; None for the source stage.
         time: Event time and wall-clock time of the epoch.
         global_tables: The copies of global tables that steps may look up, by store.
+        any_key: Reads any key of any store as of the end of the epoch before.
 
     Example:
         >>> from mustela.plan.batch import Batch, Origins
@@ -120,7 +123,7 @@ class StageRunner:
         [b'v']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a task has, some of it only in some stages
         self,
         stage: Stage,
         *,
@@ -129,10 +132,12 @@ class StageRunner:
         state: LaneState | None = None,
         time: EpochTime | None = None,
         global_tables: Mapping[str, Any] | None = None,
+        any_key: AnyKeyReader | None = None,
     ) -> None:
         self.stage = stage
         self.time = time or EpochTime()
         self._global_tables = global_tables or {}
+        self._any_key = any_key
         self.topics = tuple(topics)
         self.options = options
         self._output = StageOutput()
@@ -176,6 +181,7 @@ class StageRunner:
             state=state,
             time=self.time,
             global_tables=self._global_tables,
+            any_key=self._any_key,
             key_serde=feeding[0] if same else None,
             key_serdes=tuple(feeding),
             ordered=wiring.wants_order(self.stage, place),
@@ -287,5 +293,5 @@ class StageRunner:
         """Put a batch into an inbox; one that waits there already comes first."""
         waiting = self._inboxes[index][place]
         if waiting is not None:
-            batch = Batch.concatenate([waiting, batch])
+            batch = DividedBatch.joined(waiting, batch)
         self._inboxes[index][place] = batch

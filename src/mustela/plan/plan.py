@@ -73,9 +73,19 @@ class Stage:
         return tuple(store.name for store in self.stores if store.logged)
 
     @property
+    def reads_any(self) -> frozenset[str]:
+        """Names of the stores of which a step reads any key."""
+        return frozenset(name for step in self.steps for name in step.node.reads_any)
+
+    @property
     def acts_on_time(self) -> bool:
         """Whether a step may act without a record: because a window closes or a timer is due."""
         return bool(self.stores) and any(step.node.acts_on_time for step in self.steps)
+
+    @property
+    def acts_at_start(self) -> bool:
+        """Whether a step wants a turn in each key group before any record."""
+        return self.acts_on_time and any(step.node.acts_at_start for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +109,11 @@ class Plan:
     def stores(self) -> dict[str, tuple[int, StoreSpec]]:
         """Each store's stage index and specification, by store name."""
         return {spec.name: (stage.index, spec) for stage in self.stages for spec in stage.stores}
+
+    @property
+    def reads_any(self) -> frozenset[str]:
+        """Names of the stores of which some step reads any key, in whichever lane it is."""
+        return frozenset(name for stage in self.stages for name in stage.reads_any)
 
     @property
     def has_patterns(self) -> bool:

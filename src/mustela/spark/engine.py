@@ -22,6 +22,8 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
+from mustela.spark.any_key import check_hosts
+from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -77,6 +79,7 @@ class SparkEngine:
         self._warm_up: Thread | None = None
         self._program: Program | None = None
         self._shipment: Broadcast[Shipment] | None = None
+        self._arrivals: Arrivals | None = None
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
@@ -117,17 +120,26 @@ class SparkEngine:
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
             clear_others(program.spool_dir)
+        else:
+            check_hosts(program)
         shipment = ship(program)
         if self._shipment is not None:
             self._shipment.unpersist()
         self._shipment = self._context.broadcast(shipment)
         self._program = program
+        self._arrivals = Arrivals(program)
+
+    def arrivals(self) -> set[tuple[int, int]]:
+        """Return the key groups for which calls to the outside have ended."""
+        return set() if self._arrivals is None else self._arrivals.new()
 
     def run(self, order: EpochOrder) -> EpochOutput:
         """Run the job of one epoch, whole."""
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
+        if order.suspect and self._program.plan.reads_any:
+            self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
@@ -143,6 +155,16 @@ class SparkEngine:
             forget(self._program.spool_dir, order.token)
             raise
         return _SparkOutput(reports, frames, self._program.spool_dir, order.token)
+
+    def _look_at_all(self, order: EpochOrder) -> None:
+        """Verify and restore before an epoch in which lanes read each other's state.
+
+        A lane verifies its own key groups while it runs, which is too late for the others.
+        """
+        everything = RestoreOrder(
+            incarnation=order.token.incarnation, marks=order.marks, suspect=True
+        )
+        self._run_places(restore_place, everything, self._places(everything))
 
     def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""

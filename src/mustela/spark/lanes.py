@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from mustela.connectors.kafka.log import read_between
 from mustela.errors import InvariantError
@@ -11,6 +12,7 @@ from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import GroupMark, changelog_topic
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
+from mustela.state.locking import WriteLock
 from mustela.state.overlay import Overlay
 
 __all__ = ["LaneEnvironments", "StateAheadError", "make_current"]
@@ -22,10 +24,17 @@ class StateAheadError(InvariantError):
     code = "STATE_AHEAD"
 
 
+_RESTORE_TIMEOUT_MS: Final = 3_600_000
+"""How long a task waits while another one of its host restores what both want."""
+
+
 def make_current(
     process: Process, stage: int, group: int, committed: Committed
 ) -> tuple[Environment, dict[str, int]]:
     """Bring one environment to the committed state.
+
+    The lane that owns the key group and tasks that only read it may want that at once: one of them
+    restores, and the others wait.
 
     Args:
         process: The process's things.
@@ -39,12 +48,24 @@ def make_current(
     Raises:
         StateAheadError: If the environment is ahead of the epochs topic.
     """
-    environment = process.environment(stage, group)
+    environment = process.environment_of(process.program.environment(stage, group))
+    if environment.condition(committed).ready:
+        return environment, {}
+    path = environment.path
+    with WriteLock(path.with_name(f"{path.name}.restore"), _RESTORE_TIMEOUT_MS).held():
+        return environment, _restore(process, environment, committed)
+
+
+def _restore(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
+    """Restore an environment, unless another task has done so."""
     condition = environment.condition(committed)
     if condition.ready:
-        return environment, {}
+        return {}
     if condition is Condition.AHEAD:
-        msg = f"the state of key group {group} in stage {stage} is ahead of the last epoch"
+        spec = environment.spec
+        msg = (
+            f"the state of key group {spec.group} in stage {spec.stage} is ahead of the last epoch"
+        )
         raise StateAheadError(
             msg,
             evidence={"committed": committed.token},
@@ -53,7 +74,7 @@ def make_current(
         )
     if not condition.catches_up:
         environment.destroy()
-    return environment, _catch_up(process, environment, committed)
+    return _catch_up(process, environment, committed)
 
 
 def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:

@@ -30,6 +30,7 @@ from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
+from mustela.spark.any_key import any_key_reader
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
@@ -117,9 +118,17 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
         stage = process.program.plan.stages[0]
         before = order.event_time.before
         time_now = EpochTime(before=before, watermark=before, now_ms=order.now_ms)
-        with global_views(process, order, stage) as views:
+        with (
+            global_views(process, order, stage) as views,
+            any_key_reader(process, order, stage, report.restored) as any_key,
+        ):
             runner = StageRunner(
-                stage, topics=topics, options=options, time=time_now, global_tables=views
+                stage,
+                topics=topics,
+                options=options,
+                time=time_now,
+                global_tables=views,
+                any_key=any_key,
             )
             for source_range in order.ranges[task]:
                 yield from _read_range(process, outbox, runner, source_range)
@@ -294,7 +303,10 @@ def _run_lane(
             groups.update(row_groups(batch.key_bytes or (), program.key_groups, suffix=suffix))
         groups.update(_due(process, order, outbox.report, time_now))
     try:
-        with global_views(process, order, stage) as views:
+        with (
+            global_views(process, order, stage) as views,
+            any_key_reader(process, order, stage, outbox.report.restored) as any_key,
+        ):
             runner = StageRunner(
                 stage,
                 topics=program.plan.topics,
@@ -302,6 +314,7 @@ def _run_lane(
                 state=LaneState(environments.open(groups), key_groups=program.key_groups),
                 time=time_now,
                 global_tables=views,
+                any_key=any_key,
             )
             runner.run(inputs)
             runner.finish()

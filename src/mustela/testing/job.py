@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from mustela.kernel.any_key import AnyKeyReader
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
@@ -11,14 +13,15 @@ from mustela.kernel.stage import StageRunner
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.epoch import TaskReport
-from mustela.plan.keygroups import lanes_by_group, row_groups
+from mustela.plan.keygroups import lanes_by_group, row_groups, schedule_group
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import Due, EpochTime
 from mustela.plan.watermark import epoch_time
 from mustela.runtime.watermark import Look
+from mustela.state.interfaces import Snapshot
 from mustela.state.overlay import Overlay
-from mustela.testing.cluster import Cluster, JobResult
+from mustela.testing.cluster import Cluster, JobResult, Place
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["run_job"]
@@ -72,9 +75,27 @@ class _Job:
         )
         self._inputs: dict[int, _Inputs] = {}
         self._global_tables = cluster.global_topics.views()
+        self._opened: dict[Place, Snapshot] = {}
+        self._any_key = AnyKeyReader(cluster.plan.stores, self._open, cluster.key_groups)
+
+    def _open(self, stage: int, group: int) -> Snapshot:
+        """Return the state of a place behind the epoch before, for steps that read any key."""
+        place = stage, group
+        if place not in self._opened:
+            cluster = self._cluster
+            snapshot = cluster.environment(place).snapshot(cluster.committed(place))
+            self._opened[place] = snapshot
+        return self._opened[place]
 
     def run(self) -> JobResult:
         """Run the stages in order."""
+        try:
+            return self._run()
+        finally:
+            for snapshot in self._opened.values():
+                snapshot.close()
+
+    def _run(self) -> JobResult:
         first, *others = self._cluster.plan.stages
         topics = self._cluster.topics
         order = self._watermark.order(topics, self._look)
@@ -84,7 +105,9 @@ class _Job:
         self._gather(first, self._run_sources(first, report.ranges))
         self._result.reports.append(report)
         self._result.watermark = self._watermark.after(topics, self._look, report.ranges)
-        self._time = epoch_time(order, report.ranges, self._look.now_ms)
+        self._time = replace(
+            epoch_time(order, report.ranges, self._look.now_ms), triggered=self._look.triggered
+        )
         for stage in others:
             received = self._inputs.get(stage.index, {})
             due = self._due_groups(stage)
@@ -95,7 +118,11 @@ class _Job:
     def _due_groups(self, stage: Stage) -> dict[int, set[int]]:
         """Return, by lane, the key groups that want to run though no record comes to them."""
         found: dict[int, set[int]] = {}
-        for group in self._time.due_groups(self._due.get(stage.index, ())):
+        groups = self._time.due_groups(self._due.get(stage.index, ()))
+        for step in stage.steps:
+            if step.name in self._look.triggered:
+                groups.add(schedule_group(step.name, self._cluster.key_groups))
+        for group in groups:
             found.setdefault(self._lane_of_group[group], set()).add(group)
         return found
 
@@ -106,6 +133,7 @@ class _Job:
             options=self._options,
             time=self._time,
             global_tables=self._global_tables,
+            any_key=self._any_key,
         )
         for index, topic in enumerate(self._topics):
             unread = self._cluster.inputs[topic][self._cluster.offsets[topic] :]
@@ -165,6 +193,7 @@ class _Job:
                 state=state,
                 time=self._time,
                 global_tables=self._global_tables,
+                any_key=self._any_key,
             )
             runner.run(inputs)
             runner.finish()

@@ -10,6 +10,7 @@ from mustela.state.interfaces import Rows, Snapshot, StoreSpec
 from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.lru import LruView
+from mustela.state.kinds.opening import INNER_KINDS, AnyStore
 from mustela.state.kinds.session_store import SessionStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.views import MergedView
@@ -20,18 +21,6 @@ from mustela.testing.faults import TestDriverError
 __all__ = ["AnyStore", "DriverStores"]
 
 Commit = Callable[[JobResult], object]
-
-_INNER = frozenset({"list", "buffer", "timer"})
-
-AnyStore = (
-    KeyValueStore[Any, Any]
-    | TimestampedKeyValueStore[Any, Any]
-    | VersionedKeyValueStore[Any, Any]
-    | WindowStore[Any, Any]
-    | TimestampedWindowStore[Any, Any]
-    | SessionStore[Any, Any]
-)
-
 
 class DriverGroupView:
     """The committed rows of one store in one key group; each write is an epoch of its own.
@@ -191,7 +180,7 @@ class DriverStores:
 
     def readable(self) -> list[str]:
         """Return the names of the stores that a user can read."""
-        return [name for name in self.names if self._find(name)[1].kind not in _INNER]
+        return [name for name in self.names if self._find(name)[1].kind not in INNER_KINDS]
 
     def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
         found = self._cluster.plan.stores.get(name)
@@ -216,7 +205,7 @@ class DriverStores:
     def _check(spec: StoreSpec, *kinds: str) -> None:
         if spec.kind not in kinds:
             msg = f"store {spec.name!r} is a {spec.kind} store"
-            inner = spec.kind in _INNER
+            inner = spec.kind in INNER_KINDS
             name = "versioned_key_value" if spec.kind == "versioned" else spec.kind
             raise TestDriverError(
                 msg,

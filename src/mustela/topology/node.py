@@ -49,6 +49,14 @@ class Node:
         return ()
 
     @property
+    def reads_any(self) -> tuple[str, ...]:
+        """Names of the stores of which this node reads any key, as of the end of the last epoch.
+
+        They are other steps' stores, or its own; reading them moves neither.
+        """
+        return ()
+
+    @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
         """How each parent's records come to this step; None where any place will do."""
         return (None,) * len(self.parents)
@@ -74,6 +82,17 @@ class Node:
     @property
     def acts_on_time(self) -> bool:
         """Whether the step may act without a record: because a window closes or a timer is due."""
+        return False
+
+    @property
+    def acts_at_start(self) -> bool:
+        """Whether the step wants a turn in each key group before any record: it says then when it
+        wants the next one."""
+        return False
+
+    @property
+    def begins_in_lane(self) -> bool:
+        """Whether the step, which reads nothing, runs in a lane, and not where topics are read."""
         return False
 
     @property

@@ -1,0 +1,122 @@
+"""Any key of any store, read by a task: other key groups' state, as of the end of the epoch before.
+
+All processes of a host may have an environment open at once. The lane that owns it writes one
+pending in the epoch, in a local transaction that folds the committed one into the base: so at any
+moment the committed state is there, as base and pending or as base alone, and one read transaction
+shows all of it. A host that does not have it, or has it only up to an older epoch, reads on in the
+changelogs, as it does before it runs a lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from mustela.errors import UsageError
+from mustela.kernel.any_key import AnyKeyReader
+from mustela.plan.epoch import EpochOrder, Program
+from mustela.plan.plan import Stage
+from mustela.spark.lanes import make_current
+from mustela.spark.process import Process
+from mustela.state.faults import StateNotReadyError
+from mustela.state.interfaces import Snapshot
+
+__all__ = ["OtherLanes", "UnloggedReadError", "any_key_reader", "check_hosts"]
+
+_TRIES: Final = 5
+
+
+class UnloggedReadError(UsageError):
+    """A store without a changelog is to be read on hosts that do not have it."""
+
+    code = "STORE_UNLOGGED_READ"
+
+
+def check_hosts(program: Program) -> None:
+    """See whether every store that is read by any key can be read on every host.
+
+    Raises:
+        UnloggedReadError: If one has no changelog.
+    """
+    for stage in program.plan.stages:
+        for step in stage.steps:
+            for name in step.node.reads_any:
+                if program.plan.stores[name][1].logged:
+                    continue
+                msg = f"step {step.name!r} reads any key of {name!r}, which has no changelog"
+                raise UnloggedReadError(
+                    msg,
+                    at=step.node.origin,
+                    why="on several hosts a store reaches the other hosts by its changelog",
+                    fix=f"give {name!r} its changelog, or run on one host",
+                    fields={"store": name, "step": step.name},
+                )
+
+
+class OtherLanes:
+    """Opens key groups for reading, each once in a task.
+
+    Args:
+        process: The process's things.
+        order: Says what is committed of each key group.
+
+    Attributes:
+        restored: Records read from changelogs, by store.
+    """
+
+    def __init__(self, process: Process, order: EpochOrder) -> None:
+        self._process = process
+        self._order = order
+        self._open: dict[tuple[int, int], Snapshot] = {}
+        self.restored: dict[str, int] = {}
+
+    def open(self, stage: int, group: int) -> Snapshot:
+        """Return the state of a key group of a stage behind the epoch before."""
+        found = self._open.get((stage, group))
+        if found is None:
+            found = self._open[stage, group] = self._snapshot(stage, group)
+        return found
+
+    def _snapshot(self, stage: int, group: int) -> Snapshot:
+        logged = self._process.program.plan.stages[stage].logged
+        committed = self._order.marks[stage][group].committed(logged)
+        for _ in range(_TRIES):
+            environment, read = make_current(self._process, stage, group, committed)
+            for store, count in read.items():
+                self.restored[store] = self.restored.get(store, 0) + count
+            # The lane that owns it may have found it damaged meanwhile, and begun to restore it.
+            with suppress(StateNotReadyError):
+                return environment.snapshot(committed)
+        return environment.snapshot(committed)
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        for snapshot in self._open.values():
+            snapshot.close()
+        self._open.clear()
+
+
+@contextmanager
+def any_key_reader(
+    process: Process, order: EpochOrder, stage: Stage, restored: dict[str, int]
+) -> Generator[AnyKeyReader | None]:
+    """Give what the steps of a stage read stores with, for the length of a task.
+
+    Args:
+        process: The process's things.
+        order: Says what is committed.
+        stage: What runs.
+        restored: Takes the number of records that were read from changelogs, by store.
+    """
+    if not stage.reads_any:
+        yield None
+        return
+    lanes = OtherLanes(process, order)
+    program = process.program
+    try:
+        yield AnyKeyReader(program.plan.stores, lanes.open, program.key_groups)
+    finally:
+        lanes.close()
+        for store, count in lanes.restored.items():
+            restored[store] = restored.get(store, 0) + count
