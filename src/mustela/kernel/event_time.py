@@ -51,7 +51,7 @@ class EventClock:
             key_bytes: Their keys.
         """
         if self._by_stream:
-            return self._advance(batch.timestamps, self._store.groups_of(key_bytes))
+            return self.advance(batch.timestamps, self._store.groups_of(key_bytes))
         lag, order = self._lag_ms, batch.order
         if order is None:
             return list(repeat(self._time.watermark - lag, len(batch)))
@@ -72,7 +72,8 @@ class EventClock:
             self._store.group(group).put(STREAM_TIME_KEY, data)
         self._moved.clear()
 
-    def _advance(self, timestamps: Sequence[int], groups: Sequence[int]) -> list[int]:
+    def advance(self, timestamps: Sequence[int], groups: Sequence[int]) -> list[int]:
+        """Move the stream time of key groups with their rows; return it for each row."""
         now = self._now
         for group in set(groups).difference(now):
             self._load(group)

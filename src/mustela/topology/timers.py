@@ -6,30 +6,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from types import CodeType
 from typing import Any, Generic, Protocol, TypeVar
 
 from mustela.errors import UsageError
+from mustela.model import FixedKeyRecord, Record, fixed_key_record
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 
 __all__ = [
     "Cancellable",
+    "FixedKeyTimer",
     "PunctuationType",
     "Punctuator",
     "TimeDomain",
     "Timer",
     "TimerError",
     "TimerKeyError",
+    "acts_on_time",
     "interval_ms",
     "moment_ms",
     "timer_store",
 ]
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _AT_MAX = 2**62
+_BASES = frozenset(
+    {"Processor", "FixedKeyProcessor", "ContextualProcessor", "ContextualFixedKeyProcessor"}
+)
+_ROOM = "mustela.topology."
 
 Punctuator = Callable[[int], Any]
 """Called with the time at which it runs, in milliseconds: stream time or wall-clock time."""
@@ -104,6 +113,30 @@ class Timer(Generic[K]):
         """The timestamp as an aware datetime in UTC."""
         return _EPOCH + timedelta(milliseconds=self.timestamp)
 
+    def with_value(self, value: V) -> Record[K, V]:
+        """Return a record with the timer's key and time, to be forwarded.
+
+        Example:
+            >>> Timer(key="ann", timestamp=60_000).with_value("gone")
+            Record(key='ann', value='gone', timestamp=60000)
+        """
+        return Record(self.key, value, max(self.timestamp, 0))
+
+
+class FixedKeyTimer(Timer[K]):
+    """A timer of a `FixedKeyProcessor`: what is made of it has its key."""
+
+    __slots__ = ()
+
+    def with_value(self, value: V) -> FixedKeyRecord[K, V]:  # type: ignore[override]
+        """Return a record with the timer's key and time, to be forwarded.
+
+        Example:
+            >>> FixedKeyTimer(key="ann", timestamp=60_000).with_value("gone")
+            FixedKeyRecord(key='ann', value='gone', timestamp=60000)
+        """
+        return fixed_key_record(self.key, value, max(self.timestamp, 0))
+
 
 class Cancellable(Protocol):
     """A schedule that can be ended, as `ProcessorContext.schedule` returns it."""
@@ -125,6 +158,44 @@ def timer_store(step: str, key: Serde[Any] | None = None) -> StoreSpec:
         ('sessions-timers', True)
     """
     return StoreSpec(name=f"{step}-timers", kind="timer", key_serde=key)
+
+
+def acts_on_time(processor: type[Any]) -> bool:
+    """Say whether processors of a class may register timers or schedule punctuators.
+
+    Their step then has a store for that, and runs where the state of a key is. They do if the
+    class has an ``on_timer``, if it says ``punctuates = True``, or if one of its methods calls
+    something by the name of ``schedule``; ``punctuates = False`` says that this is something else.
+
+    Example:
+        >>> class Hourly:
+        ...     def init(self, context):
+        ...         context.schedule(timedelta(hours=1), PunctuationType.WALL_CLOCK_TIME, print)
+        >>> class Plain:
+        ...     def process(self, record):
+        ...         print(record)
+        >>> acts_on_time(Hourly), acts_on_time(Plain)
+        (True, False)
+    """
+    own = [base for base in processor.__mro__ if not _is_ours(base)]
+    if any("on_timer" in vars(base) for base in own):
+        return True
+    said: bool | None = getattr(processor, "punctuates", None)
+    if said is not None:
+        return said
+    members = (member for base in own for member in vars(base).values())
+    codes = (getattr(getattr(m, "__func__", m), "__code__", None) for m in members)
+    return any(_names(code, "schedule") for code in codes if code is not None)
+
+
+def _is_ours(base: type[Any]) -> bool:
+    return base.__qualname__ in _BASES and base.__module__.startswith(_ROOM)
+
+
+def _names(code: CodeType, name: str) -> bool:
+    """Whether a function, or one inside it, mentions an attribute or a global of that name."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return name in code.co_names or any(_names(one, name) for one in inner)
 
 
 def moment_ms(at: int | datetime) -> int:
@@ -158,11 +229,10 @@ def interval_ms(interval: timedelta) -> int:
         >>> interval_ms(timedelta(seconds=10))
         10000
     """
-    given: object = interval
-    if not isinstance(given, timedelta):
-        msg = f"the interval of a schedule is a timedelta, not {given!r}"
+    if not isinstance(interval, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers check their types
+        msg = f"the interval of a schedule is a timedelta, not {interval!r}"
         raise TimerError(msg, fix="schedule(timedelta(seconds=10), …)")
-    if given < _MILLISECOND:
-        msg = f"a schedule cannot have the interval {given}"
+    if interval < _MILLISECOND:
+        msg = f"a schedule cannot have the interval {interval}"
         raise TimerError(msg, why="time goes on in milliseconds", fix="use one millisecond or more")
-    return given // _MILLISECOND
+    return interval // _MILLISECOND

@@ -6,21 +6,24 @@ Layout, format 1. Times, and what first bytes mean: see layout.py.
   time.
 - ``01``, record key, name and the name's length: the timer's time, so that registering a timer
   again replaces it.
+- ``02`` and one of these rows: the same for a timer by the clock, not by event time.
+- ``03`` and a number of four bytes: a schedule, which belongs to the key group and not to a key.
 
 Timers that fire or are deleted are removed in the changelog too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mustela.state.faults import StoreError
 from mustela.state.kinds.layout import (
     KEY_ROW,
     TIME_BYTES,
     TIME_MAX,
+    TIME_MIN,
     RowView,
     first_row,
     pack_time,
@@ -28,9 +31,15 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 
-__all__ = ["TIMER_FORMAT", "Timer", "TimerRows"]
+__all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER_FORMAT", "Timer", "TimerRows"]
 
 TIMER_FORMAT = 1
+
+CLOCK_ROW: Final = b"\x02"
+"""First byte of the rows of timers by the clock."""
+
+SCHEDULE_ROW: Final = b"\x03"
+"""First byte of the row of a schedule."""
 
 _LENGTH_BYTES = 2
 _NAME_BYTES_MAX = 65_535
@@ -90,16 +99,33 @@ class TimerRows:
 
     def register_many(self, timers: Iterable[Timer]) -> None:
         """Set timers; one of the same key and name is replaced, and of several the last stays."""
-        fresh = {KEY_ROW + _tail(timer.key, timer.name): timer for timer in timers}
+        self.change_many({(timer.key, timer.name): timer for timer in timers})
+
+    def change_many(self, changes: Mapping[tuple[bytes, bytes], Timer | None]) -> None:
+        """Set and remove timers, with one fetch for all.
+
+        Args:
+            changes: By key and name; None removes, and a timer that is not set may be removed.
+        """
+        fresh = {KEY_ROW + _tail(*place): timer for place, timer in changes.items()}
         places = list(fresh)
         rows: dict[bytes, bytes | None] = {}
+        same: list[bytes] = []
         for place, stored in zip(places, self.view.getmulti(places), strict=True):
             timer, tail = fresh[place], place[1:]
-            head = pack_time(timer.time)
+            head = None if timer is None else pack_time(timer.time)
             if stored is not None and stored != head:
                 rows[stored + tail] = None
+            if head is None or timer is None:
+                if stored is not None:
+                    rows[place] = None
+                continue
+            if stored == head:
+                same.append(head + tail)
             rows[place] = head
             rows[head + tail] = timer.data
+        if same:
+            self.view.getmulti(same)  # what is written as it was is no change
         self.view.put_many(rows)
 
     def time_of(self, key: bytes, name: bytes = b"") -> int | None:
@@ -116,9 +142,12 @@ class TimerRows:
         self.view.put_many({place: None, stored + place[1:]: None})
         return True
 
-    def due(self, until: int = TIME_MAX) -> Iterator[Timer]:
-        """Iterate over the timers with time <= until, by (time, key, name); remove nothing."""
-        timers = (_timer(stored, data) for stored, data in time_rows(self.view, to=until))
+    def due(self, until: int = TIME_MAX, *, since: int = TIME_MIN) -> Iterator[Timer]:
+        """Iterate over the timers with since <= time <= until, by (time, key, name).
+
+        They stay where they are.
+        """
+        timers = (_timer(stored, data) for stored, data in time_rows(self.view, since, until))
         for _, same in groupby(timers, key=lambda timer: timer.time):
             yield from sorted(same)
 
@@ -132,7 +161,7 @@ class TimerRows:
         self.view.put_many(rows)
         return found
 
-    def next_time(self) -> int | None:
-        """Return when the first timer fires, or None."""
-        row = first_row(self.view)
+    def next_time(self, since: int = TIME_MIN) -> int | None:
+        """Return when the first timer with time >= since fires, or None."""
+        row = first_row(self.view, since)
         return None if row is None else unpack_time(row[0])
