@@ -1,0 +1,51 @@
+"""The parent of the workers imports what is compiled already."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+from mustela.spark.daemon import without_archives
+
+LIB = Path(pyspark.__file__).parent / "python" / "lib"
+ARCHIVES = [str(path) for path in sorted(LIB.glob("*.zip"))]
+
+
+def test_the_archives_of_the_installed_spark_are_left_out() -> None:
+    """Whatever else is on the path stays, in its order."""
+    assert len(ARCHIVES) == 2
+    rest = ["", *sys.path]
+    assert without_archives([*ARCHIVES, *rest]) == rest
+
+
+def test_the_archives_of_another_spark_stay() -> None:
+    """A cluster's hosts may have no package, or another version of it."""
+    path = ["/opt/spark/python/lib/pyspark.zip", *sys.path]
+    assert without_archives(path) == path
+
+
+def test_archives_are_used_where_nothing_is_installed(tmp_path: Path) -> None:
+    """There is nothing else to import then."""
+    path = [*ARCHIVES, str(tmp_path)]
+    assert without_archives(path) == path
+
+
+def test_a_daemon_imports_the_package() -> None:
+    """With the path that Spark gives it."""
+    code = (
+        "import sys; from mustela.spark.daemon import without_archives;"
+        "sys.path[:] = without_archives(sys.path); import pyspark.worker; print(pyspark.__file__)"
+    )
+    path = os.pathsep.join([*ARCHIVES, os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == pyspark.__file__
