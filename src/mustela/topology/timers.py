@@ -146,18 +146,18 @@ class Cancellable(Protocol):
         ...
 
 
-def timer_store(step: str, key: Serde[Any] | None = None) -> StoreSpec:
+def timer_store(name: str, key: Serde[Any] | None = None) -> StoreSpec:
     """Return the store in which a processor step keeps its timers, schedules and stream time.
 
     Args:
-        step: The step's name.
-        key: Serde of the keys that its records come by.
+        name: The store's name.
+        key: Serde of the keys that the step's records come by.
 
     Example:
-        >>> timer_store("sessions").name, timer_store("sessions").logged
-        ('sessions-timers', True)
+        >>> timer_store("sessions.timers").kind, timer_store("sessions.timers").logged
+        ('timer', True)
     """
-    return StoreSpec(name=f"{step}-timers", kind="timer", key_serde=key)
+    return StoreSpec(name=name, kind="timer", key_serde=key)
 
 
 def acts_on_time(processor: type[Any]) -> bool:

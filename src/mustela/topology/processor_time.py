@@ -1,0 +1,247 @@
+"""What a processor's context says of time: the clocks, timers and schedules, as users see them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from mustela.topology.timers import Cancellable, PunctuationType, Punctuator, TimeDomain
+
+__all__ = ["TimeContext"]
+
+
+class TimeContext:
+    """The methods of a context that have to do with time."""
+
+    def current_stream_time(self) -> int:
+        """Return event time in milliseconds, -1 while there is none.
+
+        With ``event_time = stream-time`` it is the largest timestamp of the records that came to
+        this step in this key group, the one in hand included, as in Kafka Streams. With
+        ``event_time = watermark`` it is the same as `current_watermark`.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Age(ContextualProcessor):
+            ...     def process(self, record):
+            ...         age = self.context.current_stream_time() - record.timestamp
+            ...         self.context.forward(record.with_value(age))
+        """
+        raise NotImplementedError
+
+    def current_watermark(self) -> int:
+        """Return the time up to which event time has come, in milliseconds, -1 while there is none.
+
+        While a record is processed that is the time at its own place, by which windows would call
+        it late, too; in ``on_timer`` and in punctuators it is the time behind the epoch's records.
+        With ``event_time = stream-time`` it is the same as `current_stream_time`.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Late(ContextualProcessor):
+            ...     def process(self, record):
+            ...         late = record.timestamp < self.context.current_watermark()
+            ...         self.context.forward(record.with_value(late))
+        """
+        raise NotImplementedError
+
+    def current_system_time(self) -> int:
+        """Return the epoch's one wall-clock time in milliseconds.
+
+        It is the same for all that an epoch does, so it does not tell how long something took.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Delay(ContextualProcessor):
+            ...     def process(self, record):
+            ...         delay = self.context.current_system_time() - record.timestamp
+            ...         self.context.forward(record.with_value(delay))
+        """
+        raise NotImplementedError
+
+    def current_processing_time(self) -> int:
+        """Return the epoch's one wall-clock time, by which processing-time timers fire.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Retry(ContextualProcessor):
+            ...     def process(self, record):
+            ...         now = self.context.current_processing_time()
+            ...         self.context.register_processing_time_timer(now + 10_000)
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value("again"))
+        """
+        raise NotImplementedError
+
+    def schedule(
+        self, interval: timedelta, punctuation_type: PunctuationType, punctuator: Punctuator
+    ) -> Cancellable:
+        """Let a function be called again and again, in each key group by itself; only in ``init``.
+
+        By `PunctuationType.STREAM_TIME` ticks are at multiples of the interval. The function is
+        called with the stream time as soon as that has come to the next tick; ticks that it passed
+        meanwhile are skipped. With ``event_time = stream-time`` that is right behind a record,
+        with ``event_time = watermark`` behind the records of an epoch. By
+        `PunctuationType.WALL_CLOCK_TIME` the first tick is an interval from the first time that the
+        schedule is made, and the function is called with the epoch's wall-clock time, also while
+        no record comes.
+
+        The next tick is stored and committed with the epoch, so that a crash neither loses nor
+        doubles a call; a schedule goes on where it stood when the application comes back.
+
+        Args:
+            interval: From a tick to the next, one millisecond or more.
+            punctuation_type: By which time.
+            punctuator: Called with the time in milliseconds; it may forward, and use stores.
+
+        Returns:
+            What ends the schedule: ``cancel()``, also from inside the function. It does not begin
+            again when the application is started anew.
+
+        Raises:
+            TimerError: If ``init`` is over, or the interval is too short.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import ContextualProcessor, PunctuationType, Record
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> class Beat(ContextualProcessor):
+            ...     def init(self, context):
+            ...         super().init(context)
+            ...         context.schedule(
+            ...             timedelta(seconds=10), PunctuationType.WALL_CLOCK_TIME, self.beat
+            ...         )
+            ...
+            ...     def beat(self, now):
+            ...         self.context.forward(Record("beat", now, now))
+            ...
+            ...     def process(self, record):
+            ...         pass
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("in", key=str, value=str).process(Beat).to("out", key=str, value=int)
+            >>> with TopologyTestDriver(builder, initial_wall_clock=0) as driver:
+            ...     driver.advance_wall_clock_time(timedelta(seconds=25))
+            ...     driver.advance_wall_clock_time(timedelta(seconds=5))
+            ...     driver.create_output_topic("out").read_values_to_list()
+            [25000, 30000]
+        """
+        raise NotImplementedError
+
+    def register_event_time_timer(
+        self, at: int | datetime, key: Any = None, name: str | None = None
+    ) -> None:
+        """Let ``on_timer`` be called when event time has come to a moment.
+
+        It is called behind the records of the epoch in which the watermark comes there, also while
+        no record comes; with ``event_time = stream-time`` behind the record that brings the time.
+        A moment that has passed is due at once. A key has one timer by event time of each name: to
+        register it again is to move it.
+
+        Args:
+            at: The moment, in milliseconds or as an aware datetime.
+            key: The key that it belongs to; the one in hand if not given. Another key must be in
+                the same key group.
+            name: Tells timers of a key apart.
+
+        Raises:
+            TimerKeyError: If the key belongs to another key group, or none is in hand.
+            TimerError: If the moment is none, or the class has no ``on_timer``.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> class Silence(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.register_event_time_timer(record.timestamp + 100)
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value("silent"))
+            >>> builder = StreamsBuilder()
+            >>> visits = builder.stream("visits", key=str, value=str)
+            >>> visits.process(Silence).to("silences", key=str, value=str)
+            >>> settings = {"event_time": "watermark"}
+            >>> with TopologyTestDriver(builder, settings=settings) as driver:
+            ...     visits = driver.create_input_topic("visits")
+            ...     visits.pipe_input("ann", "in", timestamp=0)
+            ...     visits.pipe_input("ann", "out", timestamp=50)
+            ...     driver.advance_watermark(500)
+            ...     driver.create_output_topic("silences").read_records_to_list()
+            [Record(key='ann', value='silent', timestamp=150, topic='silences', partition=0, offset=0)]
+        """  # noqa: E501 - the doctest's answer
+        raise NotImplementedError
+
+    def register_processing_time_timer(
+        self, at: int | datetime, key: Any = None, name: str | None = None
+    ) -> None:
+        """Let ``on_timer`` be called when the clock has come to a moment.
+
+        It is called at the end of the first epoch whose time is that moment or later; if nothing
+        comes, there is an epoch for the timer alone. A key has one timer by the clock of each
+        name: to register it again is to move it.
+
+        Args:
+            at: The moment, in milliseconds or as an aware datetime.
+            key: As for `register_event_time_timer`.
+            name: Tells timers of a key apart.
+
+        Raises:
+            TimerKeyError: If the key belongs to another key group, or none is in hand.
+            TimerError: If the moment is none, or the class has no ``on_timer``.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> class Reminder(ContextualProcessor):
+            ...     def process(self, record):
+            ...         now = self.context.current_processing_time()
+            ...         self.context.register_processing_time_timer(now + 60_000, name="pay")
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value(timer.name))
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> orders.process(Reminder).to("reminders", key=str, value=str)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", 30)
+            ...     driver.advance_wall_clock_time(60_000)
+            ...     driver.create_output_topic("reminders").read_key_values_to_list()
+            [('o-1', 'pay')]
+        """
+        raise NotImplementedError
+
+    def delete_timer(
+        self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
+    ) -> None:
+        """Take back a timer; one that is not set is fine.
+
+        Args:
+            key: The key that it belongs to; the one in hand if not given.
+            name: The timer's name.
+            domain: By which time it fires; both if not given.
+
+        Raises:
+            TimerKeyError: If the key belongs to another key group, or none is in hand.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> class Unpaid(ContextualProcessor):
+            ...     def process(self, record):
+            ...         if record.value == "paid":
+            ...             self.context.delete_timer()
+            ...         else:
+            ...             self.context.register_event_time_timer(record.timestamp + 100)
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value("unpaid"))
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=str)
+            >>> orders.process(Unpaid).to("unpaid", key=str, value=str)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     orders = driver.create_input_topic("orders")
+            ...     orders.pipe_input("o-1", "new", timestamp=0)
+            ...     orders.pipe_input("o-2", "new", timestamp=0)
+            ...     orders.pipe_input("o-1", "paid", timestamp=50)
+            ...     orders.pipe_input("o-3", "new", timestamp=100)
+            ...     driver.create_output_topic("unpaid").read_key_values_to_list()
+            [('o-2', 'unpaid')]
+        """
+        raise NotImplementedError
