@@ -32,10 +32,13 @@ if TYPE_CHECKING:
         Produced,
         Repartitioned,
     )
+    from mustela.dsl.processed import ProcessedKStream
+    from mustela.dsl.processing import SideOutput
     from mustela.dsl.routing import Branched, BranchedKStream
     from mustela.dsl.stores import StoreBuilder, Stores, StoreSupplier
     from mustela.dsl.stream_table_join import Joined
     from mustela.dsl.suppression import BufferConfig, Suppressed
+    from mustela.dsl.transacted import TransactedKStream
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from mustela.dsl.windows import (
         EmitStrategy,
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
         MustelaError,
         UsageError,
     )
-    from mustela.model import Record, Windowed
+    from mustela.model import FixedKeyRecord, Record, Windowed
     from mustela.runtime.app import App
     from mustela.serdes.base import Serde
     from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
@@ -63,7 +66,31 @@ if TYPE_CHECKING:
     from mustela.state.kinds.session_store import SessionStore
     from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
     from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+    from mustela.state.transaction import Refusal, Transaction, TransactionRefused
     from mustela.testing.driver import TopologyTestDriver
+    from mustela.topology.async_calls import (
+        AsyncCall,
+        AsyncOptions,
+        CallFailedError,
+        CircuitBreaker,
+        RateLimit,
+        Retry,
+    )
+    from mustela.topology.processor_api import (
+        ContextualFixedKeyProcessor,
+        ContextualProcessor,
+        FixedKeyProcessor,
+        Processor,
+        ProcessorSupplier,
+    )
+    from mustela.topology.processor_context import (
+        FixedKeyProcessorContext,
+        ProcessorContext,
+        RecordMetadata,
+    )
+    from mustela.topology.schedule import CatchUp
+    from mustela.topology.scheduled import Tick
+    from mustela.topology.timers import Cancellable, PunctuationType, TimeDomain, Timer
     from mustela.topology.timestamps import (
         FailOnInvalidTimestamp,
         LogAndSkipOnInvalidTimestamp,
@@ -74,16 +101,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "AsyncCall",
+    "AsyncOptions",
     "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
     "BufferConfig",
+    "CallFailedError",
+    "Cancellable",
+    "CatchUp",
+    "CircuitBreaker",
     "CogroupedKStream",
     "Consumed",
+    "ContextualFixedKeyProcessor",
+    "ContextualProcessor",
     "DataError",
     "EmitStrategy",
     "EnvironmentFault",
     "FailOnInvalidTimestamp",
+    "FixedKeyProcessor",
+    "FixedKeyProcessorContext",
+    "FixedKeyRecord",
     "GlobalKTable",
     "Grouped",
     "InvariantError",
@@ -99,15 +137,25 @@ __all__ = [
     "Materialized",
     "MustelaError",
     "Printed",
+    "ProcessedKStream",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorSupplier",
     "Produced",
+    "PunctuationType",
+    "RateLimit",
     "Record",
+    "RecordMetadata",
+    "Refusal",
     "Repartitioned",
+    "Retry",
     "Serde",
     "SessionStore",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindowedSerde",
     "SessionWindows",
+    "SideOutput",
     "SlidingWindows",
     "StoreBuilder",
     "StoreSupplier",
@@ -116,12 +164,18 @@ __all__ = [
     "StreamsBuilder",
     "Suppressed",
     "TableJoined",
+    "Tick",
+    "TimeDomain",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
+    "Timer",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "TopologyTestDriver",
+    "TransactedKStream",
+    "Transaction",
+    "TransactionRefused",
     "UnlimitedWindows",
     "UsageError",
     "UsePartitionTimeOnInvalidTimestamp",
@@ -139,16 +193,27 @@ __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
+    "AsyncCall": "mustela.topology.async_calls",
+    "AsyncOptions": "mustela.topology.async_calls",
     "AutoOffsetReset": "mustela.dsl.options",
     "Branched": "mustela.dsl.routing",
     "BranchedKStream": "mustela.dsl.routing",
     "BufferConfig": "mustela.dsl.suppression",
+    "CallFailedError": "mustela.topology.async_calls",
+    "Cancellable": "mustela.topology.timers",
+    "CatchUp": "mustela.topology.schedule",
+    "CircuitBreaker": "mustela.topology.async_calls",
     "CogroupedKStream": "mustela.dsl.cogroup",
     "Consumed": "mustela.dsl.options",
+    "ContextualFixedKeyProcessor": "mustela.topology.processor_api",
+    "ContextualProcessor": "mustela.topology.processor_api",
     "DataError": "mustela.errors",
     "EmitStrategy": "mustela.dsl.windows",
     "EnvironmentFault": "mustela.errors",
     "FailOnInvalidTimestamp": "mustela.topology.timestamps",
+    "FixedKeyProcessor": "mustela.topology.processor_api",
+    "FixedKeyProcessorContext": "mustela.topology.processor_context",
+    "FixedKeyRecord": "mustela.model",
     "GlobalKTable": "mustela.dsl.globalktable",
     "Grouped": "mustela.dsl.options",
     "InvariantError": "mustela.errors",
@@ -164,15 +229,25 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Materialized": "mustela.dsl.options",
     "MustelaError": "mustela.errors",
     "Printed": "mustela.dsl.options",
+    "ProcessedKStream": "mustela.dsl.processed",
+    "Processor": "mustela.topology.processor_api",
+    "ProcessorContext": "mustela.topology.processor_context",
+    "ProcessorSupplier": "mustela.topology.processor_api",
     "Produced": "mustela.dsl.options",
+    "PunctuationType": "mustela.topology.timers",
+    "RateLimit": "mustela.topology.async_calls",
     "Record": "mustela.model",
+    "RecordMetadata": "mustela.topology.processor_context",
+    "Refusal": "mustela.state.transaction",
     "Repartitioned": "mustela.dsl.options",
+    "Retry": "mustela.topology.async_calls",
     "Serde": "mustela.serdes.base",
     "SessionStore": "mustela.state.kinds.session_store",
     "SessionWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "SessionWindowedKStream": "mustela.dsl.windowed",
     "SessionWindowedSerde": "mustela.serdes.windowed",
     "SessionWindows": "mustela.dsl.windows",
+    "SideOutput": "mustela.dsl.processing",
     "SlidingWindows": "mustela.dsl.windows",
     "StoreBuilder": "mustela.dsl.stores",
     "StoreSupplier": "mustela.dsl.stores",
@@ -181,12 +256,18 @@ _MODULE_OF: Final[dict[str, str]] = {
     "StreamsBuilder": "mustela.dsl.builder",
     "Suppressed": "mustela.dsl.suppression",
     "TableJoined": "mustela.dsl.foreign_key_join",
+    "Tick": "mustela.topology.scheduled",
+    "TimeDomain": "mustela.topology.timers",
     "TimeWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "TimeWindowedKStream": "mustela.dsl.windowed",
     "TimeWindows": "mustela.dsl.windows",
+    "Timer": "mustela.topology.timers",
     "TimestampedKeyValueStore": "mustela.state.kinds.key_value",
     "TimestampedWindowStore": "mustela.state.kinds.window_store",
     "TopologyTestDriver": "mustela.testing.driver",
+    "TransactedKStream": "mustela.dsl.transacted",
+    "Transaction": "mustela.state.transaction",
+    "TransactionRefused": "mustela.state.transaction",
     "UnlimitedWindows": "mustela.dsl.windows",
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from mustela.dsl.async_calls import AsyncCalls
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name, path_name
 from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
 from mustela.dsl.origin import user_origin
+from mustela.dsl.processing import Processing
 from mustela.dsl.registry import Place
 from mustela.dsl.routing import Routing
 from mustela.dsl.serdes import choose, choose_serde, serde_to_write
 from mustela.dsl.stream_joins import StreamJoins
+from mustela.dsl.transact import Transactions
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
@@ -51,7 +54,14 @@ _ROLES = {
 }
 
 
-class KStream(StreamJoins[K, V], Routing[K, V], Handle[K, V]):
+class KStream(
+    StreamJoins[K, V],
+    Routing[K, V],
+    Processing[K, V],
+    Transactions[K, V],
+    AsyncCalls[K, V],
+    Handle[K, V],
+):
     """A stream of records with keys of type K and values of type V.
 
     Each method adds a step and returns what comes out of it. The stream itself never changes and

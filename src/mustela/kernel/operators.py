@@ -10,6 +10,7 @@ from typing import Any, Final
 from mustela.errors import InvariantError
 from mustela.kernel import (
     aggregate,
+    async_calls,
     cogroup,
     combine,
     foreign_key,
@@ -27,14 +28,20 @@ from mustela.kernel import (
     table_aggregate,
     table_group,
     table_join,
+    transact,
 )
 from mustela.kernel.operator import Operator, OperatorContext
+from mustela.kernel.processor import ProcessorOperator
+from mustela.kernel.processor_output import ChildOperator, OutputOperator
+from mustela.kernel.scheduled import ScheduledSourceOperator
 from mustela.kernel.session_aggregate import SessionAggregateOperator
 from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
+from mustela.kernel.update import UpdateOperator
 from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
 from mustela.kernel.window_combine import WindowCountCombiner, WindowFoldCombiner
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
+from mustela.topology.async_calls import AsyncMapNode, AsyncProcessNode
 from mustela.topology.cogroup import CogroupNode
 from mustela.topology.foreign_key import (
     ForeignKeyJoinNode,
@@ -43,7 +50,9 @@ from mustela.topology.foreign_key import (
 )
 from mustela.topology.global_table import GlobalJoinNode
 from mustela.topology.node import Node
+from mustela.topology.processor import ChildNode, OutputNode, ProcessorNode
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
+from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.settle import SettleNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -70,6 +79,13 @@ from mustela.topology.table import (
 from mustela.topology.table_aggregate import TableAggregateNode
 from mustela.topology.table_group import TableGroupNode
 from mustela.topology.table_join import TableJoinNode
+from mustela.topology.transact import (
+    TransactApplyNode,
+    TransactKeysNode,
+    TransactNode,
+    TransactOrderNode,
+)
+from mustela.topology.update import UpdateNode
 from mustela.topology.window_aggregate import WindowAggregateNode
 from mustela.topology.windows import SessionWindowSpec, SlidingWindowSpec
 
@@ -144,6 +160,8 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (PeekNode, "whole"): stateless.PeekOperator,
         (ForeachNode, "whole"): stateless.ForeachOperator,
         (MergeNode, "whole"): stateless.MergeOperator,
+        (AsyncMapNode, "whole"): async_calls.AsyncOperator,
+        (AsyncProcessNode, "whole"): async_calls.AsyncOperator,
         (AggregateNode, "whole"): _lane_aggregate,
         (AggregateNode, "combine"): _combiner,
         (AggregateNode, "merge"): _lane_aggregate,
@@ -160,11 +178,20 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (ForeignKeyMatchNode, "whole"): foreign_key.ForeignKeyMatchOperator,
         (ForeignKeyJoinNode, "whole"): foreign_key.ForeignKeyJoinOperator,
         (GlobalJoinNode, "whole"): global_table.GlobalJoinOperator,
+        (ScheduledSourceNode, "whole"): ScheduledSourceOperator,
         (SettleNode, "whole"): settle.SettleOperator,
         (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
         (StreamTableJoinNode, "whole"): _stream_table_join,
         (TableJoinNode, "whole"): table_join.TableJoinOperator,
         (SuppressNode, "whole"): suppress.SuppressOperator,
+        (TransactKeysNode, "whole"): transact.TransactKeysOperator,
+        (TransactOrderNode, "whole"): transact.TransactOrderOperator,
+        (TransactNode, "whole"): transact.TransactOperator,
+        (TransactApplyNode, "whole"): transact.TransactApplyOperator,
+        (ProcessorNode, "whole"): ProcessorOperator,
+        (UpdateNode, "whole"): UpdateOperator,
+        (ChildNode, "whole"): ChildOperator,
+        (OutputNode, "whole"): OutputOperator,
         (SinkNode, "whole"): sink.SinkOperator,
     }
 )

@@ -1,0 +1,205 @@
+"""Transactions over several keys of several stores."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.handle import Handle
+from mustela.dsl.names import path_name
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Place
+from mustela.dsl.serdes import choose_serde
+from mustela.dsl.stores import StoreBuilder
+from mustela.errors import Origin
+from mustela.state.interfaces import StoreSpec
+from mustela.state.transaction import Transaction
+from mustela.topology.errors import BadOptionError, FunctionError
+from mustela.topology.routing import BranchNode, RepartitionNode
+from mustela.topology.transact import (
+    RESULTS,
+    WRITTEN,
+    TransactApplyNode,
+    TransactKeysNode,
+    TransactNode,
+    TransactOrderNode,
+)
+
+if TYPE_CHECKING:
+    from mustela.dsl.transacted import TransactedKStream
+
+__all__ = ["DeclaredKeys", "Transactions"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+DeclaredKeys = Iterable[Any] | Mapping[str, Iterable[Any]]
+"""The keys of a transaction: the same for all its stores, or by the name of each."""
+
+_KEY_VALUE = ("key", "value")
+_KEY_VALUE_TRANSACTION = ("key", "value", "transaction")
+
+
+class Transactions(Handle[K, V]):
+    """What `KStream` can do to several keys at once: transact."""
+
+    def transact(
+        self,
+        *,
+        keys: Callable[[K, V], DeclaredKeys],
+        fn: Callable[[K, V, Transaction], Any],
+        stores: StoreBuilder | Sequence[StoreBuilder],
+        name: str | None = None,
+        key: Any = None,
+    ) -> TransactedKStream[Any, Any]:
+        """Run a transaction for each record, over several keys of one or more stores.
+
+        Each record says first which keys its transaction may touch. Transactions that share keys,
+        directly or by way of others, run one after the other in the order of their records; all
+        others run in parallel, on any lane. The outcome is that of all transactions in a row, and
+        the same whenever an epoch is run again. There are no locks, and nothing to wait for.
+
+        A transaction that raises has no effect, and its record goes to the step's processing
+        handler. One that calls `Transaction.abort` has no effect either, and its record goes to
+        `TransactedKStream.refused`.
+
+        The stores are the step's own. Other steps may read any key of them, as it was at the end of
+        the epoch before; none can write to them.
+
+        Args:
+            keys: Called with key and value; returns the keys that the transaction may touch: a
+                list for all stores, or a dict of such lists by store.
+            fn: Called with key, value and the `Transaction`. What it returns goes on as a record
+                with the same key, unless it is None; `Transaction.forward` sends any record on.
+            stores: The stores, made with `Stores.key_value_store_builder` or
+                `Stores.timestamped_key_value_store_builder`.
+            name: Step name; made from the step's place if not given.
+            key: Type or serde of the keys of the records that go on; the stream's if not given.
+
+        Returns:
+            The stream of what the transactions sent on, in the order of their records.
+
+        Raises:
+            BadOptionError: If a store is of another kind, or given twice, or none is given.
+            FunctionError: If a function cannot be called with what it will get.
+            DuplicateNameError: If another step already has this name.
+            DuplicateStoreError: If another step has one of the stores.
+
+        Example:
+            >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+            >>> def move(_id, transfer, tx):
+            ...     source, target, amount = transfer
+            ...     accounts = tx.store("accounts")
+            ...     balance = accounts.get(source, 0)
+            ...     if source != "bank" and balance < amount:
+            ...         tx.abort("not enough money")
+            ...     accounts.put(source, balance - amount)
+            ...     accounts.put(target, accounts.get(target, 0) + amount)
+            >>> accounts = Stores.key_value_store_builder(
+            ...     Stores.persistent_key_value_store("accounts"), key=str, value=int)
+            >>> builder = StreamsBuilder()
+            >>> transfers = builder.stream("transfers", key=str, value=list)
+            >>> moved = transfers.transact(
+            ...     keys=lambda _id, transfer: transfer[:2], fn=move, stores=accounts)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     transfer = driver.create_input_topic("transfers")
+            ...     transfer.pipe_input("t-1", ["bank", "ann", 100])
+            ...     transfer.pipe_input("t-2", ["ann", "bob", 30])
+            ...     transfer.pipe_input("t-3", ["bob", "ann", 31])
+            ...     dict(driver.get_key_value_store("accounts").all())
+            {'ann': 70, 'bank': -100, 'bob': 30}
+        """
+        from mustela.dsl.transacted import TransactedKStream  # handles make each other
+
+        at = user_origin()
+        _check_functions(keys, fn, at)
+        touches = _checked_stores(stores, at)
+        registry = self._registry
+        key_serde = choose_serde("key", key, None, holder="transact", at=at) or self._key
+        place = registry.place(
+            "transact", parents=(self._name,), at=at, name=name, apart=function_name(fn)
+        )
+        step = place["name"]
+
+        def part(what: str, parent: str) -> Place:
+            return part_place(self, place, what, parent)
+
+        asked = TransactKeysNode(**part("keys", self._name), keys=keys, touches=touches, step=step)
+        registry.add(asked)
+        ordered = TransactOrderNode(**part("order", asked.name))
+        registry.add(ordered)
+        place["parents"] = (ordered.name,)
+        registry.add(TransactNode(**place, fn=fn, touches=touches, key=self._key))
+        written = BranchNode(**part("written", step), index=WRITTEN)
+        registry.add(written)
+        registry.add(TransactApplyNode(**part("apply", written.name), touches=touches))
+        done = BranchNode(**part("done", step), index=RESULTS)
+        registry.add(done)
+        results = RepartitionNode(**part("results", done.name), key=key_serde)
+        registry.add(results)
+        return TransactedKStream(self, place, results.name, key_serde)
+
+
+def part_place(stream: Handle[Any, Any], place: Place, what: str, parent: str) -> Place:
+    """Return the place of one of the steps that make a step that transacts."""
+    registry = stream._registry  # pyright: ignore[reportPrivateUsage]
+    name = path_name(f"{place['name']}-{what}")
+    part = registry.place(what, parents=(parent,), at=place["origin"], name=name)
+    part["explicit_name"] = place["explicit_name"]
+    return part
+
+
+def _check_functions(keys: object, fn: object, at: Origin) -> None:
+    check_function(keys, _KEY_VALUE, role="keys", verb="transact", at=at)
+    check_function(fn, _KEY_VALUE_TRANSACTION, role="fn", verb="transact", at=at)
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+        msg = f"transact cannot run {getattr(fn, '__name__', 'fn')}: it is no plain function"
+        raise FunctionError(
+            msg,
+            at=at,
+            why="a transaction is over when its function returns",
+            fix="use def and return, and transaction.forward(key, value) for each record to send",
+            fields={"role": "fn", "verb": "transact"},
+        )
+
+
+def _checked_stores(stores: object, at: Origin) -> tuple[StoreSpec, ...]:
+    builders: list[object] = [stores] if isinstance(stores, StoreBuilder) else _several(stores)
+    specs: dict[str, StoreSpec] = {}
+    for builder in builders:
+        if not isinstance(builder, StoreBuilder):
+            msg = f"transact cannot use {builder!r:.60} as a store"
+            raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+        spec = builder.spec()
+        if spec.kind not in {"key_value", "timestamped_key_value"}:
+            msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
+            raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+        if spec.max_entries is not None:
+            msg = f"transact cannot use store {spec.name!r}: it forgets keys"
+            raise _bad_store(msg, at, fix="use Stores.persistent_key_value_store(...)")
+        if spec.name in specs:
+            msg = f"transact is given two stores named {spec.name!r}"
+            raise _bad_store(msg, at, fix="give each store a name of its own")
+        specs[spec.name] = spec
+    if not specs:
+        msg = "transact is given no store"
+        raise _bad_store(msg, at, fix="pass stores=[...] with at least one")
+    return tuple(specs.values())
+
+
+def _several(stores: object) -> list[object]:
+    if isinstance(stores, Iterable) and not isinstance(stores, str):
+        return list(stores)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return [stores]
+
+
+def _bad_store(what: str, at: Origin, *, fix: str) -> BadOptionError:
+    return BadOptionError(
+        what,
+        at=at,
+        why="a transaction reads and writes single keys, and finds all that was ever written",
+        fix=fix,
+        fields={"option": "stores"},
+    )

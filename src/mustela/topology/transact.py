@@ -1,0 +1,119 @@
+"""Transactions over several keys, in four steps that follow one another.
+
+Each record says which keys it will touch; one lane puts the records of the epoch in order and
+finds those that have keys in common; the lanes run them, each group of connected records in one
+lane; what they wrote travels to the lane of its key, where the stores are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.node import Arrival, Node
+
+__all__ = [
+    "REFUSED",
+    "RESULTS",
+    "WRITTEN",
+    "TransactApplyNode",
+    "TransactKeysNode",
+    "TransactNode",
+    "TransactOrderNode",
+]
+
+RESULTS, REFUSED, WRITTEN = range(3)
+"""What a `TransactNode` gives, each as a branch: records that go on, records whose transaction was
+refused, and rows for the stores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactKeysNode(Node):
+    """Says for each record which keys of which stores its transaction may touch.
+
+    Attributes:
+        keys: (key, value) -> keys for all stores, or a mapping from store to keys.
+        touches: The stores.
+        step: The name of the `TransactNode`.
+    """
+
+    keys: Callable[[Any, Any], Any]
+    touches: tuple[StoreSpec, ...]
+    step: str
+
+    @property
+    def changes_keys(self) -> bool:
+        """All records of a step go to the one lane that orders them."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactOrderNode(Node):
+    """Finds the transactions of an epoch that share keys, and gives each such group a lane."""
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """All transactions come to one lane, in merged order."""
+        return (Arrival(key=BytesSerde()),)
+
+    @property
+    def changes_keys(self) -> bool:
+        """A transaction goes to the lane that was chosen for it."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactNode(Node):
+    """Runs transactions, those of a lane one after the other.
+
+    Attributes:
+        fn: (key, value, transaction) -> None, or the value of a record that goes on.
+        touches: The stores.
+        key: Serde of the records' keys, where it is known.
+    """
+
+    fn: Callable[[Any, Any, Any], Any]
+    touches: tuple[StoreSpec, ...]
+    key: Serde[Any] | None = None
+
+    @property
+    def reads_any(self) -> tuple[str, ...]:
+        """The stores: their rows are in the lanes of their keys, one stage further on."""
+        return tuple(spec.name for spec in self.touches)
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Transactions come to the lane that was chosen for them."""
+        return (Arrival(key=BytesSerde()),)
+
+    @property
+    def changes_keys(self) -> bool:
+        """What goes on has its own key again."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactApplyNode(Node):
+    """Puts what transactions wrote into the stores.
+
+    Attributes:
+        touches: The stores.
+        explicit_store: The user names every store of a transaction.
+    """
+
+    touches: tuple[StoreSpec, ...]
+    explicit_store: bool = True
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The stores."""
+        return self.touches
+
+    @property
+    def arrivals(self) -> tuple[Arrival | None, ...]:
+        """Rows travel to the lane of their key; of each key there is one row in an epoch."""
+        return (Arrival(key=BytesSerde(), ordered=False),)
