@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from mustela.plan.calls import CallDesk
 
 __all__ = ["Handler", "KernelOptions"]
 
@@ -29,6 +31,10 @@ class KernelOptions:
         topic_partitions: Partitions of sink topics, for sinks with a partitioner.
         late_letters: Indices of topics whose records that come too late for their window become
             dead letters.
+        application_id: The application's id, for processors that ask for it.
+        app_configs: The application's settings by name, likewise.
+        calls: Makes calls to the outside; None where no step needs any.
+        call_wait_ms: How long a stage waits for their results before it parks what is not done.
         combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
     """
 
@@ -40,4 +46,8 @@ class KernelOptions:
     production_handler: Handler = "fail"
     topic_partitions: Mapping[str, int] = field(default_factory=dict[str, int])
     late_letters: frozenset[int] = frozenset()
+    application_id: str = ""
+    app_configs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    calls: CallDesk | None = None
+    call_wait_ms: int = 50
     combine_keys_max: int = 500_000

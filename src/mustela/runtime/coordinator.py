@@ -32,6 +32,7 @@ from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
 from mustela.runtime.global_tables import GlobalFollower
+from mustela.runtime.pace import call_wait_ms
 from mustela.runtime.patience import IdleWait, Patience
 from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
@@ -218,6 +219,12 @@ class Coordinator:
                 "production_handler": settings.production_handler,
                 "topic_partitions": partitions,
                 "late_letters": self._plan.late_letters,
+                "call_wait_ms": call_wait_ms(
+                    self._plan,
+                    settings.commit_interval.total_seconds(),
+                    lanes=self.lanes,
+                    cores=self._engine.cores,
+                ),
             },
             consumer=client_properties(settings, "consumer"),
             producer=client_properties(settings, "producer"),
@@ -267,6 +274,7 @@ class Coordinator:
         now_ms = self._clock.now_ms()
         self.state.watermark.track(self.state.progress.next_offsets, now_ms)
         cuts, until_ms = self._cut(now_ms)
+        self._due.wake(self._engine.arrivals(), now_ms)
         look = Look(
             now_ms=now_ms,
             short=self._short(cuts),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mustela.plan.epoch import TaskReport
+from mustela.plan.keygroups import schedule_group
 from mustela.plan.plan import Plan
 from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due
+from mustela.topology.scheduled import ScheduledSourceNode
 
 __all__ = ["DueTimes"]
 
@@ -27,11 +29,29 @@ class DueTimes:
     """
 
     def __init__(self, plan: Plan, key_groups: int, *, known: bool) -> None:
-        due = NOTHING_DUE if known else AT_ONCE
         self._times = {
-            stage.index: [due] * key_groups for stage in plan.stages if stage.acts_on_time
+            stage.index: [NOTHING_DUE if known and not stage.acts_at_start else AT_ONCE]
+            * key_groups
+            for stage in plan.stages
+            if stage.acts_on_time
         }
         self._first: Due | None = None
+        self._following: dict[tuple[int, int], int] = {}
+        for stage in plan.stages:
+            for step in stage.steps:
+                if isinstance(step.node, ScheduledSourceNode):  # begins by itself, at once
+                    group = schedule_group(step.node.name, key_groups)
+                    self._times[stage.index][group] = AT_ONCE
+                    self._following[stage.index, group] = -1
+
+    @property
+    def scheduled_ms(self) -> int | None:
+        """The time up to which scheduled sources are done with their ticks.
+
+        The time of the first tick that is still to come, -1 while a source has not begun, None
+        where there is no scheduled source.
+        """
+        return min(self._following.values(), default=None)
 
     @property
     def first(self) -> Due:
@@ -44,6 +64,14 @@ class DueTimes:
         """Return what an epoch's lanes are told, by stage."""
         return {stage: tuple(dues) for stage, dues in self._times.items()}
 
+    def wake(self, places: Iterable[tuple[int, int]], now_ms: int) -> None:
+        """Let key groups, by stage and number, have a turn in the next epoch."""
+        for stage, group in places:
+            dues = self._times.get(stage)
+            if dues is not None:
+                dues[group] = Due(dues[group].event_ms, min(dues[group].wall_ms, now_ms))
+                self._first = None
+
     def learn(self, reports: Iterable[TaskReport], *, watermark: int, now_ms: int) -> None:
         """Take in what the lanes of an epoch said.
 
@@ -55,7 +83,13 @@ class DueTimes:
             if dues is None:
                 continue
             for group, due in report.due.items():
-                dues[group] = Due(_later(due.event_ms, watermark), _later(due.wall_ms, now_ms))
+                wall_ms = _later(due.wall_ms, now_ms)
+                known = self._following.get((report.stage, group))
+                if known is not None:
+                    self._following[report.stage, group] = due.wall_ms
+                    # Ticks that are still left have come nearer to now: no pause before them.
+                    wall_ms = due.wall_ms if due.wall_ms > known else wall_ms
+                dues[group] = Due(_later(due.event_ms, watermark), wall_ms)
         self._first = None
 
 

@@ -131,6 +131,13 @@ class Engine(Protocol):
         """
         ...
 
+    def arrivals(self) -> Iterable[tuple[int, int]]:
+        """Return the stages and key groups that something has come for since the last question.
+
+        An engine that cannot see it returns nothing; lanes then look for themselves.
+        """
+        ...
+
     def restore(
         self, order: RestoreOrder, on_progress: Callable[[Sequence[TaskReport], int, int], None]
     ) -> list[TaskReport]:

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-__all__ = ["Pace"]
+from mustela.plan.plan import Plan
+from mustela.topology.async_calls import AsyncNode
+
+__all__ = ["Pace", "call_wait_ms"]
 
 _LEAST_S = 0.005
 _MOST_S = 0.05
 _GROWTH = 1.5
+
+
+def call_wait_ms(plan: Plan, interval: float, *, lanes: int, cores: int) -> int:
+    """Return how long a lane of a stage waits for calls to the outside before it parks them.
+
+    All that waits in an epoch, one after the other, waits for half the commit interval: stages that
+    call, and lanes that share a core.
+
+    Args:
+        plan: What runs.
+        interval: The commit interval in seconds.
+        lanes: Number of lanes.
+        cores: How many lanes run at once.
+
+    Example:
+        >>> call_wait_ms(Plan(stages=(), topics=(), fingerprint=""), 0.1, lanes=4, cores=2)
+        25
+    """
+    callers = sum(
+        any(isinstance(step.node, AsyncNode) for step in stage.steps) for stage in plan.stages
+    )
+    rounds = -(-lanes // max(1, cores))
+    return int(interval * 1000 / 2 / max(1, callers) / max(1, rounds))
 
 
 class Pace:

@@ -43,7 +43,7 @@ from mustela.spark.session import (
 )
 from mustela.spark.shipment import Shipment, check_plan, ship
 from mustela.spark.spool import clear, clear_others, forget
-from mustela.spark.worker import OnPlace, places_task, restore_place, settle_place, tidy_place
+from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Token
 
 __all__ = ["SparkEngine", "WorkerError"]
@@ -164,7 +164,7 @@ class SparkEngine:
         everything = RestoreOrder(
             incarnation=order.token.incarnation, marks=order.marks, suspect=True
         )
-        self._run_places(restore_place, everything, self._places(everything))
+        self._run_places(RESTORE, everything, self._places(everything))
 
     def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
@@ -219,22 +219,24 @@ class SparkEngine:
         on_progress((), 0, len(places))
         while done < len(places):
             started = clock.monotonic()
-            new = self._run_places(restore_place, order, places[done : done + step])
+            new = self._run_places(RESTORE, order, places[done : done + step])
             seconds = clock.monotonic() - started
             reports.extend(new)
             done = min(done + step, len(places))
             on_progress(new, done, len(places))
             share = _RESTORE_ROUND_S / max(seconds, 0.001)
-            step = max(self.cores, int(step * min(share, _RESTORE_GROWTH_MAX)))
+            # As many for each core: a round takes as long as the core with the most.
+            rounds = int(step * min(share, _RESTORE_GROWTH_MAX)) // self.cores
+            step = self.cores * max(1, rounds)
         return reports
 
     def settle(self, order: RestoreOrder) -> None:
         """Fold and sync every key group that is current."""
-        self._run_places(settle_place, order, self._places(order))
+        self._run_places(SETTLE, order, self._places(order))
 
     def tidy(self, order: RestoreOrder) -> None:
         """Give back disk that key groups do not need."""
-        self._run_places(tidy_place, order, self._places(order))
+        self._run_places(TIDY, order, self._places(order))
 
     def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
         assert self._program is not None
@@ -242,7 +244,7 @@ class SparkEngine:
         return [(stage, group) for stage in order.marks for group in range(groups)]
 
     def _run_places(
-        self, act: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]
+        self, work: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]
     ) -> list[TaskReport]:
         assert self._jobs is not None
         assert self._shipment is not None
@@ -251,7 +253,7 @@ class SparkEngine:
         tasks = min(self.cores, len(places))
         shares = [places[n::tasks] for n in range(tasks)]
         reports: list[TaskReport] = []
-        job = self._jobs.run_tasks(tasks, partial(places_task, act, self._shipment, order, shares))
+        job = self._jobs.run_tasks(tasks, partial(places_task, work, self._shipment, order, shares))
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:

@@ -56,7 +56,8 @@ def mend_order(
     for place in order:
         known = floors.get((place[1], place[2]))
         if known is not None:
-            floor = known[1][bisect_right(known[0], place[3]) - 1]
+            nth = bisect_right(known[0], place[3]) - 1
+            floor = known[1][nth] if nth >= 0 else -1  # it was parked in an epoch before
             if floor > place[0]:
                 mended.append((floor, *place[1:]))
                 continue

@@ -12,11 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mustela.clock import SystemClock
+from mustela.connectors.calls.pool import CallPool
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
+from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path
@@ -47,6 +50,7 @@ class Process:
     _reader: RangeReader | None = None
     _registry: EnvironmentRegistry | None = None
     _sink: PlainSink | None = None
+    _calls: CallPool | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     @property
@@ -56,8 +60,18 @@ class Process:
             told = self.program.kernel.get("topic_partitions", {})
             options = KernelOptions(**self.program.kernel)
             counts = KnownPartitions(told, self.program.producer)
-            self._options = replace(options, topic_partitions=counts)
+            self._options = replace(options, topic_partitions=counts, calls=self._desk())
         return self._options
+
+    def _desk(self) -> CallPool | None:
+        """Return what makes calls to the outside, if any step needs it."""
+        if self._calls is None and call_steps(self.program.plan):
+            root = calls_root(self.program)
+            watched = bool(self.program.spool_dir)
+            self._calls = CallPool(
+                self.program.application_id, root, SystemClock(), watched=watched
+            )
+        return self._calls
 
     @property
     def reader(self) -> RangeReader:
@@ -102,6 +116,8 @@ class Process:
 
     def close(self) -> None:
         """Close everything; for a new program in the same process."""
+        if self._calls is not None:
+            self._calls.close()
         if self._registry is not None:
             self._registry.close_all(clean=False)
         if self._reader is not None:

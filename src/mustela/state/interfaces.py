@@ -49,6 +49,7 @@ StoreKind = Literal[
     "list",
     "buffer",
     "timer",
+    "parking",
 ]
 """How a store lays out keys and values; see ``kinds``."""
 

@@ -18,7 +18,12 @@ from mustela.model import TopicPartition
 from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.runtime.watermark import Look, WatermarkOptions, watermark_options
+from mustela.runtime.watermark import (
+    Look,
+    WatermarkOptions,
+    scheduled_watermark,
+    watermark_options,
+)
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
@@ -26,6 +31,7 @@ from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStor
 from mustela.state.kinds.session_store import SessionStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.testing.calls import DriverCalls, HoldsCalls
 from mustela.testing.cluster import Cluster, JobResult, Row
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job
@@ -34,6 +40,7 @@ from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
+from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -76,7 +83,7 @@ def _settings(values: Settings | Mapping[str, Any] | None) -> Settings:
     return Settings.load(known, environ={}, directory=Path(__file__).parent)
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(HoldsCalls):
     """Runs a topology in this process, each piped record to its end.
 
     It plans with the same planner and runs the same kernel as Spark does, over environments in
@@ -92,6 +99,8 @@ class TopologyTestDriver:
         lanes: Number of lanes; changes no result.
         crash_after_every_record: Each epoch is run, dropped before its commit by a crash, run
             again, committed, and followed by another crash. Results stay the same.
+        hold_calls: Calls to the outside wait until `complete_calls` lets them go. Without it they
+            are made at once, and nothing is ever parked.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -118,12 +127,16 @@ class TopologyTestDriver:
         key_groups: int = 1,
         lanes: int = 1,
         crash_after_every_record: bool = False,
+        hold_calls: bool = False,
     ) -> None:
         self._topology, own = _topology_of(subject)
         self._settings = _settings(own if settings is None else settings)
         start = SystemClock().now_ms() if initial_wall_clock is None else initial_wall_clock
         self._clock = ManualClock(to_milliseconds(start))
+        application_id = self._settings.application_id
+        self._calls = DriverCalls(application_id, self._clock, held=hold_calls)
         self._options = KernelOptions(
+            calls=self._calls,
             emit=self._settings.emit,
             event_time=self._settings.event_time,
             key_groups=key_groups,
@@ -154,7 +167,11 @@ class TopologyTestDriver:
         self._group: list[Row] | None = None
         self._until: int | None = None
         self._at_least = -1
+        self._triggered: tuple[str, ...] = ()
         self._closed = False
+        begins = any(stage.acts_at_start for stage in self._cluster.plan.stages)
+        if begins or self._cluster.due.scheduled_ms is not None:
+            self._tick()  # schedules begin
 
     def create_input_topic(
         self,
@@ -260,11 +277,14 @@ class TopologyTestDriver:
         """Move the driver's clock forward; the time of records does not move.
 
         A topic that had no record for the ``idleness`` of the settings no longer holds the
-        watermark. What is due by then runs.
+        watermark. What is due by then runs, as in an application that slept for so long: a
+        scheduled source that ticks several times in the span catches up as its policy says.
         """
         self._check_open()
         self._clock.advance(to_span(span))
         self._tick()
+        while self._cluster.has_ticks_left:
+            self._tick()
 
     def advance_watermark(self, to: int | datetime) -> None:
         """Move the watermark forward as if every topic had come this far; what is due runs.
@@ -313,6 +333,43 @@ class TopologyTestDriver:
             time.idle = True
         self._tick()
 
+    def trigger_scheduled_source(self, name: str) -> None:
+        """Let a scheduled source tick now, once, whatever its schedule says.
+
+        The tick has the time of the driver's clock. The ticks of the schedule itself stay where
+        they are.
+
+        Args:
+            name: The source's name.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> beats = builder.scheduled(
+            ...     "beat", lambda tick: [("beat", tick.number)], cron="0 6 * * *"
+            ... )
+            >>> beats.to("beats", key=str, value=int)
+            >>> with TopologyTestDriver(builder, initial_wall_clock=0) as driver:
+            ...     driver.trigger_scheduled_source("beat")
+            ...     driver.create_output_topic("beats").read_key_values_to_list()
+            [('beat', 1)]
+
+        Raises:
+            TestDriverError: If the topology has no scheduled source of that name.
+        """
+        self._check_open()
+        known = [node.name for node in self._topology if isinstance(node, ScheduledSourceNode)]
+        if name not in known:
+            msg = f"the topology has no scheduled source {name!r}"
+            told = ", ".join(known) or "no scheduled sources"
+            raise TestDriverError(msg, evidence={"it has": told}, fields={"source": name})
+        self._triggered = (name,)
+        try:
+            self._run_all([], grouped=True)
+        finally:
+            self._triggered = ()
+
     @property
     def watermark(self) -> int | None:
         """The watermark in milliseconds, None before there is one."""
@@ -332,6 +389,7 @@ class TopologyTestDriver:
     def _tick(self, *, at_least_ms: int = -1) -> None:
         """Let time pass without a record: an epoch runs if something is due."""
         cluster = self._cluster
+        at_least_ms = max(at_least_ms, self._scheduled())
         look = Look(now_ms=self._clock.now_ms(), at_least_ms=at_least_ms)
         order = cluster.watermark.order(cluster.topics, look)
         if cluster.due.first.reached(watermark_after(order, ()), look.now_ms):
@@ -353,6 +411,7 @@ class TopologyTestDriver:
         if self._group is not None:
             self._group.clear()
         self._cluster.restart(lose_state=lose_state)
+        self._calls.crash(keep_outcomes=False)
 
     def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
         """Return a store of the topology; timestamps are left out.
@@ -450,6 +509,7 @@ class TopologyTestDriver:
     def close(self) -> None:
         """End the test; closing twice does no harm."""
         self._closed = True
+        self._calls.close()
 
     def __enter__(self) -> Self:
         return self
@@ -499,6 +559,7 @@ class TopologyTestDriver:
             result = self._run_job()
             if self._crashes:
                 cluster.restart(lose_state=False)
+                self._calls.crash(keep_outcomes=True)
                 result = self._run_job()
         except BaseException:
             cluster.forget_inputs(rows)
@@ -507,6 +568,8 @@ class TopologyTestDriver:
         if self._crashes:
             # Every other time the disk is lost too: pendings and changelogs both are tried.
             cluster.restart(lose_state=cluster.epoch % 2 == 0)
+            if self._calls.crash(keep_outcomes=False):
+                written += self._commit(self._run_job())  # takes up again what is parked
         return written
 
     def _run_job(self) -> JobResult:
@@ -514,9 +577,15 @@ class TopologyTestDriver:
             now_ms=self._clock.now_ms(),
             short=() if self._until is None else self._with_more(),
             until_ms=self._until,
-            at_least_ms=self._at_least,
+            at_least_ms=max(self._at_least, self._scheduled()),
+            triggered=self._triggered,
         )
         return run_job(self._cluster, self._options, lanes=self._lanes, look=look)
+
+    def _scheduled(self) -> int:
+        """Return how far scheduled sources bring the watermark."""
+        cluster = self._cluster
+        return scheduled_watermark(cluster.plan, cluster.due.scheduled_ms, self._clock.now_ms())
 
     def _with_more(self) -> set[TopicPartition]:
         """Return the topics that have more records behind the moment of a cut: all but idle ones.

@@ -1,0 +1,145 @@
+"""Outcomes of parked calls on the host's disk, where any process of the application finds them.
+
+A parked call goes on in the process that began it, but the next task of its lane may run in
+another one. So its outcome is written to a file: whole, or not at all. Each process that makes
+calls holds a lock on a file of its own as long as it lives: the kernel lets go of the lock when the
+process dies, however it dies, and others then know that its calls are made no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mustela.plan.calls import Outcome, read_outcome, write_outcome
+
+__all__ = ["CallSpool", "Owner", "Spooled", "waiting_in"]
+
+_OWNERS = "owners"
+_STEPS = "steps"
+
+
+class Spooled(NamedTuple):
+    """An outcome that waits in a file."""
+
+    group: int
+    call_id: str
+
+
+class Owner:
+    """A process that makes calls, as others see it: alive as long as its lock is held.
+
+    Args:
+        root: The directory of the program's calls.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.name = uuid.uuid4().hex  # noqa: TID251 - only has to differ from others
+        place = root / _OWNERS
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = place / self.name
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Let go: calls of this owner count as lost."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+
+class CallSpool:
+    """The outcomes of parked calls of one step.
+
+    Args:
+        root: The directory of the program's calls.
+        step: The step's name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     spool = CallSpool(Path(place), "enrich")
+        ...     spool.write(3, Outcome("a1", 1, b"result"))
+        ...     found = list(spool.names())
+        ...     found, spool.read(found[0]).result
+        ([Spooled(group=3, call_id='a1')], b'result')
+    """
+
+    def __init__(self, root: Path, step: str) -> None:
+        self._root = root
+        self._path = root / _STEPS / step
+        self._is_made = False
+
+    def write(self, group: int, outcome: Outcome) -> None:
+        """Write an outcome.
+
+        Raises:
+            OSError: If there is no room; then nothing is written.
+        """
+        if not self._is_made:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._is_made = True
+        draft = self._path / f".{outcome.call_id}"
+        draft.write_bytes(write_outcome(outcome))
+        draft.rename(self._path / f"{group}-{outcome.call_id}")
+
+    def names(self) -> Iterator[Spooled]:
+        """Iterate over the outcomes that wait."""
+        return waiting_in(self._path)
+
+    def read(self, name: Spooled) -> Outcome | None:
+        """Return an outcome, None if it is gone."""
+        try:
+            return read_outcome((self._path / f"{name.group}-{name.call_id}").read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def remove(self, name: Spooled) -> None:
+        """Forget an outcome."""
+        with contextlib.suppress(OSError):
+            (self._path / f"{name.group}-{name.call_id}").unlink()
+
+    def is_alive(self, owner: str) -> bool:
+        """Say whether the process that is ``owner`` lives, on this host."""
+        try:
+            fd = os.open(self._root / _OWNERS / owner, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def of_step(root: Path, step: str) -> Path:
+        """Return the directory of a step."""
+        return root / _STEPS / step
+
+    @staticmethod
+    def clear(root: Path) -> None:
+        """Delete the calls of a program."""
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def waiting_in(path: Path) -> Iterator[Spooled]:
+    """Iterate over the outcomes that wait in the directory of a step."""
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return
+    for name in names:
+        group, dash, call_id = name.partition("-")
+        if dash and group.isdigit():
+            yield Spooled(int(group), call_id)

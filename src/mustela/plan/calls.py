@@ -1,0 +1,208 @@
+"""What a step and whoever makes its calls say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+
+import msgspec
+
+from mustela.model import Headers, Record
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.async_calls import AsyncMapNode, AsyncNode
+
+__all__ = [
+    "CallDesk",
+    "CallRequest",
+    "Fate",
+    "Outcome",
+    "Result",
+    "StepCalls",
+    "read_outcome",
+    "read_results",
+    "write_outcome",
+    "write_results",
+]
+
+Fate = Literal["running", "lost"]
+"""Of a call that another task began: it is still being made, or nobody makes it any more."""
+
+
+class CallRequest(NamedTuple):
+    """A call to be made.
+
+    Attributes:
+        call_id: Names record and step; the idempotency key.
+        group: The record's key group.
+        key: The record's key as bytes.
+        value: Its value as bytes.
+        timestamp: Milliseconds.
+        headers: Its headers.
+    """
+
+    call_id: str
+    group: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = 0
+    headers: Headers = ()
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """How a call ended: with a result, or with an error.
+
+    Attributes:
+        call_id: The call.
+        attempts: How often it was made.
+        result: What `write_results` made of what the function gave.
+        error: Class name of the last error.
+        text: What the error said.
+        where: The user's line that raised it, as ``file:line``.
+    """
+
+    call_id: str
+    attempts: int = 1
+    result: bytes | None = None
+    error: str | None = None
+    text: str = ""
+    where: str = ""
+
+
+class Result(NamedTuple):
+    """A record that a call gave.
+
+    Attributes:
+        key: Its key; of no meaning where keys stay.
+        value: Its value.
+        timestamp: Its timestamp; None for that of the record it comes from.
+        headers: Its headers; None for those of the record it comes from.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int | None = None
+    headers: Headers | None = None
+
+
+class StepCalls(Protocol):
+    """The calls of one step in one process."""
+
+    @property
+    def owner(self) -> str:
+        """Names the process, among all that ever ran on the host."""
+        ...
+
+    def begin(self, wait_ms: int) -> None:
+        """Note that a task begins, which waits for results for so long in all."""
+        ...
+
+    def start(self, request: CallRequest) -> bool:
+        """Take a call on; False if there are enough already.
+
+        A call that is being made already is not made twice.
+        """
+        ...
+
+    def completed(self, *, wait: bool) -> list[Outcome]:
+        """Return what has ended.
+
+        Args:
+            wait: Whether to wait for one, if none has ended and there is time left; the answer is
+                empty if time is over.
+        """
+        ...
+
+    def park(self, call_id: str) -> Outcome | None:
+        """Leave a call to later tasks, in whatever process; or return its outcome if it ended."""
+        ...
+
+    def fate(self, call_id: str, owner: str) -> Fate:
+        """Say whether the process ``owner`` still makes a call. To be asked before `arrived`."""
+        ...
+
+    def arrived(self, call_ids: Collection[str]) -> list[Outcome]:
+        """Return the outcomes of those among parked calls that have ended."""
+        ...
+
+    def sweep(self, groups: Collection[int], wanted: Collection[str]) -> None:
+        """Forget the outcomes of parked calls of key groups, but for those that are wanted."""
+        ...
+
+    def poll_ms(self, age_ms: int) -> int:
+        """Return after how long to look again for calls of which the youngest is so old."""
+        ...
+
+
+class CallDesk(Protocol):
+    """Makes the calls of all steps of an application in one process."""
+
+    @property
+    def application_id(self) -> str:
+        """The application."""
+        ...
+
+    def step(self, node: AsyncNode) -> StepCalls:
+        """Return the calls of one step, the same object every time."""
+        ...
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(Outcome).decode
+_VALUES: Final = ValueSerde()
+
+
+def write_outcome(outcome: Outcome) -> bytes:
+    """Return an outcome as bytes."""
+    return _ENCODE(outcome)
+
+
+def read_outcome(data: bytes) -> Outcome:
+    """Return the outcome that `write_outcome` was given."""
+    return _DECODE(data)
+
+
+def write_results(node: AsyncNode, given: Any) -> bytes | None:
+    """Return as bytes what a function gave for a record.
+
+    It is always done, so that a result which cannot be parked fails the first time, and not on the
+    day on which a call takes longer.
+
+    Raises:
+        TypeError: If the function gave what is no record.
+        SerdeError: If it cannot be encoded.
+    """
+    if isinstance(node, AsyncMapNode):
+        serde: Serde[Any] = node.result or _VALUES
+        return serde.serialize(given)
+    rows = [_result(one) for one in _several(given)]
+    return _VALUES.serialize([tuple(row) for row in rows])
+
+
+def read_results(node: AsyncNode, data: bytes | None) -> list[Result]:
+    """Return what `write_results` was given, as records."""
+    if isinstance(node, AsyncMapNode):
+        serde: Serde[Any] = node.result or _VALUES
+        return [Result(None, serde.deserialize(data))]
+    return [Result(*row) for row in _VALUES.deserialize(data)]
+
+
+def _several(given: Any) -> Iterable[Any]:
+    if given is None:
+        return ()
+    if isinstance(given, Record):
+        return (given,)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        msg = f"the function gave a {type(given).__name__}, not records"
+        raise TypeError(msg)
+    return given  # pyright: ignore[reportUnknownVariableType]
+
+
+def _result(one: Any) -> Result:
+    if isinstance(one, Record):
+        record = cast("Record[Any, Any]", one)
+        return Result(record.key, record.value, record.timestamp, record.headers)
+    if isinstance(one, tuple) and len(one) == 2:  # pyright: ignore[reportUnknownArgumentType]
+        return Result(one[0], one[1])
+    msg = f"the function must give Records or pairs (key, value), not a {type(one).__name__}"  # pyright: ignore[reportUnknownArgumentType]
+    raise TypeError(msg)

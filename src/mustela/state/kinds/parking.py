@@ -1,0 +1,180 @@
+"""Parked records: what waits in order of arrival, and which calls are being made for it.
+
+Layout, format 1. What first bytes mean: see layout.py.
+
+- ``00 n``: the next sequence number of the key group, eight bytes.
+- ``01``, record key: how many records of the key wait, where they wait for each other.
+- ``02``, length of the record key (four bytes, all ones for null), record key, sequence number
+  (eight bytes): a record, as its owner wrote it.
+- ``03``, sequence number: the record's call is being made: key and who makes it.
+- ``04``, sequence number: the record's turn has come, its call is not made yet: key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mustela.state.kinds.layout import RowView, key_row, key_rows
+
+__all__ = ["PARKING_FORMAT", "Parked", "ParkingRows", "Place"]
+
+PARKING_FORMAT: Final = 1
+
+_NEXT: Final = b"\x00n"
+_RECORD: Final = b"\x02"
+_CALLED: Final = b"\x03"
+_READY: Final = b"\x04"
+_BEHIND: Final = b"\x05"
+_NULL: Final = b"\xff\xff\xff\xff"
+_SEQUENCE_BYTES: Final = 8
+
+
+class Place(NamedTuple):
+    """Where a record waits."""
+
+    key: bytes | None
+    sequence: int
+
+
+class Parked(NamedTuple):
+    """A record whose turn has come.
+
+    Attributes:
+        place: Where it waits.
+        owner: Who makes its call; None if nobody does yet.
+        data: The record.
+    """
+
+    place: Place
+    owner: str | None
+    data: bytes
+
+
+class _Called(msgspec.Struct, frozen=True, array_like=True):
+    key: bytes | None
+    owner: str
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_CALL: Final = msgspec.msgpack.Decoder(_Called).decode
+_KEY: Final = msgspec.msgpack.Decoder(bytes | None).decode
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(_SEQUENCE_BYTES, "big")
+
+
+def _head(key: bytes | None) -> bytes:
+    return _RECORD + (_NULL if key is None else len(key).to_bytes(4, "big") + key)
+
+
+class ParkingRows:
+    """The parked records of one key group.
+
+    Args:
+        view: The rows of the store.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="p", kind="parking"),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("p")
+        >>> parking = ParkingRows(view)
+        >>> first, second = parking.add([(b"k", b"one"), (b"k", b"two")])
+        >>> parking.set_count(b"k", 2)
+        >>> parking.call(first, "me")
+        >>> list(parking.called())
+        [Parked(place=Place(key=b'k', sequence=0), owner='me', data=b'one')]
+        >>> parking.remove(first)
+        >>> parking.queue(b"k", limit=10)
+        [(Place(key=b'k', sequence=1), b'two')]
+    """
+
+    def __init__(self, view: RowView) -> None:
+        self.view = view
+
+    def counts(self, keys: Sequence[bytes]) -> list[int]:
+        """Return how many records of each key wait."""
+        found = self.view.getmulti(key_rows(keys))
+        return [0 if stored is None else int.from_bytes(stored, "big") for stored in found]
+
+    def set_count(self, key: bytes, count: int) -> None:
+        """Note how many records of a key wait."""
+        self.view.put(key_row(key), _number(count) if count else None)
+
+    def add(self, records: Sequence[tuple[bytes | None, bytes]]) -> list[Place]:
+        """Add records behind all others; return where they wait."""
+        if not records:
+            return []
+        stored = self.view.get(_NEXT)
+        first = 0 if stored is None else int.from_bytes(stored, "big")
+        places = [Place(key, first + nth) for nth, (key, _) in enumerate(records)]
+        rows: dict[bytes, bytes | None] = {
+            _row(place): data for place, (_, data) in zip(places, records, strict=True)
+        }
+        rows[_NEXT] = _number(first + len(records))
+        self.view.put_many(rows)
+        return places
+
+    def call(self, place: Place, owner: str) -> None:
+        """Note that a record's call is being made."""
+        mark = _number(place.sequence)
+        self.view.put(_CALLED + mark, _ENCODE(_Called(place.key, owner)))
+        self.view.put(_READY + mark, None)
+
+    def make_ready(self, place: Place) -> None:
+        """Note that a record's turn has come, and that its call is to be made."""
+        self.view.put(_READY + _number(place.sequence), _ENCODE(place.key))
+
+    def remove(self, place: Place) -> None:
+        """Remove a record whose turn had come."""
+        mark = _number(place.sequence)
+        self.view.put_many([(_row(place), None), (_CALLED + mark, None), (_READY + mark, None)])
+
+    def called(self) -> Iterator[Parked]:
+        """Iterate over the records whose calls are being made, oldest first."""
+        found = [
+            (Place(call.key, int.from_bytes(stored[1:], "big")), call.owner)
+            for stored, data in self.view.range(_CALLED, _READY)
+            if stored[:1] == _CALLED
+            for call in (_CALL(data),)
+        ]
+        return self._with_records(found)
+
+    def ready(self, limit: int) -> Iterator[Parked]:
+        """Iterate over the records whose calls are to be made, oldest first."""
+        rows = islice(self.view.range(_READY, _BEHIND), limit)
+        found = [
+            (Place(_KEY(data), int.from_bytes(stored[1:], "big")), None) for stored, data in rows
+        ]
+        return self._with_records(found)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the turn of any record has come."""
+        return self.view.first(_CALLED, _BEHIND) is not None
+
+    def queue(self, key: bytes, *, after: int = -1, limit: int) -> list[tuple[Place, bytes]]:
+        """Return the next records of a key behind the one with sequence number ``after``."""
+        head = _head(key)
+        rows = self.view.range(head + _number(after + 1), head + b"\xff" * _SEQUENCE_BYTES)
+        return [
+            (Place(key, int.from_bytes(stored[-_SEQUENCE_BYTES:], "big")), data)
+            for stored, data in islice(rows, limit)
+        ]
+
+    def _with_records(self, found: Sequence[tuple[Place, str | None]]) -> Iterator[Parked]:
+        rows: Iterable[bytes | None] = self.view.getmulti([_row(place) for place, _ in found])
+        for (place, owner), data in zip(found, rows, strict=True):
+            assert data is not None, place
+            yield Parked(place, owner, data)
+
+
+def _row(place: Place) -> bytes:
+    return _head(place.key) + _number(place.sequence)
