@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from mustela.errors import DataError, UsageError
 
 __all__ = [
     "TIME_MAX",
+    "FixedKeyRecord",
     "Headers",
+    "HeadersLike",
     "KeyValue",
+    "NegativeTimestampError",
     "Record",
     "RecordContext",
+    "SourceRecord",
     "TopicPartition",
     "Windowed",
+    "as_headers",
+    "fixed_key_record",
 ]
 
 K = TypeVar("K")
 V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers in order; a name may occur more than once, a value may be null."""
+
+HeadersLike = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
+"""Headers as users may give them."""
 
 TIME_MAX = 2**63 - 1
 """The end of time, in milliseconds: where an unlimited window ends."""
@@ -106,9 +120,15 @@ class RecordContext:
         return _EPOCH + timedelta(milliseconds=self.timestamp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeTimestampError(DataError):
+    """A record shall have a time before 1970."""
+
+    code = "NEGATIVE_TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):
-    """A record of a stream.
+    """A record of a stream; it never changes, and its ``with_…`` methods give other records.
 
     Attributes:
         key: The key, or None.
@@ -118,17 +138,213 @@ class Record(Generic[K, V]):
         topic: The topic it was read from or written to, where known.
         partition: The partition, where known, else -1.
         offset: The offset, where known, else -1.
+
+    Raises:
+        NegativeTimestampError: If the timestamp is negative.
+
+    Example:
+        >>> order = Record("o-1", 30, 1_000)
+        >>> order.with_value("thirty").with_timestamp(2_000)
+        Record(key='o-1', value='thirty', timestamp=2000)
     """
 
     key: K
     value: V
     timestamp: int = 0
     headers: Headers = ()
-    topic: str | None = None
-    partition: int = field(default=-1, compare=False)
-    offset: int = field(default=-1, compare=False)
+    topic: str | None = field(default=None, kw_only=True)
+    partition: int = field(default=-1, compare=False, kw_only=True)
+    offset: int = field(default=-1, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.timestamp < 0:
+            raise _negative(self.timestamp)
 
     @property
     def time(self) -> datetime:
         """The timestamp as an aware datetime in UTC."""
         return _EPOCH + timedelta(milliseconds=self.timestamp)
+
+    def with_key(self, key: K2) -> Record[K2, V]:
+        """Return the same record with another key.
+
+        Example:
+            >>> Record("o-1", 30).with_key("o-2").key
+            'o-2'
+        """
+        return Record(key, self.value, self.timestamp, self.headers)
+
+    def with_value(self, value: V2) -> Record[K, V2]:
+        """Return the same record with another value.
+
+        Example:
+            >>> Record("o-1", 30).with_value(31).value
+            31
+        """
+        return Record(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: int) -> Record[K, V]:
+        """Return the same record at another time.
+
+        Raises:
+            NegativeTimestampError: If the timestamp is negative.
+
+        Example:
+            >>> Record("o-1", 30).with_timestamp(5).timestamp
+            5
+        """
+        return Record(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: HeadersLike) -> Record[K, V]:
+        """Return the same record with other headers.
+
+        Args:
+            headers: Pairs of a name and bytes, or None for null; a mapping of them does too.
+
+        Example:
+            >>> Record("o-1", 30).with_headers({"from": b"web"}).headers
+            (('from', b'web'),)
+        """
+        return Record(self.key, self.value, self.timestamp, as_headers(headers))
+
+    def __repr__(self) -> str:
+        return _shown("Record", self)
+
+
+class SourceRecord(Record[K, V]):
+    """A record as a topic has it, where a time before 1970 is no error yet."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check nothing."""
+
+
+class FixedKeyRecord(Generic[K, V]):
+    """A record whose key a `FixedKeyProcessor` cannot change.
+
+    There is no way to make one but from the one that the processor was given.
+
+    Example:
+        >>> visit = fixed_key_record("ann", 1, 1_000)
+        >>> visit.with_value(2)
+        FixedKeyRecord(key='ann', value=2, timestamp=1000)
+    """
+
+    __slots__ = ("_key", "headers", "timestamp", "value")
+
+    value: V
+    timestamp: int
+    headers: Headers
+
+    def __init__(self, *_arguments: object, **_options: object) -> None:
+        msg = "a FixedKeyRecord cannot be made"
+        raise UsageError(
+            msg,
+            why="its key must be that of the record which the processor was given",
+            fix="derive it: record.with_value(...), record.with_timestamp(...)",
+        )
+
+    @property
+    def key(self) -> K:
+        """The key."""
+        return self._key  # pyright: ignore[reportAttributeAccessIssue] - set by fixed_key_record
+
+    @property
+    def time(self) -> datetime:
+        """The timestamp as an aware datetime in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.timestamp)
+
+    def with_value(self, value: V2) -> FixedKeyRecord[K, V2]:
+        """Return the same record with another value.
+
+        Example:
+            >>> fixed_key_record("ann", 1, 5).with_value(2).value
+            2
+        """
+        return fixed_key_record(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
+        """Return the same record at another time.
+
+        Raises:
+            NegativeTimestampError: If the timestamp is negative.
+
+        Example:
+            >>> fixed_key_record("ann", 1, 5).with_timestamp(7).timestamp
+            7
+        """
+        return fixed_key_record(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: HeadersLike) -> FixedKeyRecord[K, V]:
+        """Return the same record with other headers; see `Record.with_headers`.
+
+        Example:
+            >>> fixed_key_record("ann", 1, 5).with_headers([("a", None)]).headers
+            (('a', None),)
+        """
+        return fixed_key_record(self.key, self.value, self.timestamp, as_headers(headers))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        msg = f"a record does not change; use with_{name}(...)"
+        raise AttributeError(msg)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FixedKeyRecord):
+            return NotImplemented
+        mine = (self.key, self.value, self.timestamp, self.headers)
+        return mine == (other.key, other.value, other.timestamp, other.headers)  # pyright: ignore[reportUnknownMemberType]
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.value, self.timestamp, self.headers))
+
+    def __repr__(self) -> str:
+        return _shown("FixedKeyRecord", self)
+
+
+def fixed_key_record(
+    key: K, value: V, timestamp: int, headers: Headers = ()
+) -> FixedKeyRecord[K, V]:
+    """Return a record for a `FixedKeyProcessor`; for engines and for tests.
+
+    Raises:
+        NegativeTimestampError: If the timestamp is negative.
+    """
+    if timestamp < 0:
+        raise _negative(timestamp)
+    record: FixedKeyRecord[K, V] = FixedKeyRecord.__new__(FixedKeyRecord)
+    fill = object.__setattr__
+    fill(record, "_key", key)
+    fill(record, "value", value)
+    fill(record, "timestamp", timestamp)
+    fill(record, "headers", headers)
+    return record
+
+
+def as_headers(headers: HeadersLike) -> Headers:
+    """Return headers in the form that records have.
+
+    Example:
+        >>> as_headers({"a": b"1"})
+        (('a', b'1'),)
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((str(name), value) for name, value in pairs)
+
+
+def _negative(timestamp: int) -> NegativeTimestampError:
+    return NegativeTimestampError(
+        f"a record cannot have the timestamp {timestamp}",
+        why="times are milliseconds since 1970, and Kafka refuses earlier ones",
+        fix="give the record the time of the one it comes from",
+        fields={"timestamp": timestamp},
+    )
+
+
+def _shown(name: str, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> str:
+    told = f"key={record.key!r}, value={record.value!r}, timestamp={record.timestamp}"
+    if record.headers:
+        told += f", headers={record.headers!r}"
+    if isinstance(record, Record) and record.topic is not None:
+        told += f", topic={record.topic!r}, partition={record.partition}, offset={record.offset}"
+    return f"{name}({told})"

@@ -34,6 +34,7 @@ __all__ = [
     "Settings",
     "StateSettings",
     "TopicsSettings",
+    "app_configs",
     "setting_keys",
 ]
 
@@ -483,3 +484,15 @@ def setting_keys() -> dict[str, type[BaseModel]]:
         else:
             keys[name] = Settings
     return keys
+
+
+def app_configs(settings: Settings) -> dict[str, Any]:
+    """Return an application's settings as processors see them: plain values, and no secrets.
+
+    What is said to Kafka's clients and to Spark is left out, for passwords are among it.
+
+    Example:
+        >>> app_configs(Settings.load({"application_id": "orders"}, environ={}))["emit"]
+        'barrier'
+    """
+    return settings.model_dump(mode="json", exclude={"kafka", "spark"})

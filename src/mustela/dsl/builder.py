@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar, cast, get_args, overload
+from typing import Any, Self, TypedDict, TypeVar, cast, get_args, overload
+from zoneinfo import ZoneInfo
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
@@ -22,12 +23,18 @@ from mustela.dsl.options import (
 )
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
+from mustela.dsl.scheduled import CatchUpWord, add_scheduled, schedule_of
 from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.stores import StoreBuilder
+from mustela.dsl.suppliers import add_store_builder
 from mustela.errors import Origin
+from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
+from mustela.topology.schedule import CatchUp
+from mustela.topology.scheduled import Tick
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
 from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
@@ -360,6 +367,104 @@ class StreamsBuilder:
             materialized=materialized,
             at=user_origin(),
         )
+
+    def scheduled(  # noqa: PLR0913 - two kinds of schedule and the options of a stream
+        self,
+        name: str,
+        function: Callable[[Tick], Iterable[tuple[K, V] | Record[K, V]] | None],
+        *,
+        every: timedelta | None = None,
+        offset: timedelta | None = None,
+        cron: str | None = None,
+        time_zone: str | ZoneInfo | None = None,
+        catch_up: CatchUp | CatchUpWord = "all",
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
+        stores: Sequence[str] = (),
+    ) -> KStream[K, V]:
+        """Begin a stream with a function that is called by a schedule.
+
+        What the function returns is emitted in the transaction of the epoch that remembers the
+        tick: over a crash no tick is lost, and none counts twice. The function itself may then be
+        called again. The first tick is the first moment of the schedule behind the first start.
+
+        Args:
+            name: Step name; the last tick is remembered under it.
+            function: Called with a `Tick`; returns pairs of key and value, whose records have the
+                tick's time, or `Record` objects with a time and headers of their own; nothing, or
+                None, for no records.
+            every: Tick at all multiples of this since 1970-01-01 UTC.
+            offset: Moves these ticks, by less than ``every``.
+            cron: Tick where this expression says: minute, hour, day of the month, month and day of
+                the week, with the second before them if there are six fields.
+            time_zone: By whose clock ``cron`` is read, such as ``"Europe/Berlin"``; UTC if not
+                given.
+            catch_up: What becomes of ticks that were missed while the application was down:
+                ``all`` are handled, ``last`` handles the last one alone, ``none`` forgets them; or
+                a `CatchUp`.
+            key: Type or serde of the keys.
+            value: Type or serde of the values.
+            stores: Names of stores of other steps that the function reads: see `Tick.store`.
+
+        Returns:
+            The stream.
+
+        Raises:
+            BadOptionError: If an option cannot be what it is, or the schedule is told twice or not
+                at all.
+            DuplicateNameError: If another step has the name.
+            FunctionError: If the function cannot be called with a tick.
+            MissingStoreError: By `build`, if a store that is read does not exist.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> beats = builder.scheduled(
+            ...     "beat", lambda tick: [("beat", tick.time.isoformat())], every=timedelta(hours=1)
+            ... )
+            >>> beats.to("beats", key=str, value=str)
+            >>> with TopologyTestDriver(builder.build(), initial_wall_clock=0) as driver:
+            ...     driver.advance_wall_clock_time(timedelta(hours=1))
+            ...     driver.create_output_topic("beats").read_key_values_to_list()
+            [('beat', '1970-01-01T01:00:00+00:00')]
+        """
+        at = user_origin()
+        node = add_scheduled(
+            self._registry,
+            name,
+            function,
+            schedule=schedule_of(every=every, offset=offset, cron=cron, time_zone=time_zone, at=at),
+            catch_up=catch_up,
+            key=key,
+            value=value,
+            stores=stores,
+            at=at,
+        )
+        return KStream(self._registry, node.name, node.key, node.value)
+
+    def add_state_store(self, store: StoreBuilder) -> Self:
+        """Add a store that processors may use by its name.
+
+        Args:
+            store: What `Stores` builds.
+
+        Returns:
+            This builder.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+
+        Example:
+            >>> from mustela import Stores, StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> seen = Stores.persistent_key_value_store("seen")
+            >>> seen = Stores.key_value_store_builder(seen, key=str, value=int)
+            >>> builder.add_state_store(seen) is builder
+            True
+        """
+        add_store_builder(self._registry, store, verb="add_state_store", at=user_origin())
+        return self
 
     def build(self) -> Topology:
         """Return the topology as written so far.

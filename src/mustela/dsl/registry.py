@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.errors import Origin
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import (
     DuplicateNameError,
     DuplicateStoreError,
+    MissingStoreError,
     SourceConflictError,
     StreamAndTableError,
     UnfinishedSplitError,
@@ -18,9 +20,12 @@ from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
+from mustela.topology.processor import ProcessorNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.update import UpdateNode
+from mustela.topology.update_order import parents_first, with_sender
 
-__all__ = ["Place", "Registry", "SourceLike"]
+__all__ = ["AddedStore", "Place", "Registry", "SourceLike"]
 
 SourceLike = SourceNode | TableSourceNode
 
@@ -29,6 +34,20 @@ _WAYS_TO_READ = (
     *("name", "topics", "pattern", "key", "value"),
     *("auto_offset_reset", "timestamp_extractor", "watermark", "late", "store"),
 )
+
+
+class AddedStore(NamedTuple):
+    """A store that processors may use.
+
+    Attributes:
+        spec: The store.
+        at: The line that made it.
+        plain: Whether a window store shows values without their times.
+    """
+
+    spec: StoreSpec
+    at: Origin | None
+    plain: bool = False
 
 
 class Place(TypedDict):
@@ -48,6 +67,7 @@ class Registry:
         self._stores: dict[str, Node] = {}
         self._readers: dict[str, SourceLike] = {}
         self._unfinished: dict[str, Origin] = {}
+        self._added: dict[str, AddedStore] = {}
 
     def place(
         self,
@@ -99,8 +119,42 @@ class Registry:
             if asks or looks:
                 self._keep_rows(self._nodes[parent])
 
+    def add_store(self, spec: StoreSpec, at: Origin, *, plain: bool = False) -> AddedStore:
+        """Add a store for processors; the same store again is the one that is there.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+        """
+        known = self.store(spec.name)
+        if known is None:
+            known = self._added[spec.name] = AddedStore(spec, at, plain=plain)
+        elif known.spec != spec or known.plain != plain or spec.name not in self._added:
+            raise _same_store(spec.name, known.at, at)
+        return known
+
+    def store(self, name: str) -> AddedStore | None:
+        """Return a store that was added, or that a table has, or None."""
+        if name in self._added:
+            return self._added[name]
+        owner = self._stores.get(name)
+        if owner is None:
+            return None
+        spec = next(spec for spec in owner.stores if spec.name == name)
+        return AddedStore(spec, owner.origin, plain=False)
+
+    @property
+    def store_names(self) -> list[str]:
+        """The names of all stores."""
+        return sorted({*self._added, *self._stores})
+
     def _claim_stores(self, node: Node) -> None:
+        if isinstance(node, ProcessorNode | UpdateNode):
+            for store in node.stores:  # several processors may use one that was added before
+                self._stores.setdefault(store.name, node)
+            return
         for store in node.stores:
+            if store.name in self._added:
+                raise _same_store(store.name, self._added[store.name].at, node.origin)
             other = self._stores.setdefault(store.name, node)
             if other is not node:
                 msg = f"two steps have a store named {store.name!r}"
@@ -112,6 +166,16 @@ class Registry:
                     fix='give one of them another name: store="..."',
                     fields={"store": store.name, "steps": (other.name, node.name)},
                 )
+
+    def add_update(self, spec: StoreSpec, sender: str, at: Origin) -> str:
+        """Add a step that sends changes of a store; return the step that makes them."""
+        for name, node in self._nodes.items():
+            if isinstance(node, UpdateNode) and node.store.name == spec.name:
+                self._nodes[name] = with_sender(node, sender)
+                return name
+        place = self.place("changes", parents=(sender,), at=at, path=spec.name)
+        self.add(UpdateNode(**place, store=spec))
+        return place["name"]
 
     def _keep_rows(self, node: Node) -> None:
         """Let a table be able to tell the values before: give it a store if it must have one."""
@@ -191,6 +255,8 @@ class Registry:
 
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
+            MissingStoreError: If a store that is read does not exist.
+            SharedStoreError: If a store that is changed from other lanes cannot be.
         """
         for name, at in self._unfinished.items():
             msg = f"split {name!r} has no end"
@@ -201,7 +267,22 @@ class Registry:
                 fix="end it with .default_branch() or .no_default_branch()",
                 fields={"name": name},
             )
-        return Topology(tuple(self._nodes.values()))
+        for node in self._nodes.values():
+            self._check_reads(node)
+        return Topology(parents_first(self._nodes))
+
+    def _check_reads(self, node: Node) -> None:
+        """Check that the stores which a step reads exist."""
+        for store in node.reads_any:
+            if store not in self._stores:
+                msg = f"{node.name!r} reads store {store!r}, which no step has"
+                raise MissingStoreError(
+                    msg,
+                    evidence={"stores": ", ".join(sorted(self._stores)) or "none"},
+                    at=node.origin,
+                    fix=f'name the store that is meant: store="{store}" where it is made',
+                    fields={"step": node.name, "store": store},
+                )
 
     def _duplicate(
         self, name: str, verb: str, at: Origin | None, *, given: bool
@@ -223,6 +304,17 @@ class Registry:
             fix=f'give one of them a name of its own: {method}(..., name="...")',
             fields={"name": name, "first": other.origin},
         )
+
+
+def _same_store(name: str, first: Origin | None, second: Origin | None) -> DuplicateStoreError:
+    return DuplicateStoreError(
+        f"there are two stores named {name!r}",
+        evidence={"first": first},
+        at=second,
+        why="a store has one name, one kind and one changelog",
+        fix="give one of them another name, or use one store builder for both",
+        fields={"store": name},
+    )
 
 
 def _meet(first: SourceLike, second: SourceLike) -> bool:

@@ -109,6 +109,7 @@ class StoreBuilder:
         logged: Whether changes go to a changelog topic, from which the store is restored.
         topic_config: Settings of the changelog topic that differ from the default.
         caching: Kept for what it says elsewhere; writes of an epoch are always gathered.
+        plain: A window store shows values without their times.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -124,6 +125,7 @@ class StoreBuilder:
     logged: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
     caching: bool | None = None
+    plain: bool = False
 
     @property
     def name(self) -> str:
@@ -464,7 +466,8 @@ class Stores:
             >>> Stores.window_store_builder(supplier, key=str, value=int).spec().window_ms
             60000
         """
-        return _builder("window_store_builder", supplier, "window", key, value)
+        built = _builder("window_store_builder", supplier, "window", key, value)
+        return replace(built, plain=True)
 
     @staticmethod
     def timestamped_window_store_builder(

@@ -15,7 +15,7 @@ from uuid import UUID
 from mustela.model import Windowed
 from mustela.plan.batch import Batch
 
-__all__ = ["copy_column", "copy_value", "for_branch", "is_immutable_column"]
+__all__ = ["copy_column", "copy_value", "for_branch", "is_immutable_column", "isolated"]
 
 _IMMUTABLE: Final[frozenset[type[Any]]] = frozenset(
     {
@@ -76,6 +76,17 @@ def copy_value(value: Any) -> Any:
         return _copy(value)
     except RecursionError:  # a value that holds itself
         return copy.deepcopy(value)
+
+
+def isolated(value: Any) -> Any:
+    """Return the value itself if it cannot change, else a copy that shares nothing with it.
+
+    Example:
+        >>> order = {"items": [1]}
+        >>> isolated(order) is order, isolated("text")
+        (False, 'text')
+    """
+    return value if type(value) in _IMMUTABLE else copy_value(value)
 
 
 def copy_column(column: list[Any]) -> list[Any]:

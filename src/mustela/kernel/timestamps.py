@@ -8,7 +8,7 @@ from typing import Any
 from mustela.kernel.failures import Failures, ProcessingError
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
-from mustela.model import Record
+from mustela.model import SourceRecord
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.timestamps import (
@@ -116,7 +116,7 @@ def user_times(
     for row, timestamp in enumerate(chunk.timestamps):
         time = partition_time
         if row not in bad:
-            record: Record[Any, Any] = Record(
+            record: SourceRecord[Any, Any] = SourceRecord(
                 key=batch.keys[row],
                 value=batch.values[row],
                 timestamp=timestamp,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.rules.materialize_lookup import with_copies
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
+from mustela.topology.node import Node
+from mustela.topology.processor import ChildNode, OutputNode, ProcessorNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["lower"]
@@ -20,13 +24,14 @@ def lower(topology: Topology) -> Flow:
     output_of: dict[str, StepId] = {}
     steps: list[FlowStep] = []
     for written in topology:
-        node = with_copies(written)
+        node = _with_children(with_copies(written), topology)
         if isinstance(node, GlobalTableNode):
             continue  # no step makes it: engines follow its topic
         if isinstance(node, SourceNode | TableSourceNode):
             steps.append(FlowStep(node=node, role=None))
             output_of[node.name] = steps[-1].id
-        inputs = [output_of[parent] for parent in node.parents]
+        parents = [output_of[parent] for parent in node.parents]
+        inputs = [_own_part(node, parent, output_of, steps) for parent in parents]
         if isinstance(node, TableSourceNode):
             inputs = [output_of[node.name]]
         if not isinstance(node, SourceNode):
@@ -35,3 +40,33 @@ def lower(topology: Topology) -> Flow:
             steps.append(FlowStep(node=node, inputs=edges))
             output_of[node.name] = steps[-1].id
     return Flow(topology, tuple(steps))
+
+
+def _with_children(node: Node, topology: Topology) -> Node:
+    """Return a processor's step with the names that its processor may forward to."""
+    if not isinstance(node, ProcessorNode):
+        return node
+    readers = topology.children(node.name)
+    names = [reader.name for reader in readers if not isinstance(reader, OutputNode)]
+    return replace(node, children=tuple(names))
+
+
+def _own_part(
+    node: Node, parent: StepId, output_of: dict[str, StepId], steps: list[FlowStep]
+) -> StepId:
+    """Return what a step reads of another one: of a processor that divides its rows, a part."""
+    made = next((step for step in steps if step.id == parent), None)
+    if made is None or not isinstance(made.node, ProcessorNode) or not made.node.divides:
+        return parent
+    if isinstance(node, OutputNode):
+        return parent
+    child = ChildNode(
+        name=f"{made.node.name}=>{node.name}",
+        parents=(made.node.name,),
+        origin=made.node.origin,
+        child=node.name,
+    )
+    if child.name not in output_of:
+        steps.append(FlowStep(node=child, inputs=(Edge(source=parent),)))
+        output_of[child.name] = steps[-1].id
+    return output_of[child.name]

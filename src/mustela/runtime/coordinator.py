@@ -10,7 +10,7 @@ from typing import Any
 
 from mustela.clock import Clock
 from mustela.config.clients import client_properties
-from mustela.config.settings import Settings
+from mustela.config.settings import Settings, app_configs
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.errors import (
     TransactionFailed,
@@ -219,6 +219,8 @@ class Coordinator:
                 "production_handler": settings.production_handler,
                 "topic_partitions": partitions,
                 "late_letters": self._plan.late_letters,
+                "application_id": settings.application_id,
+                "app_configs": app_configs(settings),
                 "call_wait_ms": call_wait_ms(
                     self._plan,
                     settings.commit_interval.total_seconds(),

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from mustela.clock import ManualClock, SystemClock
-from mustela.config.settings import Settings
+from mustela.config.settings import Settings, app_configs
 from mustela.kernel.options import KernelOptions
 from mustela.model import TopicPartition
 from mustela.plan.watermark import watermark_after
@@ -144,6 +144,8 @@ class TopologyTestDriver(HoldsCalls):
             processing_handler=self._settings.processing_handler,
             production_handler=self._settings.production_handler,
             topic_partitions=defaultdict(lambda: 1),
+            application_id=self._settings.application_id,
+            app_configs=app_configs(self._settings),
         )
         self._lanes = min(lanes, key_groups)
         self._crashes = crash_after_every_record

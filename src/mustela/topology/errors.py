@@ -13,17 +13,23 @@ __all__ = [
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
+    "MissingStoreError",
     "NotWindowedError",
     "OptionConflictError",
     "OtherBuilderError",
+    "ProcessorError",
     "RetentionError",
+    "SharedStoreError",
     "SourceConflictError",
     "SplitEndedError",
+    "StoreAccessError",
     "StreamAndTableError",
     "SubtractorError",
     "SuppressVersionedError",
     "TopologyError",
     "UnfinishedSplitError",
+    "UnknownChildError",
+    "UnknownStoreError",
 ]
 
 
@@ -87,6 +93,12 @@ class MissingSerdeError(TopologyError):
     code = "TOPOLOGY_MISSING_SERDE"
 
 
+class MissingStoreError(TopologyError):
+    """A step reads a store that no step has."""
+
+    code = "TOPOLOGY_MISSING_STORE"
+
+
 class SourceConflictError(TopologyError):
     """A topic is read twice in two different ways."""
 
@@ -139,3 +151,33 @@ class SuppressVersionedError(TopologyError):
     """The changes of a versioned table shall be held back."""
 
     code = "TOPOLOGY_SUPPRESS_VERSIONED"
+
+
+class ProcessorError(TopologyError):
+    """A processor cannot be made, or cannot be opened or closed."""
+
+    code = "TOPOLOGY_PROCESSOR"
+
+
+class UnknownStoreError(TopologyError):
+    """A step shall use a store that nobody has added."""
+
+    code = "TOPOLOGY_UNKNOWN_STORE"
+
+
+class StoreAccessError(TopologyError):
+    """A step uses a store that it did not declare, or writes one that it can only read."""
+
+    code = "TOPOLOGY_STORE_ACCESS"
+
+
+class SharedStoreError(TopologyError):
+    """A store whose keys are changed from other lanes cannot be used as it is."""
+
+    code = "TOPOLOGY_SHARED_STORE"
+
+
+class UnknownChildError(TopologyError):
+    """A processor forwards to a name that is neither a step behind it nor one of its outputs."""
+
+    code = "TOPOLOGY_UNKNOWN_CHILD"

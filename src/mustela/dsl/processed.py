@@ -1,0 +1,167 @@
+"""What a processor forwards, as a stream with side outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mustela.dsl.kstream import KStream
+from mustela.dsl.names import path_name
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.topology.errors import UnknownChildError
+from mustela.topology.processor import OutputNode
+from mustela.topology.stateless import MergeNode
+from mustela.topology.update import Updated, reply_output
+
+__all__ = ["ProcessedKStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ProcessedKStream(KStream[K, V]):
+    """A stream of what a processor forwards; made by `KStream.process`.
+
+    Args:
+        registry: The topology while it is being written.
+        name: The step's name.
+        key: Serde of the keys, where it is known.
+        value: Serde of the values, where it is known.
+        outputs: Serdes of the keys and values of each side output, by its name.
+        replies: For each reply its serdes, and the steps that give it.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+        *,
+        outputs: Mapping[str, tuple[Any, Any]],
+        replies: Replies | None = None,
+    ) -> None:
+        super().__init__(registry, name, key, value)
+        self._outputs = dict(outputs)
+        self._replies = replies or Replies({}, ())
+        self._taken: dict[str, KStream[Any, Any]] = {}
+
+    def output(self, name: str) -> KStream[Any, Any]:
+        """Return a side output of the processor as a stream.
+
+        Args:
+            name: The output, as ``outputs=`` names it.
+
+        Raises:
+            UnknownChildError: If the step has no output of that name.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> class Sort(ContextualProcessor):
+            ...     def process(self, record):
+            ...         if record.value < 0:
+            ...             self.context.output("negative", record)
+            ...         else:
+            ...             self.context.forward(record)
+            >>> builder = StreamsBuilder()
+            >>> numbers = builder.stream("numbers", key=str, value=int)
+            >>> sorted_numbers = numbers.process(Sort, outputs=["negative"])
+            >>> sorted_numbers.output("negative").to("bad")
+            >>> sorted_numbers.to("good", key=str, value=int)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("numbers").pipe_value_list([1, -2])
+            ...     driver.create_output_topic("bad").read_values_to_list()
+            ...     driver.create_output_topic("good").read_values_to_list()
+            [-2]
+            [1]
+        """
+        at = user_origin()
+        if name not in self._outputs:
+            msg = f"step {self._name!r} has no output {name!r}"
+            raise UnknownChildError(
+                msg,
+                evidence={"outputs": ", ".join(self._outputs) or "none"},
+                at=at,
+                why="outputs are declared where the processor is added",
+                fix=f'process(..., outputs=["{name}"])',
+                fields={"step": self._name, "child": name},
+            )
+        if name not in self._taken:
+            place = self._registry.place(path_name("output", name), parents=(self._name,), at=at)
+            self._registry.add(OutputNode(**place, output=name))
+            key, value = self._outputs[name]
+            self._taken[name] = KStream(self._registry, place["name"], key, value)
+        return self._taken[name]
+
+    def reply(self, name: str) -> KStream[Any, Updated[Any, Any]]:
+        """Return what became of the changes whose ``reply_to`` is this name, as a stream.
+
+        Each value is an `Updated`; keys are those that were changed, or ``reply_key``.
+
+        Args:
+            name: The reply, as ``replies=`` names it.
+
+        Raises:
+            UnknownChildError: If the step has no reply of that name.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder
+            >>> class Visit(ContextualProcessor):
+            ...     def process(self, record):
+            ...         one_more = lambda count: (count or 0) + 1
+            ...         self.context.update("visits", record.value, one_more, reply_to="counted")
+            >>> visits = Stores.key_value_store_builder(
+            ...     Stores.persistent_key_value_store("visits"), key=str, value=int)
+            >>> clicks = StreamsBuilder().stream("clicks", key=str, value=str)
+            >>> counted = clicks.process(Visit, updates=[visits], replies=["counted"])
+            >>> totals = counted.reply("counted").map_values(lambda change: change.new)
+        """
+        at = user_origin()
+        if name not in self._replies.serdes:
+            msg = f"step {self._name!r} has no reply {name!r}"
+            raise UnknownChildError(
+                msg,
+                evidence={"replies": ", ".join(self._replies.serdes) or "none"},
+                at=at,
+                why="replies are declared where the processor is added",
+                fix=f'process(..., updates=[...], replies=["{name}"])',
+                fields={"step": self._name, "child": name},
+            )
+        key, value = self._replies.serdes[name]
+        taken = path_name("reply", name)
+        if taken not in self._taken:
+            parts = self._reply_parts(name, at)
+            stream = KStream[Any, Any](self._registry, parts[0], key, value)
+            if len(parts) > 1:
+                place = self._registry.place(taken, parents=tuple(parts), at=at, path=self._name)
+                self._registry.add(MergeNode(**place, key=key))
+                stream = KStream(self._registry, place["name"], key, value)
+            self._taken[taken] = stream
+        return self._taken[taken]
+
+    def _reply_parts(self, name: str, at: Origin) -> list[str]:
+        """Add a step for each store that may give the reply; return their names."""
+        parts: list[str] = []
+        for maker in self._replies.makers:
+            verb = path_name(maker, "reply", name)
+            place = self._registry.place(verb, parents=(maker,), at=at, path=self._name)
+            self._registry.add(OutputNode(**place, output=reply_output(self._name, name)))
+            parts.append(place["name"])
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """How a processor's step hears what became of its changes.
+
+    Attributes:
+        serdes: Serdes of keys and values of each reply, by its name.
+        makers: The steps that make the changes.
+    """
+
+    serdes: Mapping[str, tuple[Any, Any]]
+    makers: tuple[str, ...]

@@ -1,0 +1,277 @@
+"""Steps of a stream that are written as processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from mustela.dsl.functions import function_name
+from mustela.dsl.handle import Handle
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import AddedStore
+from mustela.dsl.serdes import choose_serde
+from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
+from mustela.dsl.suppliers import checked_supplier, connected_stores, output_names, timers_of
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.topology.errors import BadOptionError
+from mustela.topology.processor import ProcessorNode
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from mustela.dsl.processed import ProcessedKStream
+    from mustela.dsl.stores import StoreBuilder
+    from mustela.topology.processor_api import ProcessorSupplier
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+__all__ = ["Processing", "SideOutput"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideOutput(Generic[K, V]):
+    """The types of a side output of a processor.
+
+    Attributes:
+        key: Type or serde of the keys; those of the stream that is processed if nothing is said.
+        value: Type or serde of the values; likewise.
+
+    Example:
+        >>> from mustela import ContextualProcessor, StreamsBuilder
+        >>> class Sort(ContextualProcessor):
+        ...     def process(self, record):
+        ...         self.context.output("empty", record.with_value(0))
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=str, value=str)
+        >>> sorted_words = words.process(Sort, outputs={"empty": SideOutput(value=int)})
+        >>> sorted_words.output("empty").to("empty")
+    """
+
+    key: type[K] | Serde[K] | None = None
+    value: type[V] | Serde[V] | None = None
+
+
+class Processing(Handle[K, V]):
+    """What `KStream` can do with processors: process, process_values."""
+
+    def process(  # noqa: PLR0913 - what a processor uses, and what comes out of it
+        self,
+        supplier: ProcessorSupplier,
+        *,
+        stores: Sequence[str | StoreBuilder] = (),
+        name: str | None = None,
+        outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        reads: Sequence[str] = (),
+        updates: Sequence[str | StoreBuilder] = (),
+        replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+    ) -> ProcessedKStream[Any, Any]:
+        """Handle each record with a processor of one's own, which may keep state.
+
+        With stores, records travel to the lane of their key first, and the processor sees those
+        of its key group in order. Without, they stay where they are. The processor may forward
+        other keys, so a later grouping or join sends records to the lane of their new key; use
+        `process_values` where keys stay.
+
+        Args:
+            supplier: A `Processor` class, or a function without arguments that gives a new
+                processor each time. Stores that its ``stores()`` gives are added and connected.
+            stores: Names of stores that were added with `StreamsBuilder.add_state_store`, or
+                that tables have; or store builders, which are added here.
+            name: Step name in `describe()`, metrics and error messages; made from the step's
+                place if not given.
+            outputs: Names of side outputs, with their types.
+            reads: Names of stores of any steps, of which it reads any key with
+                `ProcessorContext.any_key_store`.
+            updates: Stores whose keys it has changed in their own lanes with
+                `ProcessorContext.update`; names, or store builders, which are added here.
+            replies: Names of the outputs that tell what was changed, with the types of their keys;
+                see `ProcessedKStream.reply`.
+
+        Returns:
+            The stream of what the processor forwards; its ``output(name)`` is a side output.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the supplier gives no processor, or the same one twice.
+            UnknownStoreError: If a store was not added.
+            SharedStoreError: If a store cannot be updated.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder, TopologyTestDriver
+            >>> class Running(ContextualProcessor):
+            ...     def process(self, record):
+            ...         sums = self.context.state_store("sums")
+            ...         total = sums.get(record.key, 0) + record.value
+            ...         sums.put(record.key, total)
+            ...         self.context.forward(record.with_value(total))
+            >>> builder = StreamsBuilder()
+            >>> sums = Stores.persistent_key_value_store("sums")
+            >>> sums = Stores.key_value_store_builder(sums, key=str, value=int)
+            >>> builder = builder.add_state_store(sums)
+            >>> numbers = builder.stream("numbers", key=str, value=int)
+            >>> numbers.process(Running, stores=["sums"]).to("sums-so-far", key=str, value=int)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("numbers").pipe_key_value_list([("a", 1), ("a", 2)])
+            ...     driver.create_output_topic("sums-so-far").read_values_to_list()
+            [1, 3]
+        """
+        ties = _Ties(stores, outputs, reads, updates, replies)
+        step = self._add_processor("process", supplier, name, ties)
+        return self._processed(step, None)
+
+    def process_values(  # noqa: PLR0913 - what a processor uses, and what comes out of it
+        self,
+        supplier: ProcessorSupplier,
+        *,
+        stores: Sequence[str | StoreBuilder] = (),
+        name: str | None = None,
+        outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        reads: Sequence[str] = (),
+        updates: Sequence[str | StoreBuilder] = (),
+        replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+    ) -> ProcessedKStream[K, Any]:
+        """Handle each record with a processor that cannot change keys; see `process`.
+
+        A later grouping or join by the same key sends nothing anywhere for this step.
+
+        Args:
+            supplier: A `FixedKeyProcessor` class, or a function without arguments that gives a
+                new one each time.
+            stores: As for `process`.
+            name: As for `process`.
+            outputs: As for `process`.
+            reads: As for `process`.
+            updates: As for `process`.
+            replies: As for `process`.
+
+        Returns:
+            The stream of what the processor forwards.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If the supplier gives no processor, or the same one twice.
+            UnknownStoreError: If a store was not added.
+            SharedStoreError: If a store cannot be updated.
+
+        Example:
+            >>> from mustela import ContextualFixedKeyProcessor, StreamsBuilder, TopologyTestDriver
+            >>> class Length(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_value(len(record.value)))
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> words.process_values(Length).to("lengths", value=int)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "sun")
+            ...     driver.create_output_topic("lengths").read_key_values_to_list()
+            [('a', 3)]
+        """
+        ties = _Ties(stores, outputs, reads, updates, replies)
+        step = self._add_processor("process_values", supplier, name, ties)
+        return self._processed(step, self._key)
+
+    def _add_processor(
+        self,
+        verb: str,
+        supplier: ProcessorSupplier,
+        name: str | None,
+        ties: _Ties,
+    ) -> _Step:
+        at = user_origin()
+        fixed = verb == "process_values"
+        processor = checked_supplier(supplier, verb=verb, at=at)
+        place = self._registry.place(
+            verb, parents=(self._name,), at=at, name=name, apart=function_name(supplier)
+        )
+        known = {
+            output: _serdes(said, self._key, self._value, at)
+            for output, said in output_names(ties.outputs, at=at).items()
+        }
+        registry, step = self._registry, place["name"]
+        used = connected_stores(registry, supplier, ties.stores, step=step, at=at)
+        changed = checked_updates(registry, ties.updates, step=step, at=at)
+        replies = _reply_serdes(ties.replies, changed, at)
+        node = ProcessorNode(
+            **place,
+            supplier=supplier,
+            connected=tuple(store.spec for store in used),
+            plain=frozenset(store.spec.name for store in used if store.plain),
+            fixed_key=fixed,
+            key=self._key,
+            value=self._value,
+            outputs=tuple(known),
+            reads=store_names(ties.reads, option="reads", at=at),
+            updates=tuple(store.spec.name for store in changed),
+            replies=tuple(replies),
+            timers=timers_of(processor, place["name"], self._key),
+        )
+        registry.add(node)
+        makers = attach_updates(registry, node.name, changed, at)
+        return _Step(node.name, known, replies, tuple(makers.values()))
+
+    def _processed(self, step: _Step, key: Serde[Any] | None) -> ProcessedKStream[Any, Any]:
+        from mustela.dsl.processed import ProcessedKStream, Replies  # streams make streams
+
+        replies = Replies(step.replies, step.makers)
+        return ProcessedKStream(
+            self._registry, step.name, key, None, outputs=step.outputs, replies=replies
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ties:
+    """What a processor uses and gives, as the user said it."""
+
+    stores: Sequence[str | StoreBuilder]
+    outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str]
+    reads: Sequence[str]
+    updates: Sequence[str | StoreBuilder]
+    replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A processor's step with the serdes of its outputs and replies."""
+
+    name: str
+    outputs: dict[str, tuple[Any, Any]]
+    replies: dict[str, tuple[Any, Any]]
+    makers: tuple[str, ...]
+
+
+def _serdes(
+    said: Any, key: Serde[Any] | None, value: Serde[Any] | None, at: Origin
+) -> tuple[Any, Any]:
+    options = SideOutput[Any, Any]() if said is None else said
+    holder = "SideOutput"
+    return (
+        choose_serde("key", None, options.key, holder=holder, at=at) or key,
+        choose_serde("value", None, options.value, holder=holder, at=at) or value,
+    )
+
+
+def _reply_serdes(
+    replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str],
+    changed: Sequence[AddedStore],
+    at: Origin,
+) -> dict[str, tuple[Any, Any]]:
+    names = output_names(replies, at=at)
+    if names and not changed:
+        msg = f"process is given replies ({', '.join(names)}) and no updates"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="a reply says what a change has done",
+            fix="name the stores that are changed: updates=[...]; or is it outputs=[...]?",
+            fields={"option": "replies"},
+        )
+    key = changed[0].spec.key_serde if changed else None
+    return {name: _serdes(said, key, None, at) for name, said in names.items()}

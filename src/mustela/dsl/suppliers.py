@@ -1,0 +1,164 @@
+"""What gives processors: checked when the topology is written, with the stores that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from mustela.dsl.functions import check_function
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.dsl.registry import AddedStore, Registry
+from mustela.dsl.stores import StoreBuilder
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
+from mustela.topology.timers import acts_on_time, timer_store
+
+__all__ = [
+    "add_store_builder",
+    "checked_supplier",
+    "connected_stores",
+    "output_names",
+    "timers_of",
+]
+
+
+def checked_supplier(supplier: object, *, verb: str, at: Origin) -> type[Any]:
+    """Check that a supplier gives a new processor each time it is called; return their class.
+
+    Raises:
+        FunctionError: If it does not.
+    """
+    if not isinstance(supplier, type) and callable(getattr(supplier, "process", None)):
+        msg = f"{verb} was given a processor, not what makes one: {type(supplier).__name__}"
+        raise FunctionError(
+            msg,
+            at=at,
+            why="each key group has a processor of its own",
+            fix=f"pass the class: {verb}({type(supplier).__name__})",
+            fields={"verb": verb},
+        )
+    check_function(supplier, (), role="supplier", verb=verb, at=at)
+    make = cast("Callable[[], object]", supplier)
+    first, second = make(), make()
+    if not callable(getattr(first, "process", None)):
+        msg = f"the supplier of {verb} gives {type(first).__name__}, which has no process(record)"
+        raise FunctionError(
+            msg,
+            at=at,
+            why="a processor has init(context), process(record) and close()",
+            fix="derive the class from Processor or FixedKeyProcessor",
+            fields={"verb": verb},
+        )
+    if first is second:
+        msg = f"the supplier of {verb} gives the same processor each time"
+        raise FunctionError(
+            msg,
+            at=at,
+            why="each key group has a processor of its own, or they would see each other's fields",
+            fix="make a new one in each call: lambda: MyProcessor(...)",
+            fields={"verb": verb},
+        )
+    return type(first)
+
+
+def timers_of(processor: type[Any], step: str, key: Serde[Any] | None) -> StoreSpec | None:
+    """Return the store for timers and schedules of a step, None if its processors have none."""
+    if not acts_on_time(processor):
+        return None
+    return timer_store(path_name(step, "timers", length_max=STORE_NAME_LENGTH_MAX), key)
+
+
+def connected_stores(
+    registry: Registry,
+    supplier: object,
+    stores: Iterable[str | StoreBuilder],
+    *,
+    step: str,
+    at: Origin,
+) -> list[AddedStore]:
+    """Return the stores that a step uses; those given as builders are added first.
+
+    Raises:
+        UnknownStoreError: If one was not added.
+        BadOptionError: If one is neither a name nor a store builder.
+        DuplicateStoreError: If another store has the name of one that is added.
+    """
+    if isinstance(stores, str | StoreBuilder):
+        stores = [stores]
+    found: dict[str, AddedStore] = {}
+    for store in [*_own_stores(supplier, at=at), *stores]:
+        known = _connected(registry, store, step=step, at=at)
+        found[known.spec.name] = known
+    return list(found.values())
+
+
+def add_store_builder(registry: Registry, builder: object, *, verb: str, at: Origin) -> AddedStore:
+    """Add the store that a builder describes.
+
+    Raises:
+        BadOptionError: If it is no store builder.
+        DuplicateStoreError: If another store has the name.
+    """
+    if not isinstance(builder, StoreBuilder):
+        msg = f"{verb} needs a store builder, not {type(builder).__name__} {builder!r:.60}"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix="pass Stores.key_value_store_builder(supplier, key=..., value=...) or another one",
+            fields={"verb": verb},
+        )
+    return registry.add_store(builder.spec(), at, plain=builder.plain)
+
+
+def output_names(
+    outputs: Mapping[str, object] | Iterable[str], *, at: Origin
+) -> dict[str, object | None]:
+    """Return the side outputs by name, each with what was said of its types.
+
+    Raises:
+        BadNameError: If a name breaks the rule for names.
+    """
+    if isinstance(outputs, str):
+        outputs = [outputs]
+    said: Mapping[str, object | None] = (
+        outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
+    )
+    return {check_name(name, what="output", at=at): types for name, types in said.items()}
+
+
+def _own_stores(supplier: object, *, at: Origin) -> Sequence[Any]:
+    given: object = getattr(supplier, "stores", None)
+    if callable(given):
+        try:
+            given = given()
+        except TypeError as error:
+            told = getattr(supplier, "__name__", type(supplier).__name__)
+            msg = f"stores() of {told} cannot be called: {error}"
+            raise FunctionError(
+                msg,
+                at=at,
+                why="the stores of a processor are asked for before there is one",
+                fix="put @staticmethod above def stores()",
+            ) from None
+    if given is None:
+        return ()
+    return [given] if isinstance(given, str | StoreBuilder) else list(cast("Iterable[Any]", given))
+
+
+def _connected(registry: Registry, store: object, *, step: str, at: Origin) -> AddedStore:
+    if not isinstance(store, str):
+        return add_store_builder(registry, store, verb="process", at=at)
+    known = registry.store(store)
+    if known is None:
+        msg = f"step {step!r} uses store {store!r}, which was not added"
+        raise UnknownStoreError(
+            msg,
+            evidence={"stores": ", ".join(registry.store_names) or "none"},
+            at=at,
+            why="a store is added before a step uses it",
+            fix="builder.add_state_store(Stores.key_value_store_builder(...)) before this line",
+            fields={"step": step, "store": store},
+        )
+    return known

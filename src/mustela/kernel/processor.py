@@ -1,0 +1,258 @@
+"""Processors: the user's own code, record by record, with state and a context.
+
+How records pass. A processor without stores is fed batch by batch: it sees all rows of the epoch,
+and what it forwards gathers until it has seen them. Processors that share a store must see records
+one by one, each record through all of them before the next, as in Kafka Streams; they, and the
+steps between them, are run as one by `mustela.kernel.processor_group`. A Kafka Streams task is a
+key group here: each has a processor instance of its own, and the stores that it sees are its key
+group's. An instance lives for an epoch.
+
+How to add a context method. Declare it with its docstring and a runnable example in
+`mustela.topology.processor_context` (`ProcessingContext` for both kinds of processors), raising
+NotImplementedError there. Write it in a mixin class of a file of your own, add the mixin to the
+bases of `KernelContext` in `mustela.kernel.processor_context`, and work with what each context has:
+``self.operator``, a `ProcessorOperator` (``operator.node``, ``operator.context`` with time, lane
+state and global tables, ``operator.lane_store(spec)``), and ``self.task``, the `Task` of one key
+group (``task.group``, ``task.processor``, ``task.store(spec)``). To forward outside of ``process``,
+call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers and metadata apply.
+
+How to act on time. ``operator.timing`` is made by `make_timing`, once, before the first instance;
+None where a node has nothing to do with time. The operator tells it of each new task
+(``timing.opened(task)``, behind ``init``), of each record before and behind ``process``
+(``timing.before(task, row)``, ``timing.after(task, row)``, only if ``timing.watches_records``), of
+the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
+forwards leaves with the operator's own rows, or passes the group at once. The node must say
+`acts_on_time`, and have a store for what is to be remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mustela.errors import InvariantError, MustelaError
+from mustela.kernel.encode import encode_column
+from mustela.kernel.failures import failing_line
+from mustela.kernel.keyed import KeyedOperator
+from mustela.kernel.lane_state import LaneStore
+from mustela.kernel.operator import EXCHANGED
+from mustela.kernel.processor_context import make_context
+from mustela.kernel.processor_hand import Hand
+from mustela.kernel.processor_output import Forwarded, Sender
+from mustela.kernel.processor_stores import open_group_store
+from mustela.kernel.processor_time import ProcessorTime
+from mustela.model import Record, fixed_key_record
+from mustela.plan.batch import Batch
+from mustela.plan.keygroups import row_groups
+from mustela.serdes.base import Serde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import ProcessorError
+from mustela.topology.processor import ProcessorNode
+
+__all__ = ["NO_GROUP", "Hand", "ProcessorOperator", "Task", "make_timing"]
+
+NO_GROUP: Final = -1
+"""Stands for the key group of a processor without stores."""
+
+_PREFETCHED: Final = frozenset({"key_value", "timestamped_key_value"})
+
+
+class Task:
+    """One processor instance: what Kafka Streams calls a task, for one step.
+
+    Args:
+        operator: The step.
+        group: The key group, or `NO_GROUP`.
+    """
+
+    __slots__ = ("_stores", "context", "group", "operator", "process", "processor", "stream_time")
+
+    def __init__(self, operator: ProcessorOperator, group: int) -> None:
+        self.operator = operator
+        self.group = group
+        self.stream_time = -1
+        self._stores: dict[str, Any] = {}
+        self.context = make_context(operator, self)
+        self.processor: Any = operator.node.supplier()
+        self.process: Callable[[Any], object] = self.processor.process
+
+    def store(self, spec: StoreSpec) -> Any:
+        """Return the key group's part of a store as its users see it; the same object each time."""
+        found = self._stores.get(spec.name)
+        if found is None:
+            rows = self.operator.lane_store(spec).group(self.group)
+            found = open_group_store(rows, spec, plain=spec.name in self.operator.node.plain)
+            self._stores[spec.name] = found
+        return found
+
+
+def make_timing(operator: ProcessorOperator) -> ProcessorTime | None:
+    """Return what acts on time for a step, None where nothing does."""
+    spec = operator.node.timers
+    return None if spec is None else ProcessorTime(operator, operator.lane_store(spec))
+
+
+class ProcessorOperator(KeyedOperator[ProcessorNode]):
+    """Calls a processor for each record; see the module's text.
+
+    Attributes:
+        hand: What is being worked on; None between records.
+        sender: Where what is forwarded goes.
+        tasks: The instances by key group.
+        timing: What acts on time, or None.
+    """
+
+    def open(self) -> None:
+        """Prepare; instances are made when their key group has something to do."""
+        node = self.node
+        self.use_key_serde(node.key)
+        self.hand: Hand | None = None
+        self.sender: Sender = Forwarded(self)
+        self.tasks: dict[int, Task] = {}
+        self._specs = {spec.name: spec for spec in node.stores}
+        self._lane_stores: dict[str, LaneStore] = {}
+        self._bad_rows = self.user_failures(None)
+        self.timing = make_timing(self)
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return None: what is forwarded may have other keys."""
+        return None
+
+    def lane_store(self, spec: StoreSpec) -> LaneStore:
+        """Return a store of the lane, the same object each time."""
+        found = self._lane_stores.get(spec.name)
+        if found is None:
+            found = self._lane_stores[spec.name] = super().lane_store(spec)
+        return found
+
+    def store_spec(self, name: str) -> StoreSpec | None:
+        """Return a connected store of that name, or None."""
+        return self._specs.get(name)
+
+    def task(self, group: int) -> Task:
+        """Return the task of a key group; a new one is opened.
+
+        Raises:
+            ProcessorError: If the processor cannot be made, or its ``init`` fails.
+        """
+        found = self.tasks.get(group)
+        if found is None:
+            try:
+                found = Task(self, group)
+                self.tasks[group] = found
+                found.processor.init(found.context)
+            except Exception as error:
+                raise self._failed(error, method="init") from error
+            if self.timing is not None:
+                self.timing.opened(found)
+        return found
+
+    def take_in_hand(self, hand: Hand | None) -> None:
+        """Say what is being worked on: what is forwarded from now on has its order."""
+        self.hand = hand
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Handle the rows of all inputs in order; return what was forwarded."""
+        batch = Batch.merge(inputs) if len(inputs) > 1 else inputs[0]
+        batch, groups = self.grouped(batch)
+        self.prefetch(batch, groups)
+        for row, group in enumerate(groups):
+            self.handle(batch, row, group)
+        return self.sender.take(batch.origins.topics)
+
+    def grouped(self, batch: Batch) -> tuple[Batch, list[int]]:
+        """Return the rows that have a key group, and the key group of each."""
+        if not self.node.stores:
+            return batch, [NO_GROUP] * len(batch)
+        known = self.context.key_serde
+        if batch.key_bytes is None or not (known is EXCHANGED or known == self._key):
+            column, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
+            batch = batch.with_key_bytes(column)
+            if failed:
+                kept = set(range(len(batch))).difference(failed)
+                batch = batch.take(sorted(kept))
+        keys: Sequence[bytes | None] = batch.key_bytes or ()
+        suffix = self._key.group_suffix
+        return batch, row_groups(keys, self.options.key_groups, suffix=suffix)
+
+    def prefetch(self, batch: Batch, groups: Sequence[int]) -> None:
+        """Fetch the rows of the batch's keys from each store that has such keys."""
+        wanted = [
+            spec
+            for spec in self.node.stores
+            if spec.kind in _PREFETCHED
+            and spec.max_entries is None
+            and (spec.key_serde is None or spec.key_serde == self._key)
+        ]
+        if not wanted or batch.key_bytes is None:
+            return
+        by_group: dict[int, list[bytes]] = {}
+        for group, key in zip(groups, batch.key_bytes, strict=True):
+            if key is not None:
+                by_group.setdefault(group, []).append(key)
+        for spec in wanted:
+            store = self.lane_store(spec)
+            for group, keys in by_group.items():
+                store.group(group).load(keys)
+
+    def handle(self, batch: Batch, row: int, group: int) -> None:
+        """Let the processor of a key group handle one row; what fails meets the handler."""
+        task = self.tasks.get(group) or self.task(group)
+        timestamps, headers, order = batch.timestamps, batch.headers, batch.order
+        hand = Hand(
+            timestamps[row],
+            () if headers is None else headers[row],
+            None if order is None else order[row],
+            batch,
+            row,
+        )
+        timing = self.timing if self.timing is not None and self.timing.watches_records else None
+        if timing is not None:
+            timing.before(task, hand)
+        self.take_in_hand(hand)
+        reached = hand.timestamp if hand.order is None else hand.order[0]
+        if reached > task.stream_time:
+            task.stream_time = reached
+        make = fixed_key_record if self.node.fixed_key else Record
+        try:
+            task.process(make(batch.keys[row], batch.values[row], hand.timestamp, hand.headers))
+        except Exception as error:  # noqa: BLE001 - the processor is the user's
+            self._bad_rows.function = task.process
+            self._bad_rows.one(batch, row, error)
+        finally:
+            self.take_in_hand(None)
+        if timing is not None:
+            timing.after(task, hand)
+
+    def finish(self) -> Batch | None:
+        """Let time pass, then close the instances; return what was forwarded."""
+        if self.timing is not None:
+            self.timing.finish()
+        for task in self.tasks.values():
+            try:
+                task.processor.close()
+            except Exception as error:
+                raise self._failed(error, method="close") from error
+        return self.sender.take(())
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when timers are due by event time."""
+        return {} if self.timing is None else self.timing.due_event_times()
+
+    def due_processing_times(self) -> dict[int, int]:
+        """Return when timers are due by the wall clock."""
+        return {} if self.timing is None else self.timing.due_processing_times()
+
+    def _failed(self, error: Exception, *, method: str) -> Exception:
+        if isinstance(error, InvariantError | ProcessorError):
+            return error
+        line = failing_line(error, getattr(self.node.supplier, method, None))
+        told = error.what if isinstance(error, MustelaError) else str(error)
+        return ProcessorError(
+            f"{method} of step {self.step.name!r} failed: {type(error).__name__}: {told}",
+            evidence=None if line is None else {"line": line},
+            at=self.node.origin,
+            why=error.why if isinstance(error, MustelaError) else None,
+            fix=error.fix if isinstance(error, MustelaError) else None,
+            fields={"step": self.step.name, "cause": type(error).__name__, "line": line},
+        )

@@ -1,0 +1,139 @@
+"""What processors forward, on its way: to all who read them, to one of them, to a side output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from mustela.kernel.isolate import for_branch, isolated
+from mustela.kernel.operator import Operator
+from mustela.model import FixedKeyRecord, Headers, Record
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.topology.processor import ChildNode, OutputNode
+
+if TYPE_CHECKING:
+    from mustela.kernel.processor import ProcessorOperator
+
+__all__ = ["AnyRecord", "ChildOperator", "DividedBatch", "Forwarded", "OutputOperator", "Sender"]
+
+AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
+
+_NO_ORDER: Order = ()
+
+
+class DividedBatch(Batch):
+    """Rows that are not for every reader: only `ChildOperator` and `OutputOperator` read them.
+
+    Args:
+        batch: All rows.
+        targets: For each row the one reader that gets it; None where all children do.
+    """
+
+    __slots__ = ("targets",)
+
+    def __init__(self, batch: Batch, targets: list[str | None]) -> None:
+        super().__init__(batch.keys, batch.values, batch.origins)
+        self.targets = targets
+
+    @classmethod
+    def joined(cls, first: Batch, second: Batch) -> Batch:
+        """Return the rows of two batches of one place, one batch behind the other."""
+        both = Batch.concatenate([first, second])
+        if not isinstance(first, DividedBatch) or not isinstance(second, DividedBatch):
+            return both
+        return cls(both, [*first.targets, *second.targets])
+
+
+class Sender(Protocol):
+    """Where what a processor forwards goes."""
+
+    def send(self, record: AnyRecord, target: str | None) -> None:
+        """Send a record to one reader, or to all children."""
+        ...
+
+    def take(self, topics: Sequence[str]) -> Batch | None:
+        """Return what gathered, and begin to gather anew."""
+        ...
+
+
+class Forwarded:
+    """Gathers what is forwarded until the operator has seen all of its rows.
+
+    Args:
+        operator: The processor's step.
+    """
+
+    def __init__(self, operator: ProcessorOperator) -> None:
+        self._operator = operator
+        self._divided = operator.node.divides
+        self._begin()
+
+    def _begin(self) -> None:
+        self._keys: list[Any] = []
+        self._values: list[Any] = []
+        self._timestamps: list[int] = []
+        self._headers: list[Headers] = []
+        self._orders: list[Order] = []
+        self._targets: list[str | None] = []
+        self._any_headers = False
+        self._no_order = False
+
+    def send(self, record: AnyRecord, target: str | None) -> None:
+        """Put a record aside, as it is now: what is changed in it later does not show."""
+        hand = self._operator.hand
+        order = None if hand is None else hand.order
+        self._keys.append(isolated(record.key))
+        self._values.append(isolated(record.value))
+        self._timestamps.append(record.timestamp)
+        self._headers.append(record.headers)
+        if record.headers:
+            self._any_headers = True
+        if order is None:
+            self._no_order, order = True, _NO_ORDER
+        self._orders.append(order)
+        self._targets.append(target)
+
+    def take(self, topics: Sequence[str]) -> Batch | None:
+        """Return what gathered as a batch, and begin to gather anew."""
+        if not self._keys:
+            return None
+        headers = self._headers if self._any_headers else None
+        order = None if self._no_order else self._orders
+        origins = Origins(self._timestamps, headers, order, topics)
+        batch = Batch(self._keys, self._values, origins)
+        if self._divided:
+            batch = DividedBatch(batch, self._targets)
+        self._begin()
+        return batch
+
+
+class ChildOperator(Operator[ChildNode]):
+    """The rows that one of several children gets."""
+
+    reads_only: ClassVar[bool] = True
+
+    def process_one(self, batch: Batch) -> Batch:
+        """Take the child's rows, so that no other child sees what becomes of them."""
+        assert isinstance(batch, DividedBatch), self.step.name
+        child = self.node.child
+        mask = [target is None or target == child for target in batch.targets]
+        return for_branch(batch if all(mask) else batch.select(mask))
+
+    def key_serde_out(self) -> None:
+        """Return None: keys are those that were forwarded."""
+        return
+
+
+class OutputOperator(Operator[OutputNode]):
+    """The rows of one side output; no row is in two."""
+
+    reads_only: ClassVar[bool] = True
+
+    def process_one(self, batch: Batch) -> Batch:
+        """Take the output's rows."""
+        assert isinstance(batch, DividedBatch), self.step.name
+        return batch.select([target == self.node.output for target in batch.targets])
+
+    def key_serde_out(self) -> None:
+        """Return None: keys are those that were forwarded."""
+        return

@@ -1,0 +1,273 @@
+"""What a processor may ask and do: the context, as users see it.
+
+The kernel's contexts derive from these classes. A method is declared and explained here, and
+written in `mustela.kernel.processor_context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mustela.model import FixedKeyRecord, Headers, Record
+from mustela.serdes.base import Serde
+from mustela.topology.processor_shared import SharedContext
+from mustela.topology.processor_time import TimeContext
+
+__all__ = ["FixedKeyProcessorContext", "ProcessingContext", "ProcessorContext", "RecordMetadata"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordMetadata:
+    """Where the record in hand was read.
+
+    Attributes:
+        topic: The source topic.
+        partition: Its partition.
+        offset: The record's offset.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class ProcessingContext(TimeContext, SharedContext):
+    """What the contexts of both kinds of processors have in common."""
+
+    @property
+    def application_id(self) -> str:
+        """The application's id.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Tagged(Processor):
+            ...     def init(self, context):
+            ...         self.tag = context.application_id
+        """
+        raise NotImplementedError
+
+    @property
+    def task_id(self) -> int:
+        """The key group that is being worked on; -1 for a processor without stores.
+
+        It is what Kafka Streams calls a task: the state that a processor sees is its key group's.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Where(Processor):
+            ...     def init(self, context):
+            ...         self.key_group = context.task_id
+        """
+        raise NotImplementedError
+
+    @property
+    def step_name(self) -> str:
+        """The name of the processor's step.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Named(Processor):
+            ...     def init(self, context):
+            ...         self.name = context.step_name
+        """
+        raise NotImplementedError
+
+    @property
+    def key_serde(self) -> Serde[Any]:
+        """The serde of the keys that come in, as far as the topology says it.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Sized(ContextualProcessor):
+            ...     def process(self, record):
+            ...         size = len(self.context.key_serde.serialize(record.key))
+            ...         self.context.forward(record.with_value(size))
+        """
+        raise NotImplementedError
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        """The serde of the values that come in, as far as the topology says it.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Sized(ContextualProcessor):
+            ...     def process(self, record):
+            ...         size = len(self.context.value_serde.serialize(record.value))
+            ...         self.context.forward(record.with_value(size))
+        """
+        raise NotImplementedError
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the record in hand; none outside of ``process``.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class OnlyWeb(ContextualProcessor):
+            ...     def process(self, record):
+            ...         if ("from", b"web") in self.context.headers:
+            ...             self.context.forward(record)
+        """
+        raise NotImplementedError
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the application's settings by name.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Configured(Processor):
+            ...     def init(self, context):
+            ...         self.emit = context.app_configs().get("emit")
+        """
+        raise NotImplementedError
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the record in hand was read, None if no topic has it.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Stamp(ContextualProcessor):
+            ...     def process(self, record):
+            ...         place = self.context.record_metadata()
+            ...         self.context.forward(record.with_value(place and place.offset))
+        """
+        raise NotImplementedError
+
+    def state_store(self, name: str) -> Any:
+        """Return a store that is connected to this processor, or a global store to be read.
+
+        What is read and written belongs to the key group of the record in hand; it is committed
+        with the epoch's results.
+
+        Args:
+            name: The store's name.
+
+        Raises:
+            StoreAccessError: If the step has no such store.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Counted(Processor):
+            ...     def init(self, context):
+            ...         self.counts = context.state_store("counts")
+        """
+        raise NotImplementedError
+
+    def get_state_store(self, name: str) -> Any:
+        """Return a store; the same as `state_store`, by Kafka's name.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Counted(Processor):
+            ...     def init(self, context):
+            ...         self.counts = context.get_state_store("counts")
+        """
+        return self.state_store(name)
+
+    def commit(self) -> None:
+        """Ask for a commit soon.
+
+        Every epoch ends with one, so there is nothing to hurry: the request is counted and
+        fulfilled by the end of the epoch.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Careful(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            ...         self.context.commit()
+        """
+        raise NotImplementedError
+
+
+class ProcessorContext(ProcessingContext, Generic[K, V]):
+    """What a `Processor` may ask and do."""
+
+    def forward(self, record: Record[K, V], child: str | None = None) -> None:
+        """Send a record on.
+
+        What is changed in the record's value afterwards does not change what was sent.
+
+        Args:
+            record: The record.
+            child: The name of a step that reads this one, or of an output, which alone gets the
+                record; all steps that read this one if not given, but no outputs.
+
+        Raises:
+            UnknownChildError: If neither a step nor an output has that name.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Route(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record, "large" if record.value > 99 else None)
+        """
+        raise NotImplementedError
+
+    def output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record to a side output alone.
+
+        Args:
+            name: The output, as ``KStream.process(..., outputs=...)`` names it.
+            record: The record.
+
+        Raises:
+            UnknownChildError: If the step has no output of that name.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Sort(ContextualProcessor):
+            ...     def process(self, record):
+            ...         if record.value is None:
+            ...             self.context.output("empty", record)
+            ...         else:
+            ...             self.context.forward(record)
+        """
+        raise NotImplementedError
+
+
+class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
+    """What a `FixedKeyProcessor` may ask and do."""
+
+    def forward(self, record: FixedKeyRecord[K, V], child: str | None = None) -> None:
+        """Send a record on; it is one that was derived from the record in hand.
+
+        Args:
+            record: The record.
+            child: As in `ProcessorContext.forward`.
+
+        Raises:
+            UnknownChildError: If neither a step nor an output has that name.
+
+        Example:
+            >>> from mustela import ContextualFixedKeyProcessor
+            >>> class Twice(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_value(record.value * 2))
+        """
+        raise NotImplementedError
+
+    def output(self, name: str, record: FixedKeyRecord[K, Any] | Record[Any, Any]) -> None:
+        """Send a record to a side output alone; its key may be any.
+
+        Args:
+            name: The output.
+            record: The record.
+
+        Raises:
+            UnknownChildError: If the step has no output of that name.
+
+        Example:
+            >>> from mustela import ContextualFixedKeyProcessor
+            >>> class Sort(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         if record.value is None:
+            ...             self.context.output("empty", record)
+        """
+        raise NotImplementedError
