@@ -19,7 +19,7 @@ from tests.faults.bugs import BUGS, environment_of
 from tests.faults.campaign import STATEFUL, Campaign, Result
 from tests.faults.process import ChildEndedError
 
-KINDS = ("word_count", "sequence", "stateless")
+KINDS = ("word_count", "sequence", "stateless", "transfers")
 DRIVER_POINTS = (
     "before-job",
     "transaction-begun",
@@ -70,14 +70,19 @@ def run_kill(campaign: Campaign, point: str) -> None:
     campaign.kill_at(point)
 
 
-def run_kind(kind: str, kills: int, seed: int, servers: str, directory: Path) -> Result:
+def run_kind(  # noqa: PLR0913 - what the command line says
+    kind: str, kills: int, seed: int, servers: str, directory: Path, records: int = 0
+) -> Result:
     """Run one application under kills and say what came of it."""
     started = time.monotonic()
     guarantee, _, name = kind.rpartition(":")
     environment = {"MUSTELA__PROCESSING_GUARANTEE": guarantee} if guarantee else {}
     points = plan_kills(kind, kills, random.Random(f"{seed}-{kind}"))
     directory = directory / kind.replace(":", "-")
-    with Campaign(name, servers, directory, seed=seed, environment=environment) as campaign:
+    campaign = Campaign(
+        name, servers, directory, seed=seed, environment=environment, records=records
+    )
+    with campaign:
         try:
             for point in points:
                 run_kill(campaign, point)
@@ -127,6 +132,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=42, help="kills in all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--records", type=int, default=0, help="records that wait at the start")
     parser.add_argument("--kinds", default=",".join(KINDS), help="e.g. at_least_once:stateless")
     parser.add_argument("--bugs", type=int, default=4, help="how many bugs to plant")
     parser.add_argument("--bug", action="append", help="plant this one")
@@ -142,7 +148,7 @@ def main(arguments: list[str]) -> int:
         place, servers = Path(name), broker.bootstrap_servers
         for number, kind in enumerate(kinds):
             share = given.kills // len(kinds) + (number < given.kills % len(kinds))
-            results[kind] = run_kind(kind, share, given.seed, servers, place)
+            results[kind] = run_kind(kind, share, given.seed, servers, place, given.records)
         missed = [bug for bug in bugs if not find_bug(bug, given.seed, servers, place)]
     summary = {
         "seed": given.seed,

@@ -13,10 +13,22 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from mustela import App, StreamsBuilder
+from mustela import (
+    App,
+    ContextualProcessor,
+    PunctuationType,
+    Record,
+    Refusal,
+    StoreBuilder,
+    Stores,
+    StreamsBuilder,
+    Timer,
+    Transaction,
+)
 from mustela.errors import MustelaError
 from mustela.runtime.events import EpochDone, Event, Restoring, StateChanged
 
@@ -71,11 +83,96 @@ def random_sums(builder: StreamsBuilder, prefix: str) -> None:
     sums.to_stream().to(f"{prefix}.out", key=str, value=int)
 
 
+FIRST_BALANCE = 100
+
+
+def two_accounts(_id: str, transfer: str) -> list[str]:
+    """Return the accounts of a transfer."""
+    return transfer.split()[:2]
+
+
+def move_money(_id: str, transfer: str, tx: Transaction) -> str:
+    """Move money; return what both accounts have then."""
+    source, target, amount = transfer.split()
+    accounts = tx.store("accounts")
+    balance = accounts.get(source, FIRST_BALANCE)
+    if balance < int(amount):
+        tx.abort(f"{source} has {balance}")
+    accounts.put(source, balance - int(amount))
+    accounts.put(target, accounts.get(target, FIRST_BALANCE) + int(amount))
+    return f"{source} {accounts[source]} {target} {accounts[target]}"
+
+
+def reason(refusal: Refusal[str]) -> str:
+    """Return why a transfer was refused."""
+    return refusal.reason
+
+
+def transfers(builder: StreamsBuilder, prefix: str) -> None:
+    """Move money between accounts, in transactions that share them."""
+    accounts = Stores.key_value_store_builder(
+        Stores.persistent_key_value_store("accounts"), key=str, value=int
+    )
+    stream = builder.stream(f"{prefix}.in", key=str, value=str)
+    moved = stream.transact(keys=two_accounts, fn=move_money, stores=accounts, name="move")
+    moved.to(f"{prefix}.out", value=str)
+    moved.refused().map_values(reason).to(f"{prefix}.refused", value=str)
+
+
+class Reminders(ContextualProcessor[str, str, str, str]):
+    """Fires once by event time and once by the clock for each key, and counts its own beats.
+
+    A timer tells how often its key has fired before, a beat its number in its key group.
+    """
+
+    @staticmethod
+    def stores() -> list[StoreBuilder]:
+        """Return what is counted."""
+        counts = Stores.persistent_key_value_store("counts")
+        return [Stores.key_value_store_builder(counts, key=str, value=int)]
+
+    def init(self, context: Any) -> None:
+        """Schedule the beat."""
+        super().init(context)
+        self.counts = context.state_store("counts")
+        context.schedule(timedelta(milliseconds=250), PunctuationType.WALL_CLOCK_TIME, self.beat)
+
+    def count(self, name: str) -> str:
+        """Count one more."""
+        number = self.counts.get(name, 0) + 1
+        self.counts.put(name, number)
+        return str(number)
+
+    def beat(self, now: int) -> None:
+        """Tell the number of the beat."""
+        name = f"beat-{self.context.task_id}"
+        self.context.forward(Record(name, self.count(name), now))
+
+    def process(self, record: Record[str, str]) -> None:
+        """Set both timers."""
+        now = self.context.current_processing_time()
+        self.context.register_processing_time_timer(now + 300, name="clock")
+        self.context.register_event_time_timer(record.timestamp + 20, name="event")
+
+    def on_timer(self, timer: Timer[str], context: Any) -> None:
+        """Tell that a timer fired, and how often."""
+        name = f"{timer.key} {timer.name}"
+        context.forward(timer.with_value(self.count(name)).with_key(name))
+
+
+def timers(builder: StreamsBuilder, prefix: str) -> None:
+    """Set timers for each key, and beat by the clock."""
+    stream = builder.stream(f"{prefix}.in", key=str, value=str)
+    stream.process(Reminders, name="remind").to(f"{prefix}.out", key=str, value=str)
+
+
 BUILDS: dict[str, Build] = {
     "word_count": word_count,
     "sequence": sequence,
     "stateless": stateless,
     "random_sums": random_sums,
+    "timers": timers,
+    "transfers": transfers,
 }
 
 

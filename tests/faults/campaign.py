@@ -18,6 +18,7 @@ from tests.faults.feed import (
     line_of_words,
     read_all,
     sometimes_poison,
+    transfer,
 )
 from tests.faults.oracle import MODELS, Inputs, check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
@@ -25,20 +26,23 @@ from tests.faults.watch import Watcher, ends_of
 
 PARTITIONS = 2
 EPOCH_RECORDS = 1_000
+WRITTEN_AT_ONCE = 2_000
 CATCH_UP_S = 120.0
 MAKERS: dict[str, MakeRecord] = {
     "word_count": line_of_words,
     "sequence": keyed_number,
     "stateless": sometimes_poison,
     "random_sums": keyed_number,
+    "transfers": transfer,
 }
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "word_count": ("out",),
     "sequence": ("out",),
     "stateless": ("out", "dead-letters"),
     "random_sums": ("out", "draws"),
+    "transfers": ("out", "refused"),
 }
-STATEFUL = frozenset({"word_count", "sequence", "random_sums"})
+STATEFUL = frozenset({"word_count", "sequence", "random_sums", "transfers"})
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class Campaign:
         seed: For everything that is random.
         environment: Settings besides the usual ones.
         pause_s: The feeder's pause.
+        records: So many records are there at the start, and no more come; 0 feeds at a pace.
     """
 
     def __init__(
@@ -83,8 +88,10 @@ class Campaign:
         seed: int,
         environment: dict[str, str] | None = None,
         pause_s: float = 0.1,
+        records: int = 0,
     ) -> None:
         self.kind = kind
+        self._records = records
         self.servers = servers
         self.application_id = f"faults-{kind.replace('_', '-')}-{seed}-{directory.name}"
         self.state_dir = directory / "state"
@@ -130,7 +137,11 @@ class Campaign:
 
     def __enter__(self) -> Campaign:
         self.watcher.start()
-        self.feeder.start()
+        if self._records:
+            for start in range(0, self._records, WRITTEN_AT_ONCE):
+                self.feeder.write(min(WRITTEN_AT_ONCE, self._records - start))
+        else:
+            self.feeder.start()
         return self
 
     def __exit__(self, *_error: object) -> None:

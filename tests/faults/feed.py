@@ -33,6 +33,15 @@ def sometimes_poison(rng: random.Random, number: int) -> tuple[str, str]:
     return f"k{rng.randrange(40)}", f"{kind}-{number}"
 
 
+ACCOUNTS = 10_000
+
+
+def transfer(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a transfer between two accounts; some accounts are in more transfers than others."""
+    source, target = (int(ACCOUNTS * rng.random() ** 2) for _ in range(2))
+    return f"t{number}", f"a{source} a{target} {rng.randrange(1, 101)}"
+
+
 class Feeder:
     """Writes records in small transactions until it is stopped.
 
@@ -136,6 +145,7 @@ def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
                     continue
                 place = (message.partition() or 0, message.offset() or 0)
                 key: Any = message.key()
-                yield Row(*place, key, message.value(), None)
+                timestamp: int = message.timestamp()[1]
+                yield Row(*place, key, message.value(), None, timestamp)
     finally:
         consumer.close()

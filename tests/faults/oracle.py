@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from mustela.runtime.epoch_record import EpochRecord
-from tests.faults.apps import link
+from tests.faults.apps import FIRST_BALANCE, link
 from tests.faults.watch import Row, Seen, ends_of
 
 Inputs = Mapping[int, list[Row]]
@@ -83,11 +83,42 @@ class RandomSumsModel:
         return expected
 
 
+class TransfersModel:
+    """Transfers one after the other, in the merged order of their partitions."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, int] = defaultdict(lambda: FIRST_BALANCE)
+        self._newest: dict[int, int] = defaultdict(lambda: -1)
+
+    def step(self, rows: list[Row], actual: Mapping[str, list[Row]]) -> Expected:
+        expected: Expected = {"out": Counter(), "refused": Counter()}
+        for row in sorted(self._placed(rows)):
+            source, target, told = text(row[-1].value).split()
+            balance, amount = self.accounts[source], int(told)
+            if balance < amount:
+                expected["refused"][row[-1].key, f"{source} has {balance}".encode()] += 1
+                continue
+            self.accounts[source] = balance - amount
+            self.accounts[target] += amount
+            now = f"{source} {self.accounts[source]} {target} {self.accounts[target]}"
+            expected["out"][row[-1].key, now.encode()] += 1
+        assert min(self.accounts.values(), default=0) >= 0
+        assert sum(self.accounts.values()) == FIRST_BALANCE * len(self.accounts)
+        return expected
+
+    def _placed(self, rows: list[Row]) -> Iterable[tuple[int, int, int, Row]]:
+        """Yield each row behind what orders it: the newest time of its partition comes first."""
+        for row in rows:
+            self._newest[row.partition] = max(self._newest[row.partition], row.timestamp)
+            yield self._newest[row.partition], row.partition, row.offset, row
+
+
 MODELS: dict[str, type[Model]] = {
     "word_count": WordCountModel,
     "sequence": SequenceModel,
     "stateless": StatelessModel,
     "random_sums": RandomSumsModel,
+    "transfers": TransfersModel,
 }
 
 

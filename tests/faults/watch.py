@@ -28,6 +28,7 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     epoch: int | None
+    timestamp: int = -1
 
 
 @dataclass(slots=True)

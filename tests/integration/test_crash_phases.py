@@ -26,6 +26,7 @@ CASES = {
     "sequence": ("flushed:3", "in-lane-before-pending:2"),
     "stateless": ("half-produced:3", "committed:3"),
     "random_sums": ("offsets-added:3",),
+    "transfers": ("in-lane-after-pending:4",),
 }
 
 
