@@ -70,7 +70,7 @@ def run_kill(campaign: Campaign, point: str) -> None:
     campaign.kill_at(point)
 
 
-def run_kind(  # noqa: PLR0913 - what the command line says
+def run_kind(
     kind: str, kills: int, seed: int, servers: str, directory: Path, records: int = 0
 ) -> Result:
     """Run one application under kills and say what came of it."""
