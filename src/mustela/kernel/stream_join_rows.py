@@ -63,6 +63,7 @@ class SideRows:
         """
         keys, times, values = came
         view = self.store.group(group)
+        view.log_in_chunks()
         wanted = self._wanted(look)
         places = self._places([time // self._segment_ms for time in times], keys)
         current = view.load(wanted.union(places))

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from operator import methodcaller
 from pathlib import Path
 
 import lmdb
@@ -41,6 +42,7 @@ from mustela.state.lmdb_files import (
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows
 from mustela.state.locking import WriteLock
+from mustela.state.log_chunks import logged_rows
 from mustela.state.memory import unknown_store
 from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
 
@@ -50,6 +52,8 @@ _META_KEY = b"meta"
 _RESTORE_ROWS = 20_000
 _FIRST_RESTORE_ROWS = 100_000
 """More at first, because what goes into an empty table sorted is appended."""
+_AS_TEXT = methodcaller("decode", "latin-1")
+"""Sorts bytes by their text of one byte a character: the same order, in two thirds of the time."""
 
 
 @dataclass(slots=True)
@@ -213,7 +217,7 @@ class LmdbEnvironment:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
             for store, rows in self._pending(txn, handle, token).items():
-                apply_rows(txn, handle, store, list(rows.items()), self.path)
+                apply_rows(txn, handle, store, list(rows), list(rows.values()), self.path)
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
 
@@ -229,19 +233,21 @@ class LmdbEnvironment:
         """Apply changelog rows in log order; see `Environment.restore`."""
         if store not in {known.name for known in self._spec.stores}:
             raise unknown_store(store, self._spec)
-        source = iter(rows)
+        source = iter(logged_rows(self._spec, store, rows))
         wanted = _FIRST_RESTORE_ROWS
         while True:
             taken = list(islice(source, wanted))
             last = len(taken) < wanted
-            fresh = sorted(dict(taken).items())
+            newest = dict(taken)
+            keys = sorted(newest, key=_AS_TEXT)
+            values = list(map(newest.__getitem__, keys))
             with self._writing() as writer:
                 if incarnation is not None:
                     check_fence(writer.standing, incarnation, str(self.path))
                     writer.standing.incarnation = incarnation
                 writer.standing.begin_restore(time_ms)
                 writer.txn.drop(writer.handle.pending, delete=False)
-                apply_rows(writer.txn, writer.handle, store, fresh, self.path)
+                apply_rows(writer.txn, writer.handle, store, keys, values, self.path)
                 if last:
                     writer.standing.positions[store] = end_offset
             self._decoded = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mustela.state.interfaces import Changes, Rows, Snapshot
+from mustela.state.log_chunks import chunks_of, last_of, pack_chunk, segment_chunks
 from mustela.state.ordered import key_slice, merge_layers, prefix_slice
 
 __all__ = ["Overlay", "StoreOverlay"]
@@ -26,6 +27,7 @@ class StoreOverlay:
 
     __slots__ = (
         "_before",
+        "_chunks",
         "_expired",
         "_ordered",
         "_snapshot",
@@ -42,6 +44,7 @@ class StoreOverlay:
         self._written: set[bytes] = set()
         self._expired: set[bytes] = set()
         self._ordered: list[bytes] = []
+        self._chunks: dict[bytes, Rows] | None = None
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Fetch the keys that are not held yet, with one call, and return `current`."""
@@ -96,6 +99,11 @@ class StoreOverlay:
         self.current.update(gone)
         self._written.update(gone)
         self._expired.update(gone)
+
+    def log_in_chunks(self) -> None:
+        """Let the changelog hear of rows by the segment; see `mustela.state.log_chunks`."""
+        if self._chunks is None:
+            self._chunks = {}
 
     def before(self, key: bytes) -> bytes | None:
         """Return the value that ``key`` had before the epoch, or None."""
@@ -179,16 +187,45 @@ class StoreOverlay:
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """Return the written rows by key, without those known to be as before the epoch."""
         current, before, unknown = self.current, self._before, _UNKNOWN
-        return [
+        rows: list[tuple[bytes, bytes | None]] = [
             (key, row)
             for key in self._in_order()
             if before.get(key, unknown) != (row := current[key])
         ]
+        return rows if self._chunks is None else self._with_chunks(rows)
 
-    def unlogged(self) -> set[bytes]:
-        """Return the keys among `changes` that the changelog does not hear of."""
-        current = self.current
-        return {key for key in self._expired if current[key] is None}
+    def _with_chunks(
+        self, rows: list[tuple[bytes, bytes | None]]
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows with one more for each chunk that they go to the changelog in."""
+        chunks = self._chunks = chunks_of(rows, lambda segment: last_of(self._last_chunk(segment)))
+        if not chunks:
+            return rows
+        kept = [row for row in rows if row[0] not in chunks]
+        kept += [(chunk, b"") for chunk in chunks]
+        kept.sort(key=_key_of)
+        return kept
+
+    def _last_chunk(self, segment: bytes) -> tuple[bytes, bytes] | None:
+        low, high = segment_chunks(segment)
+        return self.first(low, high, reverse=True)
+
+    def logged(self, rows: Rows) -> Rows:
+        """Return what the changelog hears of the rows of `changes`: all but what expired."""
+        current, chunks = self.current, self._chunks
+        silent = {key for key in self._expired if current[key] is None}
+        if not chunks:
+            return [row for row in rows if row[0] not in silent] if silent else rows
+        silent.update(key for chunk in chunks.values() for key, _ in chunk)
+        return [
+            (key, row if (chunk := chunks.get(key)) is None else pack_chunk(chunk))
+            for key, row in rows
+            if key not in silent
+        ]
+
+
+def _key_of(row: tuple[bytes, bytes | None]) -> bytes:
+    return row[0]
 
 
 class Overlay:
@@ -278,8 +315,7 @@ class Overlay:
         """Return the rows of `changes` that the changelogs hear of: all but what expired."""
         found: dict[str, Rows] = {}
         for name, rows in changes.items():
-            silent = self._stores[name].unlogged()
-            heard = [row for row in rows if row[0] not in silent] if silent else rows
+            heard = self._stores[name].logged(rows)
             if heard:
                 found[name] = heard
         return found

@@ -80,8 +80,8 @@ def model(  # noqa: C901 - one loop over all that the topology has
             key, value = record.key, record.value
             if record.topic == "prices":
                 if key is not None:
-                    if emit == "barrier" or value is not None or rows.get(key) is not None:
-                        changes.append(record)
+                    if value is not None or rows.get(key) is not None:
+                        changes.append(record)  # what is deleted twice changes once
                     rows[key] = value
                 continue
             if value is None:

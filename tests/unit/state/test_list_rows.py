@@ -43,14 +43,19 @@ def test_long_arrays_keep_their_rows():
     assert len(unpacker(list[int])(packed)) == 70_002
 
 
-@given(backends, ops, times, times)
-def test_entries_are_those_of_a_list(backend, ops, low, high):
-    """Over epochs, restores and expiry, reading gives what was appended, in order of time."""
+@given(backends, ops, times, times, st.booleans())
+def test_entries_are_those_of_a_list(backend, ops, low, high, in_chunks):
+    """Over epochs, restores and expiry, reading gives what was appended, in order of time.
+
+    Whether the changelog hears of each row or of many at once makes no difference.
+    """
     model: dict[bytes, list[tuple[int, int, bytes | None, int]]] = {key: [] for key in KEYS}
     sequence = 0
     with world(backend, StoreSpec(name="j", kind="list", segment_ms=SEGMENT)) as epochs:
         for op in ops:
             rows = ListRows(epochs.view, segment_ms=SEGMENT)
+            if in_chunks:
+                epochs.view.log_in_chunks()
             match op:
                 case "append", key, items:
                     more = [

@@ -10,8 +10,10 @@ start, its number from 1 on (four bytes), record key, and is never written again
 then begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries that
 came since. So a key with a great many records costs an epoch no more to write than any other.
 
-Segments that expire are removed in the changelog too, which is compacted and never deletes by age:
-a record that waits for its window to close must survive however long nothing comes.
+Rows go to the changelog by the segment (see `mustela.state.log_chunks`), and the store keeps an
+empty row for each of these chunks. Segments that expire are removed in the changelog too, which is
+compacted and never deletes by age: what may still be joined must survive, however long nothing
+comes.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from mustela.state.kinds.layout import (
     time_rows,
     unpack_time,
 )
-from mustela.state.kinds.list_bytes import SEALED, Packed, grow, sealed_places, whole_lists
+from mustela.state.kinds.list_bytes import Packed, grow, sealed_places, whole_lists
 from mustela.state.kinds.packed import EMPTY, pack_rows
+from mustela.state.log_chunks import CHUNK, SEALED
 
 __all__ = ["LIST_FORMAT", "Entry", "ListRows"]
 
@@ -164,11 +167,28 @@ class ListRows:
     def expire_before(self, bound: int) -> int:
         """Remove the segments that end at or below ``bound``; return how many rows that were."""
         newest = bound - self.segment_ms
+        end = pack_time(newest + 1)
         over = [stored for stored, _ in time_rows(self.view, to=newest)]
-        end = SEALED + pack_time(newest + 1)
-        over += [stored for stored, _ in self.view.range(SEALED, end) if stored < end]
-        self.view.put_many(dict.fromkeys(over))
+        over += self._until(SEALED, end)
+        chunks = self._until(CHUNK, end)
+        if not chunks:
+            self.view.put_many(dict.fromkeys(over))
+            return len(over)
+        segments = {chunk[1 : 1 + TIME_BYTES] for chunk in chunks}
+        in_chunks = {
+            stored
+            for stored in over
+            if (stored[1 : 1 + TIME_BYTES] if stored[:1] == SEALED else stored[:TIME_BYTES])
+            in segments
+        }
+        self.view.expire(in_chunks)
+        self.view.put_many(dict.fromkeys([*chunks, *(set(over) - in_chunks)]))
         return len(over)
+
+    def _until(self, head: bytes, end: bytes) -> list[bytes]:
+        """Return the keys that begin with a byte and the time of a segment before ``end``."""
+        bound = head + end
+        return [stored for stored, _ in self.view.range(head, bound) if stored < bound]
 
     def _load(self, places: Sequence[bytes]) -> dict[bytes, bytes | None]:
         return dict(zip(places, self.view.getmulti(places), strict=True))

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from mustela.state.kinds.layout import TIME_BYTES
 from mustela.state.kinds.packed import unpacker
+from mustela.state.log_chunks import SEALED
 
 __all__ = [
     "ROW_BYTES_MAX",
-    "SEALED",
     "append_entries",
     "entries_of",
     "grow",
@@ -26,9 +26,6 @@ __all__ = [
 
 ROW_BYTES_MAX: Final = 65_536
 """A row that has grown to this is sealed; what an epoch rewrites of a list is no more than this."""
-
-SEALED: Final = b"\x02"
-"""First byte of the key of a sealed row."""
 
 Packed = tuple[int, int, bytes | None, int]
 """An entry as it comes from a row: (timestamp, sequence, value, flags)."""
