@@ -144,9 +144,13 @@ class ProcessorTime:
         if self._firing is not None:
             return self._firing.key
         hand = self._operator.hand
-        if hand is None or hand.batch is None or hand.batch.key_bytes is None:
+        if hand is None or hand.batch is None:
             return None
-        return hand.batch.key_bytes[hand.row]
+        known = hand.batch.key_bytes
+        if known is not None:
+            return known[hand.row]
+        key = hand.batch.keys[hand.row]  # another processor of the lane has forwarded it
+        return None if key is None else self._operator.own_key_serde.serialize(key)
 
     def _of(self, group: int) -> GroupSchedules:
         found = self._schedules.get(group)
@@ -199,7 +203,7 @@ class ProcessorTime:
         fixed = self._operator.node.fixed_key
         make = cast("Callable[..., Timer[Any]]", FixedKeyTimer if fixed else Timer)
         timer = make(
-            key=task.context.key_serde.deserialize(stored.key),
+            key=self._operator.own_key_serde.deserialize(stored.key),
             timestamp=stored.time,
             name=stored.name.decode(),
             domain=domain,
@@ -353,7 +357,7 @@ class TimeMethods:
                     fix=f"give one: {method}(…, key=…)",
                 )
             return found
-        serde = self.task.context.key_serde
+        serde = self.operator.own_key_serde
         found = serde.serialize(key)
         groups = self.operator.options.key_groups
         group = row_groups([found], groups, suffix=serde.group_suffix)[0]

@@ -87,8 +87,9 @@ class GroupTimers:
         """Write what has changed."""
         changed, self._changed = self._changed, {}
         self._heap.clear()
-        self._looked = False
         if changed:
+            self._looked = False
+            self._read_to = TIME_MIN - 1
             self._rows.change_many(
                 {
                     place: None if time is None else Timer(time, *place)
@@ -98,7 +99,9 @@ class GroupTimers:
 
     def next_time(self) -> int | None:
         """Return when the first timer fires, or None; asked behind `save`."""
-        return self._rows.next_time()
+        if not self._looked:
+            self._first, self._looked = self._rows.next_time(self._read_to + 1), True
+        return self._first
 
     def _peek(self, until: int) -> Timer | None:
         fresh, stored = self._peek_fresh(until), self._peek_stored(until)
