@@ -312,3 +312,23 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_named(
     assert isinstance(gone.value, BrokerUnavailable)
     reader.close()
     short.close()
+
+
+def test_a_range_that_was_fetched_ahead_is_read_as_any_other(
+    make_topic: MakeTopic, make_sink: MakeSink, reader: RangeReader, admin: KafkaAdmin
+) -> None:
+    """Fetching ahead changes no record, and a range that nobody reads then does no harm."""
+    topics, sink = [make_topic(), make_topic()], make_sink()
+    for topic in topics:
+        commit_rows(sink, topic, numbered(topic, 100))
+        await_end(admin, topic, 101)
+    first, second = topics
+    reader.ahead(first, 0, 40)
+    reader.ahead(second, 0, 40)  # takes the place of the other
+    assert values_of(reader, first, 40, 101) == numbered(first, 100)[40:]
+    assert values_of(reader, second, 0, 101) == numbered(second, 100)
+    assert values_of(reader, second, 40, 60) == numbered(second, 100)[40:60]
+    (chunk,) = reader.read(second, 0, 40, 101, bare=True)
+    assert (chunk.values, chunk.timestamps) == (numbered(second, 100)[40:], [])
+    reader.ahead("there-is-no-such-topic", 0, 0)
+    assert values_of(reader, first, 0, 5) == numbered(first, 100)[:5]

@@ -15,7 +15,7 @@ from mustela.state.interfaces import Committed, Condition, Environment, Rows, To
 from mustela.state.locking import WriteLock
 from mustela.state.overlay import Overlay
 
-__all__ = ["LaneEnvironments", "StateAheadError", "make_current"]
+__all__ = ["LaneEnvironments", "StateAheadError", "make_current", "read_ahead"]
 
 
 class StateAheadError(InvariantError):
@@ -75,6 +75,22 @@ def _restore(process: Process, environment: Environment, committed: Committed) -
     if not condition.catches_up:
         environment.destroy()
     return _catch_up(process, environment, committed)
+
+
+def read_ahead(process: Process, stage: int, group: int, committed: Committed) -> None:
+    """Begin to fetch what a key group will be restored from, while another one is restored."""
+    spec = process.program.environment(stage, group)
+    environment = process.environment_of(spec)
+    condition = environment.condition(committed)
+    if condition.ready:
+        return
+    positions = environment.positions() if condition.catches_up else {}
+    for store in spec.stores:
+        start = positions.get(store.name, 0)
+        if store.logged and start < committed.changelog_ends.get(store.name, 0):
+            topic = changelog_topic(process.program.application_id, store.name)
+            process.reader.ahead(topic, group, start)
+            return
 
 
 def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
@@ -43,7 +44,7 @@ from mustela.spark.frames import (
     unpack_batch,
 )
 from mustela.spark.global_tables import global_views
-from mustela.spark.lanes import LaneEnvironments, make_current
+from mustela.spark.lanes import LaneEnvironments, make_current, read_ahead
 from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
@@ -51,13 +52,13 @@ from mustela.spark.shipment import Shipment
 from mustela.state.interfaces import Committed
 
 __all__ = [
+    "RESTORE",
+    "SETTLE",
+    "TIDY",
     "OnPlace",
     "lane_task",
     "places_task",
-    "restore_place",
-    "settle_place",
     "source_task",
-    "tidy_place",
 ]
 
 _LANE = struct.Struct("!q")
@@ -375,12 +376,21 @@ def _with_keys(batch: Batch, exchange: Exchange) -> Batch:
 _COMPACTED_AT_STOP_BYTES = 16 << 20
 """Larger key groups are not rewritten when the application stops: it should not take long."""
 
-OnPlace = Callable[[Process, int, int, Committed, TaskReport], None]
-"""What a task does with one key group of one stage: one of the three functions at the end."""
+
+class OnPlace(NamedTuple):
+    """What a task does with the key groups of stages, one after the other.
+
+    Attributes:
+        act: Does it with one key group.
+        ahead: Is told of the key group that comes next, before ``act`` has this one.
+    """
+
+    act: Callable[[Process, int, int, Committed, TaskReport], None]
+    ahead: Callable[[Process, int, int, Committed], None] | None = None
 
 
 def places_task(
-    act: OnPlace,
+    work: OnPlace,
     program: Broadcast[Shipment],
     order: RestoreOrder,
     shares: Sequence[Sequence[tuple[int, int]]],
@@ -391,20 +401,25 @@ def places_task(
     _exhaust(rows)
     places = shares[task]
     process = current(program.value)
+    plan = process.program.plan
     report = TaskReport(stage=-1, task=task)
     try:
         if order.suspect:
             process.weed_out(places)
-        for stage, group in places:
-            logged = process.program.plan.stages[stage].logged
-            committed = order.marks[stage][group].committed(logged)
-            act(process, stage, group, committed, report)
+        todo = [
+            (stage, group, order.marks[stage][group].committed(plan.stages[stage].logged))
+            for stage, group in places
+        ]
+        for number, place in enumerate(todo, 1):
+            if work.ahead is not None and number < len(todo):
+                work.ahead(process, *todo[number])
+            work.act(process, *place, report)
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
     yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
 
 
-def restore_place(
+def _restore_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
     """Bring a key group to the committed state."""
@@ -414,7 +429,7 @@ def restore_place(
     report.wrote.append(group)
 
 
-def settle_place(
+def _settle_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
     """Fold, sync and close a key group; before a clean stop."""
@@ -426,7 +441,7 @@ def settle_place(
         report.wrote.append(group)
 
 
-def tidy_place(
+def _tidy_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
     """Give back the disk that a key group does not need."""
@@ -435,3 +450,13 @@ def tidy_place(
         environment.fold(committed)
         if environment.compact():
             report.wrote.append(group)
+
+
+RESTORE = OnPlace(_restore_place, read_ahead)
+"""Bring key groups to the committed state."""
+
+SETTLE = OnPlace(_settle_place)
+"""Fold, sync and close key groups before a clean stop."""
+
+TIDY = OnPlace(_tidy_place)
+"""Give back the disk that key groups do not need."""

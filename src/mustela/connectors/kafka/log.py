@@ -76,7 +76,7 @@ def read_last_record(
             asked.close()
 
 
-def read_chunks(
+def read_chunks(  # noqa: PLR0913 - a range, its limits, and how it is handed over
     properties: Mapping[str, Any],
     topic: str,
     partition: int,
@@ -84,6 +84,7 @@ def read_chunks(
     end: int,
     *,
     timeout: float = 30.0,
+    bare: bool = False,
 ) -> Iterator[RawChunk]:
     """Read what a compacted topic still holds between two offsets.
 
@@ -94,12 +95,13 @@ def read_chunks(
         start: First offset; where the log begins later, compaction took what was before.
         end: Offset behind the last record that is wanted.
         timeout: Seconds without progress.
+        bare: Leave out timestamps and headers.
     """
     reader = RangeReader.shared(properties, read_timeout=timeout)
     position = start
     while position < end:
         try:
-            for chunk in reader.read(topic, partition, position, end):
+            for chunk in reader.read(topic, partition, position, end, bare=bare):
                 position = chunk.offsets[-1] + 1
                 yield chunk
         except OffsetOutOfRange as error:
@@ -141,5 +143,5 @@ def read_between(  # noqa: PLR0913 - a range, its limits, and who is told
             return [(key, value) for key, value in found if key is not None]
         return cast("Iterable[tuple[bytes, bytes | None]]", found)
 
-    chunks = read_chunks(properties, topic, partition, start, end, timeout=timeout)
+    chunks = read_chunks(properties, topic, partition, start, end, timeout=timeout, bare=True)
     return chain.from_iterable(map(rows, chunks))  # no Python frame for each of many rows
