@@ -24,6 +24,15 @@ class Waiting(Node):
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling(Waiting):
+    """A step that acts on time before any record has come."""
+
+    @property
+    def acts_at_start(self) -> bool:
+        return True
+
+
 def plan() -> Plan:
     waits = Step(name="waits", inputs=(), node=Waiting(name="waits"))
     plain = Step(name="plain", inputs=(), node=Node(name="plain"))
@@ -41,6 +50,17 @@ def test_only_stages_that_act_on_time_are_asked() -> None:
     fresh = DueTimes(plan(), 2, known=True)
     assert fresh.order() == {2: (NOTHING_DUE, NOTHING_DUE)}
     assert fresh.first == NOTHING_DUE
+
+
+def test_stages_with_schedules_begin_by_themselves() -> None:
+    """Each of their key groups has a turn over fresh state, to say when it wants the next."""
+    schedules = Step(name="ticks", inputs=(), node=Scheduling(name="ticks"))
+    stages = (Stage(index=0), Stage(index=1, steps=(schedules,), stores=(STORE,)))
+    times = DueTimes(Plan(stages=stages, topics=(), fingerprint=""), 2, known=True)
+    assert times.order() == {1: (AT_ONCE, AT_ONCE)}
+    due = {0: Due(wall_ms=90), 1: NOTHING_DUE}
+    times.learn([TaskReport(stage=1, task=0, due=due)], watermark=-1, now_ms=5)
+    assert times.first == Due(NEVER, 90)
 
 
 def test_the_earliest_of_each_kind_counts() -> None:

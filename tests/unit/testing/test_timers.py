@@ -543,3 +543,65 @@ def test_domains_of_timers_are_told_apart_when_one_is_deleted():
     world.send("a", "only clock", 20)
     world.driver.advance_wall_clock_time(10)
     assert [value for _, value, _ in world.fired()] == ["processing-time t 1"]
+
+
+class First(ContextualProcessor[str, str, str, str]):
+    """Logs what it does into a store that it shares; its timer forwards under another key."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.log(f"first {record.value}")
+        if record.value != "push":
+            self.context.register_event_time_timer(record.timestamp + 10)
+        self.context.forward(record)
+
+    def on_timer(self, timer: Timer[str], context: Any) -> None:
+        self.log("first timer")
+        context.forward(timer.with_value("late").with_key(f"other {timer.key}"))
+        self.log("first done")
+
+    def log(self, text: str) -> None:
+        log = self.context.state_store("log")
+        log.put("log", [*log.get("log", []), text])
+
+
+class Second(First):
+    """Gets what the first one forwards, and has a timer for what came late."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.log(f"second {record.value}")
+        if record.value == "late":
+            self.context.register_event_time_timer(record.timestamp)
+
+    def on_timer(self, timer: Timer[str], context: Any) -> None:
+        self.log("second timer")
+        log = context.state_store("log")
+        context.forward(timer.with_value(", ".join(log.get("log"))))
+
+
+@BOTH
+@pytest.mark.parametrize("crashes", [False, True])
+def test_processors_that_share_a_store_see_timers_as_records_one_by_one(
+    settings: Any, crashes: bool
+):
+    """What a timer forwards has passed the others when forward returns; so have their timers.
+
+    A key that is forwarded keeps the key group that it comes from, as the task of Kafka Streams
+    is the same for all that follows from a record: also for its timers.
+    """
+    builder = StreamsBuilder()
+    log = Stores.persistent_key_value_store("log")
+    builder.add_state_store(Stores.key_value_store_builder(log, key=str, value=list))
+    records = builder.stream("in", key=str, value=str)
+    first = records.process(First, stores=["log"], name="first")
+    first.process(Second, stores=["log"], name="second").to("out", key=str, value=str)
+    options: dict[str, Any] = {"key_groups": 8, "crash_after_every_record": crashes}
+    with TopologyTestDriver(builder, settings=settings, **options) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("a", "x", timestamp=0)
+        topic.pipe_input("a", "y", timestamp=5)
+        topic.pipe_input("a", "push", timestamp=15)
+        (row,) = driver.create_output_topic("out").read_records_to_list()
+    assert (row.key, row.timestamp) == ("other a", 15)
+    records_passed = "first x, second x, first y, second y, first push, second push"
+    fired = "second timer" if settings is STREAM else "first done, second timer"
+    assert row.value == f"{records_passed}, first timer, second late, {fired}"
