@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mustela.errors import InvariantError
 from mustela.kernel.isolate import isolated
 from mustela.model import Record
 from mustela.topology.errors import StoreAccessError, UnknownChildError
 from mustela.topology.update import Operation, reply_output, update_output
-
-if TYPE_CHECKING:
-    from mustela.kernel.processor import ProcessorOperator, Task
 
 __all__ = ["SharedStores"]
 
@@ -23,12 +20,12 @@ class SharedStores:
     """Methods of the contexts; see `mustela.topology.processor_context`.
 
     Attributes:
-        operator: The processor's step.
-        task: The instance whose context this is.
+        operator: The processor's step, a `mustela.kernel.processor.ProcessorOperator`.
+        task: The instance whose context this is, a `mustela.kernel.processor.Task`.
     """
 
-    operator: ProcessorOperator
-    task: Task
+    operator: Any
+    task: Any
     _sent: int = 0
     """How many changes the instance has sent; in their order, as part of it."""
 

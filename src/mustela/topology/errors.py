@@ -23,6 +23,7 @@ __all__ = [
     "SourceConflictError",
     "SplitEndedError",
     "StoreAccessError",
+    "StorePathError",
     "StreamAndTableError",
     "SubtractorError",
     "SuppressVersionedError",
@@ -181,3 +182,9 @@ class UnknownChildError(TopologyError):
     """A processor forwards to a name that is neither a step behind it nor one of its outputs."""
 
     code = "TOPOLOGY_UNKNOWN_CHILD"
+
+
+class StorePathError(TopologyError):
+    """Records travel between two steps that share a store."""
+
+    code = "TOPOLOGY_STORE_PATH"

@@ -1,0 +1,106 @@
+"""Stores that are read by any key, and stores whose keys are changed from any lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mustela.dsl.names import path_name
+from mustela.dsl.registry import AddedStore, Registry
+from mustela.dsl.stores import StoreBuilder
+from mustela.errors import Origin
+from mustela.topology.errors import BadOptionError, SharedStoreError, UnknownStoreError
+from mustela.topology.processor import OutputNode
+from mustela.topology.update import update_output
+
+__all__ = ["attach_updates", "checked_updates", "store_names"]
+
+_KINDS = ("key_value", "timestamped_key_value")
+
+
+def store_names(names: object, *, option: str, at: Origin) -> tuple[str, ...]:
+    """Return the names of stores that an option lists.
+
+    Raises:
+        BadOptionError: If it lists something else.
+    """
+    listed: list[object] = [names] if isinstance(names, str) else list(names)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    for name in listed:
+        if not isinstance(name, str):
+            msg = f"{option} lists {name!r:.60}, which is not the name of a store"
+            raise BadOptionError(
+                msg,
+                at=at,
+                fix=f'{option}=["customers"]: the name that store= or the builder gave',
+                fields={"option": option},
+            )
+    return tuple(dict.fromkeys(name for name in listed if isinstance(name, str)))
+
+
+def checked_updates(
+    registry: Registry, updates: Iterable[str | StoreBuilder], *, step: str, at: Origin
+) -> list[AddedStore]:
+    """Return the stores whose keys a step has changed; those given as builders are added first.
+
+    Raises:
+        UnknownStoreError: If one was not added.
+        SharedStoreError: If one belongs to a step, or cannot be changed by key.
+        BadOptionError: If one is neither a name nor a store builder.
+    """
+    listed = [updates] if isinstance(updates, str | StoreBuilder) else list(updates)
+    found: dict[str, AddedStore] = {}
+    for store in listed:
+        if isinstance(store, StoreBuilder):
+            known = registry.add_store(store.spec(), at, plain=store.plain)
+        else:
+            (name,) = store_names([store], option="updates", at=at)
+            known = _added(registry, name, step, at)
+        _check_kind(known, step, at)
+        found[known.spec.name] = known
+    return list(found.values())
+
+
+def _added(registry: Registry, name: str, step: str, at: Origin) -> AddedStore:
+    known = registry.store(name)
+    if known is not None:
+        return known
+    msg = f"step {step!r} updates store {name!r}, which was not added"
+    raise UnknownStoreError(
+        msg,
+        evidence={"stores": ", ".join(registry.store_names) or "none"},
+        at=at,
+        why="a store is added before a step uses it",
+        fix="builder.add_state_store(Stores.key_value_store_builder(...)) before this line",
+        fields={"step": step, "store": name},
+    )
+
+
+def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
+    spec = store.spec
+    if spec.kind in _KINDS and spec.max_entries is None:
+        return
+    what = "it forgets keys" if spec.kind in _KINDS else f"it is a {spec.kind} store"
+    msg = f"step {step!r} cannot update store {spec.name!r}: {what}"
+    raise SharedStoreError(
+        msg,
+        at=at,
+        why="a change is made to the value of one key",
+        fix="make it with Stores.key_value_store_builder(Stores.persistent_key_value_store(...))",
+        fields={"step": step, "store": spec.name},
+    )
+
+
+def attach_updates(
+    registry: Registry, step: str, stores: Sequence[AddedStore], at: Origin
+) -> dict[str, str]:
+    """Lay the way from a step to the stores whose keys it has changed.
+
+    Returns:
+        For each store the name of the step that makes the changes.
+    """
+    makers: dict[str, str] = {}
+    for store in stores:
+        name = store.spec.name
+        place = registry.place(path_name("update", name), parents=(step,), at=at)
+        registry.add(OutputNode(**place, output=update_output(name)))
+        makers[name] = registry.add_update(store.spec, place["name"], at)
+    return makers
