@@ -55,6 +55,7 @@ class OperatorContext:
         any_key: Reads any key of any store as of the end of the epoch before; in a stage with a
             step whose node says that it `reads_any`.
         time: Event time and wall-clock time of the epoch.
+        topics: The plan's topics, by their index in a record's order.
     """
 
     options: KernelOptions
@@ -66,6 +67,7 @@ class OperatorContext:
     global_tables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     any_key: AnyKeyReader | None = None
     time: EpochTime = field(default_factory=EpochTime)
+    topics: Sequence[str] = ()
 
 
 class Operator(Generic[N]):

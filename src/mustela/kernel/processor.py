@@ -37,7 +37,7 @@ from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.processor_context import make_context
-from mustela.kernel.processor_hand import Hand
+from mustela.kernel.processor_hand import Hand, RowColumns
 from mustela.kernel.processor_output import Forwarded, Sender
 from mustela.kernel.processor_stores import open_group_store
 from mustela.kernel.processor_time import ProcessorTime
@@ -97,6 +97,8 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
 
     Attributes:
         hand: What is being worked on; None between records.
+        group_in_hand: The key group of what was sent last.
+        topics: The plan's topics.
         sender: Where what is forwarded goes.
         tasks: The instances by key group.
         timing: What acts on time, or None.
@@ -107,6 +109,8 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
         node = self.node
         self.use_key_serde(node.key)
         self.hand: Hand | None = None
+        self.group_in_hand = NO_GROUP
+        self.topics: Sequence[str] = self.context.topics
         self.sender: Sender = Forwarded(self)
         self.tasks: dict[int, Task] = {}
         self._specs = {spec.name: spec for spec in node.stores}
@@ -124,6 +128,11 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
         if found is None:
             found = self._lane_stores[spec.name] = super().lane_store(spec)
         return found
+
+    @property
+    def own_key_serde(self) -> Serde[Any]:
+        """The serde by whose bytes its records are in their lane."""
+        return self._key
 
     def store_spec(self, name: str) -> StoreSpec | None:
         """Return a connected store of that name, or None."""
@@ -156,9 +165,10 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
         batch = Batch.merge(inputs) if len(inputs) > 1 else inputs[0]
         batch, groups = self.grouped(batch)
         self.prefetch(batch, groups)
+        columns = RowColumns(batch)
         for row, group in enumerate(groups):
-            self.handle(batch, row, group)
-        return self.sender.take(batch.origins.topics)
+            self.handle(columns, row, group)
+        return self.sender.take(self.topics)
 
     def grouped(self, batch: Batch) -> tuple[Batch, list[int]]:
         """Return the rows that have a key group, and the key group of each."""
@@ -195,32 +205,29 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
             for group, keys in by_group.items():
                 store.group(group).load(keys)
 
-    def handle(self, batch: Batch, row: int, group: int) -> None:
+    def handle(self, columns: RowColumns, row: int, group: int) -> None:
         """Let the processor of a key group handle one row; what fails meets the handler."""
         task = self.tasks.get(group) or self.task(group)
-        timestamps, headers, order = batch.timestamps, batch.headers, batch.order
-        hand = Hand(
-            timestamps[row],
-            () if headers is None else headers[row],
-            None if order is None else order[row],
-            batch,
-            row,
-        )
+        batch, headers, order = columns.batch, columns.headers, columns.order
+        timestamp = columns.timestamps[row]
+        record_headers = () if headers is None else headers[row]
+        place = None if order is None else order[row]
+        hand = Hand(timestamp, record_headers, place, batch, row)
         timing = self.timing if self.timing is not None and self.timing.watches_records else None
         if timing is not None:
             timing.before(task, hand)
-        self.take_in_hand(hand)
-        reached = hand.timestamp if hand.order is None else hand.order[0]
+        self.hand = hand
+        reached = timestamp if place is None else place[0]
         if reached > task.stream_time:
             task.stream_time = reached
-        make = fixed_key_record if self.node.fixed_key else Record
         try:
-            task.process(make(batch.keys[row], batch.values[row], hand.timestamp, hand.headers))
+            make = fixed_key_record if self.node.fixed_key else Record
+            task.process(make(batch.keys[row], batch.values[row], timestamp, record_headers))
         except Exception as error:  # noqa: BLE001 - the processor is the user's
             self._bad_rows.function = task.process
             self._bad_rows.one(batch, row, error)
         finally:
-            self.take_in_hand(None)
+            self.hand = None
         if timing is not None:
             timing.after(task, hand)
 
@@ -233,7 +240,7 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
                 task.processor.close()
             except Exception as error:
                 raise self._failed(error, method="close") from error
-        return self.sender.take(())
+        return self.sender.take(self.topics)
 
     def due_event_times(self) -> dict[int, int]:
         """Return when timers are due by event time."""

@@ -113,6 +113,7 @@ class KernelContext(TimeMethods, SharedStores, ProcessingContext):
             wanted = kind[0] if isinstance(kind, tuple) else kind
             msg = f"forward takes a {wanted.__name__}, not {type(record).__name__} {record!r:.60}"
             raise TypeError(msg)
+        self.operator.group_in_hand = self.task.group
         self.operator.sender.send(record, target)
 
     def _no_store(self, name: str) -> StoreAccessError:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order
 
-__all__ = ["Hand"]
+__all__ = ["Hand", "RowColumns"]
 
 
 class Hand(NamedTuple):
@@ -26,3 +26,19 @@ class Hand(NamedTuple):
     order: Order | None = None
     batch: Batch | None = None
     row: int = -1
+
+
+class RowColumns:
+    """The columns of a batch, drawn once, so that rows can be taken one by one.
+
+    Args:
+        batch: The rows.
+    """
+
+    __slots__ = ("batch", "headers", "order", "timestamps")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.timestamps = batch.timestamps
+        self.headers: list[Headers] | None = batch.headers
+        self.order: list[Order] | None = batch.order

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from mustela.kernel.divided import DividedBatch
 from mustela.kernel.isolate import for_branch, isolated
 from mustela.kernel.operator import Operator
 from mustela.model import FixedKeyRecord, Headers, Record
@@ -14,34 +15,11 @@ from mustela.topology.processor import ChildNode, OutputNode
 if TYPE_CHECKING:
     from mustela.kernel.processor import ProcessorOperator
 
-__all__ = ["AnyRecord", "ChildOperator", "DividedBatch", "Forwarded", "OutputOperator", "Sender"]
+__all__ = ["AnyRecord", "ChildOperator", "Forwarded", "OutputOperator", "Sender"]
 
 AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 
 _NO_ORDER: Order = ()
-
-
-class DividedBatch(Batch):
-    """Rows that are not for every reader: only `ChildOperator` and `OutputOperator` read them.
-
-    Args:
-        batch: All rows.
-        targets: For each row the one reader that gets it; None where all children do.
-    """
-
-    __slots__ = ("targets",)
-
-    def __init__(self, batch: Batch, targets: list[str | None]) -> None:
-        super().__init__(batch.keys, batch.values, batch.origins)
-        self.targets = targets
-
-    @classmethod
-    def joined(cls, first: Batch, second: Batch) -> Batch:
-        """Return the rows of two batches of one place, one batch behind the other."""
-        both = Batch.concatenate([first, second])
-        if not isinstance(first, DividedBatch) or not isinstance(second, DividedBatch):
-            return both
-        return cls(both, [*first.targets, *second.targets])
 
 
 class Sender(Protocol):

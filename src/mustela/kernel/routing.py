@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mustela.kernel.divided import SplitBatch
 from mustela.kernel.each import call_each, drop, truths
 from mustela.kernel.encode import failing
 from mustela.kernel.isolate import for_branch
@@ -18,23 +19,6 @@ from mustela.serdes.values import ValueSerde
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
 
 __all__ = ["BranchOperator", "PrintOperator", "RepartitionOperator", "SplitOperator"]
-
-
-class SplitBatch(Batch):
-    """Rows with the branch of each: only `BranchOperator` reads them.
-
-    Args:
-        whole: All rows.
-        parts: The rows of each branch.
-    """
-
-    __slots__ = ("parts",)
-
-    def __init__(self, whole: Batch, parts: list[Batch]) -> None:
-        super().__init__(
-            whole.keys, whole.values, whole.origins, rows=whole.rows, key_bytes=whole.key_bytes
-        )
-        self.parts = parts
 
 
 class SplitOperator(Operator[SplitNode]):

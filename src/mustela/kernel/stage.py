@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from mustela.errors import InvariantError
 from mustela.kernel.any_key import AnyKeyReader
+from mustela.kernel.divided import joined
 from mustela.kernel.exchange import ExchangeOperator
 from mustela.kernel.isolate import for_branch
 from mustela.kernel.lane_state import LaneState
@@ -17,12 +18,13 @@ from mustela.kernel.operator import EXCHANGED, Operator, OperatorContext
 from mustela.kernel.operators import make_operator
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
-from mustela.kernel.processor_output import DividedBatch
+from mustela.kernel.processor_group import ProcessorGroup
 from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
+from mustela.plan.together import sharing, with_between
 from mustela.serdes.base import Serde
 
 __all__ = ["StageRunner", "collection_paused"]
@@ -63,6 +65,47 @@ class _Wiring:
                 msg = f"exchange {exchange.name!r} sends {exchange.step!r}, which is not there"
                 raise InvariantError(msg)
             self.places[by_name[exchange.step]].exchanges.append(exchange)
+
+    def units(self, stage: Stage) -> Iterator[tuple[int, ...]]:
+        """Yield what is run at once, senders first: single steps, and steps that share a store."""
+        senders: dict[int, list[int]] = {index: [] for index in range(len(stage.steps))}
+        for number, place in enumerate(self.places[self.first_step :]):
+            for reader, _ in place.readers:
+                senders[reader].append(number)
+        shared = sharing({index: step.node for index, step in enumerate(stage.steps)})
+        groups = with_between(shared, senders)
+        unit_of = {index: (index,) for index in senders}
+        for group in groups:
+            unit_of.update(dict.fromkeys(group, tuple(sorted(group))))
+        done: set[tuple[int, ...]] = set()
+
+        def visit(unit: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if unit in done:
+                return
+            done.add(unit)
+            for index in unit:
+                for sender in senders[index]:
+                    yield from visit(unit_of[sender])
+            yield unit
+
+        for index in senders:
+            yield from visit(unit_of[index])
+
+    def ranks(self) -> dict[int, int]:
+        """Return in which order steps take what one record gives them: depth first."""
+        ranks: dict[int, int] = {}
+
+        def visit(place: _Place) -> None:
+            for reader, _ in place.readers:
+                if reader not in ranks:
+                    ranks[reader] = len(ranks)
+                    visit(self.places[self.first_step + reader])
+
+        for place in self.places[: self.first_step]:
+            visit(place)
+        for reader in range(len(self.places) - self.first_step):
+            ranks.setdefault(reader, len(ranks))
+        return ranks
 
     def wants_order(self, stage: Stage, place: _Place) -> bool:
         """Say whether anything behind a place looks at the order of its rows."""
@@ -157,6 +200,8 @@ class StageRunner:
             place = self._wiring.places[self._wiring.first_step + index]
             self._exits.append(self._exchanges(place, step.node, serdes[-1], state))
         self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
+        self._units = list(self._wiring.units(stage))
+        self._groups = {unit[0]: self._group(unit) for unit in self._units if len(unit) > 1}
 
     def _operator(
         self,
@@ -182,11 +227,28 @@ class StageRunner:
             time=self.time,
             global_tables=self._global_tables,
             any_key=self._any_key,
+            topics=self.topics,
             key_serde=feeding[0] if same else None,
             key_serdes=tuple(feeding),
             ordered=wiring.wants_order(self.stage, place),
         )
         return make_operator(step, context)
+
+    def _group(self, unit: Sequence[int]) -> ProcessorGroup:
+        """Return the steps of a group as one."""
+        wiring, members = self._wiring, set(unit)
+        places = {number: wiring.places[wiring.first_step + number] for number in unit}
+        inside = {
+            number: [reader for reader in place.readers if reader[0] in members]
+            for number, place in places.items()
+        }
+        leaves = frozenset(
+            number
+            for number, place in places.items()
+            if place.exchanges or len(inside[number]) < len(place.readers)
+        )
+        operators = {number: self._operators[number] for number in unit}
+        return ProcessorGroup(operators, inside, leaves, wiring.ranks())
 
     def _exchanges(
         self, place: _Place, node: Any, serde: Serde[Any] | None, state: LaneState | None
@@ -260,27 +322,47 @@ class StageRunner:
         return output
 
     def _pass(self, *, finishing: bool) -> None:
-        first = self._wiring.first_step
-        for index, operator in enumerate(self._operators):
-            inbox = self._inboxes[index]
-            if any(batch is not None for batch in inbox):
-                self._inboxes[index] = [None] * len(inbox)
-                batches = [Batch.empty() if batch is None else batch for batch in inbox]
-                self._emit(first + index, operator.process(batches))
+        for unit in self._units:
+            if len(unit) > 1:
+                self._pass_group(unit, finishing=finishing)
+                continue
+            (index,) = unit
+            operator, number = self._operators[index], self._wiring.first_step + index
+            if self._waits(index):
+                batches = [Batch.empty() if b is None else b for b in self._take(index)]
+                self._emit(number, operator.process(batches))
             if finishing:
-                self._emit(first + index, operator.finish())
+                self._emit(number, operator.finish())
+
+    def _pass_group(self, unit: Sequence[int], *, finishing: bool) -> None:
+        group, members = self._groups[unit[0]], frozenset(unit)
+        waiting = {index: self._take(index) for index in unit if self._waits(index)}
+        if waiting:
+            group.run(waiting)
+        if finishing:
+            group.finish()
+        for index, batch in group.take().items():
+            self._deliver(self._wiring.first_step + index, batch, but=members)
+
+    def _waits(self, index: int) -> bool:
+        return any(batch is not None for batch in self._inboxes[index])
+
+    def _take(self, index: int) -> list[Batch | None]:
+        inbox = self._inboxes[index]
+        self._inboxes[index] = [None] * len(inbox)
+        return inbox
 
     def _emit(self, number: int, batch: Batch | None) -> None:
         if batch is not None and len(batch):
             self._deliver(number, batch)
 
-    def _deliver(self, number: int, batch: Batch) -> None:
+    def _deliver(self, number: int, batch: Batch, *, but: frozenset[int] = frozenset()) -> None:
         """Give a batch to every reader of a place.
 
         One reader may change values in place, and only when no other looks at them any more: the
-        last one. Each other one that might gets its own copy.
+        last one. Each other one that might gets its own copy. Steps ``but`` those have it already.
         """
-        readers = self._wiring.places[number].readers
+        readers = [reader for reader in self._wiring.places[number].readers if reader[0] not in but]
         exits = self._exits[number]
         last = len(readers) - 1
         for nth, (index, place) in enumerate(readers):
@@ -293,5 +375,5 @@ class StageRunner:
         """Put a batch into an inbox; one that waits there already comes first."""
         waiting = self._inboxes[index][place]
         if waiting is not None:
-            batch = DividedBatch.joined(waiting, batch)
+            batch = joined(waiting, batch)
         self._inboxes[index][place] = batch

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
-from mustela.planner.placement import Placement, place
+from mustela.planner.placement import Placement
+from mustela.planner.shared_stores import place_all
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -24,9 +25,7 @@ def assemble(flow: Flow) -> Plan:
     Records of one step that travel to the same stage by the same key travel once, whoever reads
     them there, if the flow says so.
     """
-    placed: dict[StepId, Placement] = {}
-    for step in flow:
-        placed[step.id] = place(step, placed)
+    placed = place_all(flow)
     exchanges = _exchanges(flow, placed)
     count = 1 + max((placement.stage for placement in placed.values()), default=0)
     stages = [_stage(index, flow, placed, exchanges) for index in range(count)]

@@ -31,17 +31,20 @@ class Placement:
     inputs: tuple[Edge, ...]
 
 
-def place(step: FlowStep, placed: Mapping[StepId, Placement]) -> Placement:
+def place(step: FlowStep, placed: Mapping[StepId, Placement], floor: int = 0) -> Placement:
     """Return where a step runs, given where the steps it reads run.
 
     The stage is as low as can be: one above the highest sender's where records travel, the
-    sender's own where they do not. Inputs of a lower stage travel into it.
+    sender's own where they do not. Inputs of a lower stage travel into it. A step that reads
+    nothing is in the first stage in which it can be.
 
     Args:
         step: The step.
         placed: The placement of each step that it reads.
+        floor: The lowest stage in which it may run.
     """
-    stage = max((_arrival(edge, placed) for edge in step.inputs), default=0)
+    first = int(step.node.begins_in_lane)
+    stage = max(floor, max((_arrival(edge, placed) for edge in step.inputs), default=first))
     inputs = tuple(
         edge
         if _arrival(edge, placed) == stage or edge.shuffle

@@ -21,6 +21,7 @@ from mustela.planner.rules.materialize_lookup import materialize_lookup
 from mustela.planner.rules.merge_repartitions import merge_repartitions
 from mustela.planner.rules.send_old_values import send_old_values
 from mustela.planner.rules.single_store_self_join import single_store_self_join
+from mustela.planner.shared_stores import keep_together
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 
@@ -63,7 +64,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
     """
     options = options or PlanOptions()
     _check_names(options.rules_off)
-    flow = answer_old_values(lower(topology))
+    flow = keep_together(answer_old_values(lower(topology)))
     for name, rule in RULES.items():
         if name not in options.rules_off:
             flow = rule(flow, options)
