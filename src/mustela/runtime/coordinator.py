@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from mustela.clock import Clock
@@ -25,33 +25,34 @@ from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
 from mustela.plan.plan import Plan
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
+from mustela.runtime.ahead import Ahead, Turn, may_run_ahead
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.committer import Committer
+from mustela.runtime.cutting import EpochCutter, left_behind
 from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
 from mustela.runtime.global_tables import GlobalFollower
 from mustela.runtime.pace import call_wait_ms
-from mustela.runtime.patience import IdleWait, Patience
+from mustela.runtime.patience import Patience
 from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.row_checks import RowChecks, RowLimits
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
-from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 from mustela.runtime.topics import first_chooser
 from mustela.runtime.watermark import Look, scheduled_watermark, topic_options
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 from mustela.state.faults import StateDamagedError
+from mustela.state.interfaces import Token
 
 __all__ = ["Coordinator", "FencedError"]
 
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
 _TIME_EVERY_S = 0.2
-_DAY_MS = 86_400_000
 
 
 class Coordinator:
@@ -115,17 +116,15 @@ class Coordinator:
         self._refresh_every_s = settings.topics.refresh.total_seconds()
         self._next_refresh = clock.monotonic() + self._refresh_every_s
         self._state_dir = settings.state_dir
-        self._time_cutter = TimeCutter()
         self._tidying = Tidying(clock)
-        drift = settings.max_source_drift if settings.event_time == "watermark" else None
-        self._drift_ms = None if drift is None else drift // timedelta(milliseconds=1)
-        self._idle_wait = IdleWait(clock, settings.max_task_idle.total_seconds())
+        self._cutter = EpochCutter(settings, self._admin, clock)
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
         self._was_blind = False
         self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
+        self._ahead = Ahead(engine.run)
 
     def _row_checks(self) -> RowChecks:
         settings = self._settings
@@ -164,18 +163,27 @@ class Coordinator:
             self._restore()
 
     def _claim(self) -> None:
-        """Fence older instances, read what they left, and commit that this one goes on."""
-        self._sink.reopen()
-        state = self._recovery.read_state(lanes=self.lanes)
-        self.state = state.claimed_by(state.incarnation + 1)
-        watermark = self.state.watermark
-        watermark.by_topic = topic_options(self._plan, watermark.options)
-        self._take_plan()
-        try:
-            self._committer.claim(self.state.to_record(self._clock.now_ms()))
-        except TransactionFenced as error:
-            self.barrier.phase = Phase.FENCED
-            raise self._successor.fenced(error) from error
+        """Fence older instances, read what they left, and commit that this one goes on.
+
+        Who fences this one without a claim of its own is an older one that asks how its last
+        commit ended: then the claim is made a second time.
+        """
+        for is_last in (False, True):
+            self._sink.reopen()
+            before = self._recovery.read_state(lanes=self.lanes)
+            self.state = before.claimed_by(before.incarnation + 1)
+            watermark = self.state.watermark
+            watermark.by_topic = topic_options(self._plan, watermark.options)
+            self._take_plan()
+            try:
+                self._committer.claim(self.state.to_record(self._clock.now_ms()))
+            except TransactionFenced as error:
+                self.barrier.phase = Phase.FENCED
+                if is_last:
+                    raise self._successor.fenced(error) from error
+                self._successor.refuse_soon(before.incarnation, error)
+            else:
+                return
 
     def _take_plan(self) -> None:
         """Go on with the plan of the state, which may read topics that a pattern has found."""
@@ -271,52 +279,75 @@ class Coordinator:
             FencedError: If another instance took over.
             MustelaError: If the epoch cannot be run.
         """
-        if not self._look():
+        begun = self._ahead.take(self.barrier.token)
+        turn = begun[0] if begun else self._next_turn()
+        if turn is None:
             return False
-        now_ms = self._clock.now_ms()
-        self.state.watermark.track(self.state.progress.next_offsets, now_ms)
-        cuts, until_ms = self._cut(now_ms)
-        self._due.wake(self._engine.arrivals(), now_ms)
-        look = Look(
-            now_ms=now_ms,
-            short=self._short(cuts),
-            until_ms=until_ms,
-            at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
-        )
-        if not cuts and not self._is_due(look):
-            self._rest(look)
-            return False
-        started = self._clock.monotonic()
         try:
-            output = self._run_job(cuts, look)
+            output = self._run_job(begun[1] if begun else partial(self._engine.run, turn.order))
         except MustelaError as error:
             self._refuse_if_replaced(error)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
                 raise
             self._failed(error)
             return True
-        job_seconds = self._clock.monotonic() - started
+        job_seconds = self._clock.monotonic() - turn.started
         try:
-            if not self._came_to_the_moment(output, cuts, look):
+            if not self._cutter.came_to_the_moment(output, turn, self._topics):
                 self.barrier.nothing_to_say()
                 return True
-            self._commit(output, cuts, look)
+            self._commit(output, turn)
         finally:
             output.close()
-        self._learn(output, started, job_seconds)
+        self._learn(output, turn.started, job_seconds)
         return True
 
-    def _short(self, cuts: Mapping[TopicPartition, Cut]) -> set[TopicPartition]:
-        """Return the partitions that hold records which the next epoch does not read.
+    def _next_turn(self) -> Turn | None:
+        """Choose the next epoch; None if there is nothing to do."""
+        if not self._look():
+            return None
+        now_ms = self._clock.now_ms()
+        self.state.watermark.track(self.state.progress.next_offsets, now_ms)
+        cuts, until_ms = self._cut(self.state, now_ms)
+        self._due.wake(self._engine.arrivals(), now_ms)
+        look = self._look_at(self.state, cuts, now_ms, until_ms)
+        if not cuts and not self._is_due(look):
+            self._rest(look)
+            return None
+        return self._turn(self.state, self.barrier.token, cuts, look)
 
-        Of those that are read up to a moment the tasks will tell.
-        """
-        waiting = self.state.progress.waiting(self.ends)
-        return {
-            place
-            for place, (_, end) in waiting.items()
-            if place not in cuts or (cuts[place].sure is None and cuts[place].end < end)
-        }
+    def _begin_ahead(self, state: CommittedState) -> None:
+        """Begin the job behind the epoch that is committed now, if enough is waiting for it."""
+        now = self._clock.monotonic()
+        if now >= self._next_refresh or state.progress.lag(self.ends) < self._budget.records:
+            return
+        now_ms = self._clock.now_ms()
+        state.watermark.track(state.progress.next_offsets, now_ms)
+        cuts, until_ms = self._cut(state, now_ms)
+        if cuts:
+            look = self._look_at(state, cuts, now_ms, until_ms)
+            token = Token(state.incarnation, state.epoch + 1, 0)
+            self._ahead.begin(self._turn(state, token, cuts, look))
+
+    def _cut(
+        self, state: CommittedState, now_ms: int
+    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+        budget = self._budget.records
+        return self._cutter.cut(self._plan, state, self.ends, budget=budget, now_ms=now_ms)
+
+    def _look_at(
+        self,
+        state: CommittedState,
+        cuts: Mapping[TopicPartition, Cut],
+        now_ms: int,
+        until_ms: int | None,
+    ) -> Look:
+        return Look(
+            now_ms=now_ms,
+            short=left_behind(state, self.ends, cuts),
+            until_ms=until_ms,
+            at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
+        )
 
     def _is_due(self, look: Look) -> bool:
         """Whether something wants to run though there is nothing to read."""
@@ -356,70 +387,21 @@ class Coordinator:
             self.state.watermark.resume(self._clock.now_ms())
         return True
 
-    def _cut(self, now_ms: int) -> tuple[dict[TopicPartition, Cut], int | None]:
-        """Choose what the next epoch reads; nothing while an empty source is waited for.
-
-        Returns:
-            What is read, and the moment at which it is cut, if it is cut by time.
-        """
-        progress, budget = self.state.progress, self._budget.records
-        waiting = self.state.watermark.near(progress.waiting(self.ends), self._drift_ms)
-        ends = {place: end for place, (_, end) in waiting.items()}
-        if len(self._plan.topics) > 1:
-            if waiting and not self._idle_wait.is_over(self._empty_topics(waiting)):
-                return {}, None
-            if progress.lag(ends) > budget:
-                return self._cut_by_time(waiting, budget, now_ms)
-        return progress.cut(ends, budget), None
-
-    def _empty_topics(self, waiting: Mapping[TopicPartition, Any]) -> bool:
-        """Whether a partition that is not idle has nothing to read."""
-        times = self.state.watermark.partitions
-        return any(
-            place not in waiting and not (place in times and times[place].idle)
-            for place in self.state.progress.next_offsets
-        )
-
-    def _cut_by_time(
-        self, waiting: Mapping[TopicPartition, tuple[int, int]], budget: int, now_ms: int
-    ) -> tuple[dict[TopicPartition, Cut], int]:
-        times = self.state.watermark.partitions
-
-        def lookup(time: int) -> dict[TopicPartition, int]:
-            found = self._admin.offsets_for_times(dict.fromkeys(waiting, time))
-            return {TopicPartition(*place): at for place, at in found.items() if at is not None}
-
-        return self._time_cutter.cut(
-            Backlog(
-                waiting=waiting,
-                floors={place: times[place].max_timestamp for place in waiting},
-                budget=budget,
-                high=now_ms + _DAY_MS,
-                lookup=lookup,
-                retimed=self._plan.retimed,
-            )
-        )
-
-    def _came_to_the_moment(
-        self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], look: Look
-    ) -> bool:
-        """Whether all partitions of an epoch that is cut by time were read up to its moment."""
-        if look.until_ms is None or any(cut.sure is None for cut in cuts.values()):
-            return True
-        reports = (part for report in output.reports for part in report.ranges)
-        return self._time_cutter.settle(cuts, seen_behind(cuts, self._topics, reports))
-
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
         if self._tidying.is_due() and not self.state.is_empty:
-            self._engine.tidy(self._all_groups())
+            self._tidy()
         for place in self.state.progress.next_offsets:
             self.state.watermark.rest(place, look.now_ms, read_to_end=place not in look.short)
 
-    def _run_job(self, cuts: Mapping[TopicPartition, Cut], look: Look) -> EpochOutput:
-        token = self.barrier.start()
-        reach("before-job")
-        watermark = self.state.watermark
+    def _turn(
+        self,
+        state: CommittedState,
+        token: Token,
+        cuts: Mapping[TopicPartition, Cut],
+        look: Look,
+    ) -> Turn:
+        watermark = state.watermark
         floors = {place: time.max_timestamp for place, time in watermark.partitions.items()}
         latest = {
             topic: watermark.options_of(topic).latest_ms(look.now_ms) for topic in self._topics
@@ -431,7 +413,7 @@ class Coordinator:
         order = EpochOrder(
             token=token,
             ranges=split_ranges(ranges, self._engine.cores, whole=self._plan.unsplit) or ((),),
-            marks=self.state.marks(),
+            marks=state.marks(),
             now_ms=look.now_ms,
             event_time=watermark.order(self._topics, look),
             due=self._due.order(),
@@ -439,8 +421,13 @@ class Coordinator:
             header=header,
             global_marks=dict(self._global_tables.marks),
         )
+        return Turn(cuts=cuts, look=look, order=order, started=self._clock.monotonic())
+
+    def _run_job(self, run: Callable[[], EpochOutput]) -> EpochOutput:
+        self.barrier.start()
+        reach("before-job")
         try:
-            output = self._engine.run(order)
+            output = run()
         except BaseException:
             self.barrier.give_up()
             raise
@@ -456,11 +443,12 @@ class Coordinator:
             raise error
         self._budget.halve()
 
-    def _commit(self, output: EpochOutput, cuts: Mapping[TopicPartition, Cut], look: Look) -> None:
+    def _commit(self, output: EpochOutput, turn: Turn) -> None:
+        look = turn.look
         now_ms = look.now_ms
         ranges = [part for report in output.reports for part in report.ranges]
         watermark = self.state.watermark.after(self._topics, look, ranges)
-        cuts = cuts_made(cuts, self._topics, ranges)
+        cuts = cuts_made(turn.cuts, self._topics, ranges)
         token = self.barrier.token
         wrote: dict[int, list[int]] = {}
         for report in output.reports:
@@ -490,6 +478,8 @@ class Coordinator:
             after[:] = [self.state.after(replace(change, changelog_ends=ends))]
             return after[0].to_record(now_ms)
 
+        if may_run_ahead(self._plan, self._settings.processing_guarantee):
+            self._begin_ahead(self.state.after(change))
         try:
             self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
         except TransactionFailed as error:
@@ -567,6 +557,7 @@ class Coordinator:
         A fenced instance leaves the state alone: it is the newer one's.
         """
         fenced = self.barrier.phase is Phase.FENCED
+        self._ahead.close()
         try:
             if self._is_loaded and not self.state.is_empty and not fenced:
                 self._engine.settle(self._all_groups())

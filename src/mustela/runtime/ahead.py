@@ -1,0 +1,98 @@
+"""The job of the next epoch, run while the rows of this one are being committed.
+
+A commit keeps the driver and the broker busy, not the workers. Where no lane keeps state, the next
+epoch only has to know where this one's records end: so its job can run meanwhile. Its rows are sent
+when this epoch is known to be committed, and thrown away if it is not. With state a lane would have
+to read what nobody has committed yet; there the next job waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mustela.model import TopicPartition
+from mustela.plan.epoch import EpochOrder
+from mustela.plan.plan import Plan
+from mustela.runtime.engine import EpochOutput
+from mustela.runtime.progress import Cut
+from mustela.runtime.watermark import Look
+from mustela.state.interfaces import Token
+
+__all__ = ["Ahead", "Turn", "may_run_ahead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """An epoch that is to be run.
+
+    Attributes:
+        cuts: What it reads.
+        look: What the driver saw when it chose that.
+        order: What the engine is told.
+        started: Monotonic time at which it was chosen, in seconds.
+    """
+
+    cuts: Mapping[TopicPartition, Cut]
+    look: Look
+    order: EpochOrder
+    started: float
+
+
+class Ahead:
+    """At most one job that runs ahead of the commit before it.
+
+    Args:
+        run: Runs the job of an epoch; called in a thread of its own.
+    """
+
+    def __init__(self, run: Callable[[EpochOrder], EpochOutput]) -> None:
+        self._run = run
+        self._threads: ThreadPoolExecutor | None = None
+        self._begun: tuple[Turn, Future[EpochOutput]] | None = None
+
+    def begin(self, turn: Turn) -> None:
+        """Begin the job of an epoch."""
+        assert self._begun is None, "one job runs ahead, not two"
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, thread_name_prefix="mustela-ahead")
+        self._begun = turn, self._threads.submit(self._run, turn.order)
+
+    def take(self, token: Token) -> tuple[Turn, Callable[[], EpochOutput]] | None:
+        """Return the turn that was begun, and how to wait for its output.
+
+        Args:
+            token: The epoch that is next. If another one was begun, because the epoch before it
+                was not committed, its job is waited for and its rows are thrown away.
+
+        Returns:
+            None if nothing was begun for this token.
+        """
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return None
+        turn, job = begun
+        if turn.order.token == token:
+            return turn, job.result
+        with suppress(Exception):  # nobody asks any more what became of it
+            job.result().close()
+        return None
+
+    def close(self) -> None:
+        """Wait for what was begun, and throw it away."""
+        self.take(Token(-1, -1, -1))
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
+
+
+def may_run_ahead(plan: Plan, guarantee: str) -> bool:
+    """Say whether jobs of a plan may run before the epoch before them is committed.
+
+    Under ``at_least_once`` they may not: their tasks send rows themselves, and a crash is to
+    repeat one epoch at most.
+    """
+    stateless = not any(stage.stores for stage in plan.stages) and not plan.global_tables
+    return stateless and guarantee != "at_least_once"

@@ -1,0 +1,132 @@
+"""What an epoch reads: how much of each partition, and up to which moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from mustela.clock import Clock
+from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.model import TopicPartition
+from mustela.plan.plan import Plan
+from mustela.runtime.ahead import Turn
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.engine import EpochOutput
+from mustela.runtime.patience import IdleWait
+from mustela.runtime.progress import Cut
+from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
+
+__all__ = ["EpochCutter", "left_behind"]
+
+_DAY_MS = 86_400_000
+
+
+class EpochCutter:
+    """Cuts what waits into epochs.
+
+    Records of one topic are cut by volume. Where there are more, a backlog is cut by time, so that
+    all partitions come to the same moment together, and a source that has nothing is waited for.
+
+    Args:
+        settings: The settings.
+        admin: Finds offsets for times.
+        clock: Monotonic time.
+    """
+
+    def __init__(self, settings: Settings, admin: KafkaAdmin, clock: Clock) -> None:
+        drift = settings.max_source_drift if settings.event_time == "watermark" else None
+        self._drift_ms = None if drift is None else drift // timedelta(milliseconds=1)
+        self._admin = admin
+        self._idle_wait = IdleWait(clock, settings.max_task_idle.total_seconds())
+        self._times = TimeCutter()
+
+    def cut(
+        self,
+        plan: Plan,
+        state: CommittedState,
+        ends: Mapping[TopicPartition, int],
+        *,
+        budget: int,
+        now_ms: int,
+    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+        """Choose what the next epoch reads; nothing while an empty source is waited for.
+
+        Args:
+            plan: What runs.
+            state: What was read so far.
+            ends: The end of each partition.
+            budget: Records to read at most, about.
+            now_ms: Wall-clock time.
+
+        Returns:
+            What is read, and the moment at which it is cut, if it is cut by time.
+        """
+        progress = state.progress
+        waiting = state.watermark.near(progress.waiting(ends), self._drift_ms)
+        near = {place: end for place, (_, end) in waiting.items()}
+        if len(plan.topics) > 1:
+            if waiting and not self._idle_wait.is_over(_some_are_empty(state, waiting)):
+                return {}, None
+            if progress.lag(near) > budget:
+                return self._times.cut(self._backlog(plan, state, waiting, budget, now_ms))
+        return progress.cut(near, budget), None
+
+    def _backlog(
+        self,
+        plan: Plan,
+        state: CommittedState,
+        waiting: Mapping[TopicPartition, tuple[int, int]],
+        budget: int,
+        now_ms: int,
+    ) -> Backlog:
+        times = state.watermark.partitions
+
+        def lookup(time: int) -> dict[TopicPartition, int]:
+            found = self._admin.offsets_for_times(dict.fromkeys(waiting, time))
+            return {TopicPartition(*place): at for place, at in found.items() if at is not None}
+
+        return Backlog(
+            waiting=waiting,
+            floors={place: times[place].max_timestamp for place in waiting},
+            budget=budget,
+            high=now_ms + _DAY_MS,
+            lookup=lookup,
+            retimed=plan.retimed,
+        )
+
+    def came_to_the_moment(
+        self, output: EpochOutput, turn: Turn, topics: Mapping[str, int]
+    ) -> bool:
+        """Whether all partitions of an epoch that is cut by time were read up to its moment."""
+        cuts = turn.cuts
+        if turn.look.until_ms is None or any(cut.sure is None for cut in cuts.values()):
+            return True
+        reports = (part for report in output.reports for part in report.ranges)
+        return self._times.settle(cuts, seen_behind(cuts, topics, reports))
+
+
+def left_behind(
+    state: CommittedState,
+    ends: Mapping[TopicPartition, int],
+    cuts: Mapping[TopicPartition, Cut],
+) -> set[TopicPartition]:
+    """Return the partitions that hold records which the cuts do not read.
+
+    Of those that are read up to a moment the tasks will tell.
+    """
+    return {
+        place
+        for place, (_, end) in state.progress.waiting(ends).items()
+        if place not in cuts or (cuts[place].sure is None and cuts[place].end < end)
+    }
+
+
+def _some_are_empty(state: CommittedState, waiting: Mapping[TopicPartition, Any]) -> bool:
+    """Whether a partition that is not idle has nothing to read."""
+    times = state.watermark.partitions
+    return any(
+        place not in waiting and not (place in times and times[place].idle)
+        for place in state.progress.next_offsets
+    )

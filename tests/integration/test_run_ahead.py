@@ -1,0 +1,112 @@
+"""Epochs without state run while the one before is committed: nothing is lost, doubled or moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela import StreamsBuilder
+from mustela.broker.process import DevelopmentBroker
+from mustela.connectors.kafka.transaction import TransactionalSink
+from mustela.runtime.ahead import Ahead
+from tests.faults.inside import Inside, await_condition
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+RECORDS = 6_000
+
+
+@pytest.fixture
+def inside(broker: DevelopmentBroker, spark_context: Any, tmp_path: Path) -> Iterator[Inside]:
+    made = Inside(broker.bootstrap_servers, spark_context, tmp_path, "ahead")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each epoch had been begun ahead."""
+    found: list[bool] = []
+    take = Ahead.take
+
+    def noted(self: Ahead, token: Any) -> Any:
+        result = take(self, token)
+        found.append(result is not None)
+        return result
+
+    monkeypatch.setattr(Ahead, "take", noted)
+    return found
+
+
+def copy(builder: StreamsBuilder, prefix: str) -> None:
+    stream = builder.stream(f"{prefix}.in", key=str, value=str)
+    stream.map_values(str.upper, name="shout").to(f"{prefix}.out", key=str, value=str)
+
+
+def feed(inside: Inside) -> None:
+    inside.send((f"k{n % 50}", f"v{n}") for n in range(RECORDS))
+
+
+def check(inside: Inside) -> None:
+    """Every record is there once, in the order of its key, and epochs do not overlap."""
+    rows = inside.rows()
+    by_key: dict[bytes, list[int]] = {}
+    for row in rows:
+        by_key.setdefault(row.key or b"", []).append(int((row.value or b"")[1:]))
+    assert sum(map(len, by_key.values())) == RECORDS
+    for key, values in by_key.items():
+        assert values == list(range(int(key[1:]), RECORDS, 50))
+
+
+def test_a_backlog_is_copied_once_and_in_order(inside: Inside, taken: list[bool]) -> None:
+    """Most epochs of a backlog are begun before the one before them is committed."""
+    inside.build(copy)
+    feed(inside)
+    app, heard = inside.app(epoch={"max_records": 200})
+    with app:
+        inside.await_caught_up(app)
+    check(inside)
+    assert sum(taken) > RECORDS / 200 / 2
+    numbers = [epoch.epoch for epoch in heard.epochs]
+    assert numbers == sorted(set(numbers))
+    assert sum(epoch.records for epoch in heard.epochs) == RECORDS
+
+
+def test_an_epoch_that_is_not_committed_takes_the_next_one_with_it(
+    inside: Inside, broker: DevelopmentBroker, taken: list[bool]
+) -> None:
+    """What ran ahead of it read on from an end that was never committed."""
+    inside.build(copy)
+    feed(inside)
+    app, heard = inside.app(epoch={"max_records": 100})
+    intruder = TransactionalSink(
+        {"bootstrap.servers": broker.bootstrap_servers}, app.settings.application_id
+    )
+    with app:
+        for _ in range(2):
+            done = len(heard.epochs)
+            await_condition(lambda done=done: len(heard.epochs) >= done + 4, app)
+            intruder.open()  # fences the producer in the middle of its work, and claims nothing
+        inside.await_caught_up(app)
+    intruder.close()
+    check(inside)
+    assert heard.errors
+    assert any(taken)
+
+
+def test_a_second_run_goes_on_where_the_first_was_closed(inside: Inside, taken: list[bool]) -> None:
+    """A job that runs ahead when the application is closed is thrown away."""
+    inside.build(copy)
+    feed(inside)
+    app, heard = inside.app(epoch={"max_records": 100})
+    with app:
+        await_condition(lambda: len(heard.epochs) >= 5, app)
+    assert sum(epoch.records for epoch in heard.epochs) < RECORDS
+    again, _ = inside.app(epoch={"max_records": 2_000})
+    with again:
+        inside.await_caught_up(again)
+    check(inside)
+    assert any(taken)
