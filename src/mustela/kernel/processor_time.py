@@ -66,7 +66,7 @@ class ProcessorTime:
         self._store = store
         self._time = operator.context.time
         self._clock = EventClock(operator.context, store, lag_ms=operator.step.lag_ms)
-        self._timers = StepTimers(store)
+        self._timers = StepTimers(store, self._prefetch)
         self._schedules: dict[int, GroupSchedules] = {}
         self._opening = True
         self._firing: StoredTimer | None = None
@@ -197,46 +197,66 @@ class ProcessorTime:
 
     def _fire(self, domain: TimeDomain, group: int, now: int, order: Order | None) -> None:
         """Let the first timer that is due fire; with ``order`` it comes right behind a record."""
+        operator = self._operator
         stored = self._timers.pop_due(domain, group, now)
-        assert stored is not None, self._operator.step.name
-        task = self._operator.task(group)
-        fixed = self._operator.node.fixed_key
+        assert stored is not None, operator.step.name
+        task = operator.task(group)
+        fixed = operator.node.fixed_key
         make = cast("Callable[..., Timer[Any]]", FixedKeyTimer if fixed else Timer)
         timer = make(
-            key=self._operator.own_key_serde.deserialize(stored.key),
+            key=operator.own_key_serde.deserialize(stored.key),
             timestamp=stored.time,
             name=stored.name.decode(),
             domain=domain,
         )
         self._firing = stored
+        self._now_in_hand(stored.time, order or self._order(group, stored.time))
         try:
-            place = order or self._order(group, stored.time)
-            origins = Origins([stored.time], None, [place])
-            cause = Batch([timer.key], [None], origins, key_bytes=[stored.key])
-            self._call(task.processor.on_timer, (timer, task.context), cause)
+            task.processor.on_timer(timer, task.context)
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            self._failed(task.processor.on_timer, error, timer.key, stored.key)
         finally:
+            operator.take_in_hand(None)
             self._firing = None
             self._timers.settle()
 
     def _punctuate(self, group: int, kind: PunctuationType, now: int, order: Order | None) -> None:
         """Call the punctuators of a key group that are due."""
         for schedule in self._of(group).due(kind, now):
-            origins = Origins([now], None, [order or self._order(group, now)])
-            self._call(schedule.punctuator, (now,), Batch([None], [None], origins))
+            self._now_in_hand(now, order or self._order(group, now))
+            try:
+                schedule.punctuator(now)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failed(schedule.punctuator, error)
+            finally:
+                self._operator.take_in_hand(None)
 
-    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], cause: Batch) -> None:
-        """Call a function of the user's; what it forwards comes at the place of ``cause``."""
-        operator, order = self._operator, cause.order
-        time = max(cause.timestamps[0], 0)
-        operator.take_in_hand(Hand(time, order=None if order is None else order[0]))
-        try:
-            function(*arguments)
-        except Exception as error:  # noqa: BLE001 - the function is the user's
-            failures = operator.user_failures(function)
-            failures.subject = "a timer" if len(arguments) > 1 else "a punctuator"
-            failures.one(cause, 0, error)
-        finally:
-            operator.take_in_hand(None)
+    def _now_in_hand(self, time: int, order: Order) -> None:
+        """What is forwarded from now on comes at this place."""
+        self._operator.take_in_hand(Hand(max(time, 0), order=order))
+
+    def _failed(
+        self,
+        function: Callable[..., Any],
+        error: Exception,
+        key: Any = None,
+        key_bytes: bytes | None = None,
+    ) -> None:
+        """Let the handler decide about a timer, or a punctuator, that failed."""
+        operator = self._operator
+        failures = operator.user_failures(function)
+        failures.subject = "a punctuator" if key_bytes is None else "a timer"
+        assert operator.hand is not None, operator.step.name
+        hand = operator.hand
+        origins = Origins([hand.timestamp], None, None if hand.order is None else [hand.order])
+        known = None if key_bytes is None else [key_bytes]
+        failures.one(Batch([key], [None], origins, key_bytes=known), 0, error)
+
+    def _prefetch(self, group: int, keys: list[bytes]) -> None:
+        """Fetch the state of the keys of timers that are about to fire."""
+        nulls: list[Any] = [None] * len(keys)
+        batch = Batch(nulls, nulls, Origins([0] * len(keys)), key_bytes=keys)
+        self._operator.prefetch(batch, [group] * len(keys))
 
     def _order(self, group: int, time: int) -> Order:
         """Return the place of what fires at the end of an epoch: by time, behind what fired."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from mustela.kernel.failures import show_key
@@ -19,6 +22,11 @@ TIMER_CHAIN_MAX: Final = 10_000
 """How many timers may follow one another in an epoch, each registered by the one before for a time
 that has come, before that is taken for a loop without an end."""
 
+_CHUNK = 1_000
+
+OnRead = Callable[[int, list[bytes]], object]
+"""Called with a key group and the keys of stored timers that are about to fire."""
+
 _Place = tuple[bytes, bytes]
 """Key and name: of each there is one timer."""
 
@@ -31,6 +39,7 @@ class GroupTimers:
 
     Args:
         view: The rows of the store.
+        on_read: Called with the keys of stored timers that are about to fire.
 
     Example:
         >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
@@ -50,14 +59,27 @@ class GroupTimers:
         50
     """
 
-    __slots__ = ("_changed", "_first", "_head", "_heap", "_looked", "_read_to", "_rows", "_stored")
+    __slots__ = (
+        "_changed",
+        "_first",
+        "_heap",
+        "_looked",
+        "_on_read",
+        "_read",
+        "_read_to",
+        "_rows",
+        "_stored",
+    )
 
-    def __init__(self, view: RowView) -> None:
+    def __init__(
+        self, view: RowView, on_read: Callable[[list[bytes]], object] | None = None
+    ) -> None:
         self._rows = TimerRows(view)
+        self._on_read = on_read
         self._changed: dict[_Place, int | None] = {}
         self._heap: list[tuple[int, bytes, bytes]] = []
         self._stored: Iterator[Timer] = iter(())
-        self._head: Timer | None = None
+        self._read: deque[Timer] = deque()
         self._read_to = TIME_MIN - 1
         self._first: int | None = None
         self._looked = False
@@ -119,20 +141,22 @@ class GroupTimers:
         return None
 
     def _peek_stored(self, until: int) -> Timer | None:
-        changed = self._changed
+        changed, read = self._changed, self._read
         while True:
-            head = self._head
-            if head is None:
-                head = self._head = next(self._stored, None)
-            if head is None:
-                if not self._has_more(until):
-                    return None
+            while read:
+                head = read[0]
+                if (head.key, head.name) not in changed:
+                    return head
+                read.popleft()  # replaced, deleted, or it has fired
+            read.extend(islice(self._stored, _CHUNK))
+            if read:
+                if self._on_read is not None:
+                    self._on_read([timer.key for timer in read])
+            elif self._has_more(until):
                 self._stored = self._rows.due(until, since=self._read_to + 1)
                 self._read_to, self._looked = until, False
-            elif (head.key, head.name) in changed:
-                self._head = None
             else:
-                return head
+                return None
 
     def _has_more(self, until: int) -> bool:
         """Whether a stored timer that was not read yet is due."""
@@ -148,10 +172,12 @@ class StepTimers:
 
     Args:
         store: Where they are kept.
+        on_read: Called with a key group and the keys of stored timers that are about to fire.
     """
 
-    def __init__(self, store: LaneStore) -> None:
+    def __init__(self, store: LaneStore, on_read: OnRead | None = None) -> None:
         self._store = store
+        self._on_read = on_read
         self._groups: dict[TimeDomain, dict[int, GroupTimers]] = {
             domain: {} for domain in TimeDomain
         }
@@ -210,7 +236,8 @@ class StepTimers:
             view: RowView = self._store.group(group)
             if domain is TimeDomain.PROCESSING_TIME:
                 view = PrefixedView(view, CLOCK_ROW)
-            timers = self._groups[domain][group] = GroupTimers(view)
+            on_read = None if self._on_read is None else partial(self._on_read, group)
+            timers = self._groups[domain][group] = GroupTimers(view, on_read)
         return timers
 
     def _chain(self, domain: TimeDomain, time: int) -> int:
