@@ -82,7 +82,6 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         if desk is None:
             msg = f"step {self.step.name!r} makes calls, but its engine does not"
             raise InvariantError(msg)
-        self._application_id = desk.application_id
         self._calls: StepCalls = desk.step(self.node)
         wait = self.node.rules.wait
         wait_ms = self.options.call_wait_ms if wait is None else int(wait.total_seconds() * 1000)
@@ -165,7 +164,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         for row, (group, key) in enumerate(zip(groups, key_bytes, strict=True)):
             topic = batch.context(row).topic
             place = (topic, order[row], key)
-            name = call_id(self._application_id, self.step.name, place, self._seen[place])
+            name = call_id(self.options.application_id, self.step.name, place, self._seen[place])
             self._seen[place] += 1
             waiting = Waiting(
                 name, values[row], stamps[row], list(headers[row]), list(order[row]), topic, now

@@ -137,11 +137,6 @@ class StepCalls(Protocol):
 class CallDesk(Protocol):
     """Makes the calls of all steps of an application in one process."""
 
-    @property
-    def application_id(self) -> str:
-        """The application."""
-        ...
-
     def step(self, node: AsyncNode) -> StepCalls:
         """Return the calls of one step, the same object every time."""
         ...

@@ -66,11 +66,8 @@ class Process:
     def _desk(self) -> CallPool | None:
         """Return what makes calls to the outside, if any step needs it."""
         if self._calls is None and call_steps(self.program.plan):
-            root = calls_root(self.program)
-            watched = bool(self.program.spool_dir)
-            self._calls = CallPool(
-                self.program.application_id, root, SystemClock(), watched=watched
-            )
+            root, watched = calls_root(self.program), bool(self.program.spool_dir)
+            self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
 
     @property

@@ -51,23 +51,16 @@ class DriverCalls:
     """The calls of all steps under test; see `mustela.plan.calls.CallDesk`.
 
     Args:
-        application_id: The application.
         clock: The driver's clock.
         held: Whether calls wait until the test lets them go.
     """
 
-    def __init__(self, application_id: str, clock: Clock, *, held: bool) -> None:
-        self._application_id = application_id
+    def __init__(self, clock: Clock, *, held: bool) -> None:
         self.clock = clock
         self.held = held
         self.lives = 0
         self._steps: dict[str, DriverStepCalls] = {}
         self._thread: LoopThread | None = None
-
-    @property
-    def application_id(self) -> str:
-        """The application."""
-        return self._application_id
 
     def step(self, node: AsyncNode) -> DriverStepCalls:
         """Return the calls of one step."""

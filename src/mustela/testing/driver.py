@@ -133,8 +133,7 @@ class TopologyTestDriver(HoldsCalls):
         self._settings = _settings(own if settings is None else settings)
         start = SystemClock().now_ms() if initial_wall_clock is None else initial_wall_clock
         self._clock = ManualClock(to_milliseconds(start))
-        application_id = self._settings.application_id
-        self._calls = DriverCalls(application_id, self._clock, held=hold_calls)
+        self._calls = DriverCalls(self._clock, held=hold_calls)
         self._options = KernelOptions(
             calls=self._calls,
             emit=self._settings.emit,

@@ -27,6 +27,8 @@ __all__ = [
     "OnFailure",
     "RateLimit",
     "Retry",
+    "check_on_failure",
+    "check_span",
     "takes_call",
 ]
 
@@ -102,7 +104,7 @@ class Retry:
         """Check the values."""
         _at_least_one("Retry", "attempts", self.attempts)
         for name in ("initial", "maximum", "jitter"):
-            _span("Retry", name, getattr(self, name), zero=True)
+            check_span("Retry", name, getattr(self, name), zero=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ class RateLimit:
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("RateLimit", "calls", self.calls)
-        _span("RateLimit", "per", self.per)
+        check_span("RateLimit", "per", self.per)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,7 @@ class CircuitBreaker:
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("CircuitBreaker", "failures", self.failures)
-        _span("CircuitBreaker", "open_for", self.open_for)
+        check_span("CircuitBreaker", "open_for", self.open_for)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,18 +196,11 @@ class AsyncOptions:
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("AsyncOptions", "capacity", self.capacity)
-        _span("AsyncOptions", "timeout", self.timeout)
-        _span("AsyncOptions", "event_time_lag", self.event_time_lag, zero=True)
+        check_span("AsyncOptions", "timeout", self.timeout)
+        check_span("AsyncOptions", "event_time_lag", self.event_time_lag, zero=True)
         if self.wait is not None:
-            _span("AsyncOptions", "wait", self.wait, zero=True)
-        words = ("fail", "dead_letter", "continue")
-        if not (self.on_failure is None or self.on_failure in words or callable(self.on_failure)):
-            msg = f"AsyncOptions(on_failure={self.on_failure!r}): there is no such word"
-            raise BadOptionError(
-                msg,
-                fix=f"use {', '.join(map(repr, words))}, or a function of (record, error)",
-                fields={"on_failure": self.on_failure},
-            )
+            check_span("AsyncOptions", "wait", self.wait, zero=True)
+        check_on_failure("AsyncOptions", "on_failure", self.on_failure)
 
 
 def takes_call(function: Callable[..., Any]) -> bool:
@@ -296,7 +291,29 @@ def _at_least_one(holder: str, name: str, value: object) -> None:
     raise BadOptionError(msg, fix=f"write {holder}({name}=10)", fields={name: value})
 
 
-def _span(holder: str, name: str, value: object, *, zero: bool = False) -> None:
+def check_on_failure(holder: str, name: str, value: object) -> None:
+    """Check what shall become of a record whose call failed.
+
+    Raises:
+        BadOptionError: If it is neither a word nor a function.
+    """
+    words = ("fail", "dead_letter", "continue")
+    if value is None or value in words or callable(value):
+        return
+    msg = f"{holder}({name}={value!r}): there is no such word"
+    raise BadOptionError(
+        msg,
+        fix=f"use {', '.join(map(repr, words))}, or a function of (record, error)",
+        fields={name: value},
+    )
+
+
+def check_span(holder: str, name: str, value: object, *, zero: bool = False) -> None:
+    """Check a span of time.
+
+    Raises:
+        BadOptionError: If it is none, or not above zero.
+    """
     least = _NOTHING if zero else timedelta(microseconds=1)
     if isinstance(value, timedelta) and value >= least:
         return

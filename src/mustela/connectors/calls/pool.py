@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final
 
+import stamina
+
 from mustela.clock import Clock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.spool import CallSpool, Owner, Spooled
@@ -74,25 +76,20 @@ class CallPool:
     """Makes the calls of all steps in one process; see `mustela.plan.calls.CallDesk`.
 
     Args:
-        application_id: The application.
         root: Where outcomes of parked calls are left for other processes.
         clock: Monotonic time.
         watched: Whether the driver looks into ``root`` by itself, so that a task need not.
     """
 
-    def __init__(self, application_id: str, root: Path, clock: Clock, *, watched: bool) -> None:
-        self._application_id = application_id
+    def __init__(self, root: Path, clock: Clock, *, watched: bool) -> None:
         self._root = root
         self._clock = clock
         self._watched = watched
+        # Its hooks would print a line for each retry into Spark's log; a counter tells of them.
+        stamina.instrumentation.set_on_retry_hooks(())
         self._thread = LoopThread("calls")
         self._owner = Owner(root)
         self._steps: dict[str, ProcessCalls] = {}
-
-    @property
-    def application_id(self) -> str:
-        """The application."""
-        return self._application_id
 
     def step(self, node: AsyncNode) -> ProcessCalls:
         """Return the calls of one step."""

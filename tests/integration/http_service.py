@@ -1,0 +1,84 @@
+"""A small HTTP service for tests: slow, failing and hanging answers, and a log of what was asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+
+class HttpService:
+    """Answers ``GET /<word>?delay=<seconds>&fail=<n>&hang=1`` with the word in capitals.
+
+    ``fail`` lets the first n requests of an idempotency key fail with status 503, ``hang`` answers
+    only when the service is closed. The headers ``Idempotency-Key`` are counted.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.most_at_once = 0
+        self._now = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:  # noqa: N802 - the name that the base class calls
+                service.answer(self)
+
+            def log_message(self, *_arguments: Any) -> None:
+                """Say nothing."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 512
+
+            def handle_error(self, *_arguments: Any) -> None:
+                """A client that was killed is no error."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer one request."""
+        parts = urlsplit(request.path)
+        wish = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        key = request.headers.get("Idempotency-Key", "")
+        with self._lock:
+            self.asked[key] += 1
+            nth = self.asked[key]
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+        try:
+            if "hang" in wish:
+                self._closing.wait(120)
+            time.sleep(float(wish.get("delay", "0")))
+            status = 503 if nth <= int(wish.get("fail", "0")) else 200
+            body = parts.path.strip("/").upper().encode() if status == 200 else b"busy"
+        finally:
+            with self._lock:
+                self._now -= 1
+        request.send_response(status)
+        request.send_header("Content-Length", str(len(body)))
+        request.send_header("Connection", "close")
+        request.end_headers()
+        request.wfile.write(body)

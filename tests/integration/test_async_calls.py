@@ -1,0 +1,132 @@
+"""Calls to a real HTTP service from a running application: parked, resumed, made again."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psutil
+import pytest
+
+from mustela import AsyncCall, AsyncOptions, Retry, StreamsBuilder
+from mustela.runtime.events import AppState
+from tests.integration.app_world import Watcher, World
+from tests.integration.http_service import HttpService
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytest_plugins = ["tests.integration.app_fixture"]
+
+
+@pytest.fixture
+def service() -> Iterator[HttpService]:
+    with HttpService() as made:
+        yield made
+
+
+def asking(url: str) -> Callable[..., str]:
+    """Return a plain function that asks the service for a value's path."""
+
+    def ask(path: str, call: AsyncCall) -> str:
+        headers = {"Idempotency-Key": call.idempotency_key}
+        request = urllib.request.Request(f"{url}/{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    return ask
+
+
+def enriching(
+    function: Callable[..., Any], source: str, sink: str, options: AsyncOptions
+) -> Callable[[StreamsBuilder], None]:
+    def build(builder: StreamsBuilder) -> None:
+        paths = builder.stream(source, key=str, value=str)
+        answers = paths.map_values_async(function, options, value=str, name="ask")
+        answers.to(sink, key=str, value=str)
+
+    return build
+
+
+def by_key(world: World, topic: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in world.rows(topic):
+        found[(row.key or b"").decode()].append((row.value or b"").decode())
+    return dict(found)
+
+
+def longest(watcher: Watcher) -> float:
+    """Return the longest time that a commit took, without the first epochs."""
+    return max(epoch.seconds for epoch in watcher.epochs[1:])
+
+
+def test_slow_failing_and_hanging_answers_hold_nobody_up_but_their_key(
+    world: World, service: HttpService
+) -> None:
+    """Each key's results are in order, each record has one, and epochs go on meanwhile."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    rules = AsyncOptions(
+        retry=Retry(attempts=3, initial=timedelta(milliseconds=20)),
+        timeout=timedelta(seconds=3),
+        on_failure=lambda record, error: f"{record.key} {error.fields['cause']}",
+    )
+    app, watcher = world.app(enriching(asking(service.url), source, sink, rules))
+    sent = {
+        "slow": [f"slow{n}?delay=0.7" for n in range(3)],
+        "flaky": [f"flaky{n}?fail=2" for n in range(3)],
+        "broken": ["broken?fail=9"],
+        "hangs": ["hang?hang=1", "behind"],
+        **{f"k{n}": [f"a{n}?delay=0.05", f"b{n}", f"c{n}?delay=0.1"] for n in range(30)},
+    }
+    with app:
+        world.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        world.send(source, [("warm", "up")])
+        world.until(lambda: len(world.rows(sink)) == 1, "it is warm", app)
+        for nth in range(3):
+            world.send(source, [(key, p[nth]) for key, p in sent.items() if nth < len(p)])
+        total = 1 + sum(map(len, sent.values()))
+        world.until(lambda: len(world.rows(sink)) == total, "all is answered", app)
+
+    wanted = {key: [p.partition("?")[0].upper() for p in paths] for key, paths in sent.items()}
+    wanted |= {"warm": ["UP"], "broken": ["broken HTTPError"]}
+    wanted["hangs"] = ["hangs TimeoutError", "BEHIND"]
+    assert by_key(world, sink) == wanted
+    assert watcher.counter("parked:ask") > 0
+    assert watcher.counter("call_retries:ask") == 3 * 2 + 2 + 2
+    assert longest(watcher) < 1.5
+    assert service.most_at_once > 10
+
+
+def python_workers() -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        parent = process.parent()
+        if parent is not None and "mustela.spark.daemon" in " ".join(parent.cmdline()):
+            found.append(process)
+    return found
+
+
+@pytest.mark.slow
+def test_calls_whose_worker_is_killed_are_made_again(world: World, service: HttpService) -> None:
+    """By the same idempotency key; results are neither lost nor doubled, and in order."""
+    source, sink = world.topic("in"), world.topic("out")
+    app, watcher = world.app(
+        enriching(asking(service.url), source, sink, AsyncOptions(capacity=20))
+    )
+    sent = {f"k{n}": [f"a{n}?delay=1", f"b{n}?delay=0.3"] for n in range(20)}
+    with app:
+        world.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        for nth in range(2):
+            world.send(source, [(key, paths[nth]) for key, paths in sent.items()])
+        world.until(lambda: len(service.asked) >= 20, "calls are made", app)
+        world.until(lambda: watcher.counter("parked:ask") >= 20, "calls are parked", app)
+        for worker in python_workers():
+            worker.kill()
+        world.until(lambda: len(world.rows(sink)) == 40, "all is answered", app)
+
+    wanted = {key: [p.partition("?")[0].upper() for p in paths] for key, paths in sent.items()}
+    assert by_key(world, sink) == wanted
+    assert watcher.counter("calls_made_again:ask") > 0
+    assert len(service.asked) == 40
+    assert service.asked.total() > 40
