@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from mustela.errors import InvariantError
-from mustela.kernel.async_queue import Entry, KeyQueue, Waiting, read_waiting, write_waiting
+from mustela.kernel.async_queue import Entry, KeyQueue
 from mustela.kernel.each import drop, without
 from mustela.kernel.encode import encode_column
-from mustela.kernel.failures import Failures, ProcessingError
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import EXCHANGED
+from mustela.kernel.options import Handler
+from mustela.kernel.parked import (
+    ParkedRecord,
+    Waiting,
+    call_id,
+    fail_parked,
+    read_waiting,
+    write_waiting,
+)
 from mustela.model import TIME_MAX, Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.calls import Outcome, Result, StepCalls, read_results, write_results
@@ -25,43 +30,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.parking import Parked, ParkingRows
 from mustela.topology.async_calls import AsyncMapNode, AsyncNode, CallFailedError
 
-__all__ = ["AsyncOperator", "call_id"]
-
-_ID_BYTES: Final = 16
-_PACK: Final = msgspec.msgpack.Encoder().encode
-
-
-class _Parked(Origins):
-    """A record whose bytes are known as they were parked."""
-
-    __slots__ = ("raw_keys", "raw_values")
-
-    raw_keys: list[bytes | None]
-    raw_values: list[bytes | None]
-
-
-def call_id(
-    application_id: str, step: str, place: tuple[str | None, Order, bytes | None], nth: int
-) -> str:
-    """Return the name of a record in a step: the same whenever the record is handled again.
-
-    Args:
-        application_id: The application.
-        step: The step.
-        place: The topic of the record, its order and its key.
-        nth: Which of the records that have all this in common.
-
-    Example:
-        >>> one = call_id("app", "enrich", ("orders", (5, 0, 0, 17), b"k"), 0)
-        >>> one == call_id("app", "enrich", ("orders", (9, 3, 0, 17), b"k"), 0), len(one)
-        (True, 32)
-    """
-    topic, order, key = place
-    # Of a record of a topic its offset says all: the time before it depends on where an epoch was
-    # cut, the number of its topic on the topics there are.
-    where = order if topic is None else (topic, *order[2:])
-    facts = _PACK((application_id, step, where, key, nth))
-    return blake2b(facts, digest_size=_ID_BYTES).hexdigest()
+__all__ = ["AsyncOperator"]
 
 
 class AsyncOperator(KeyedOperator[AsyncNode]):
@@ -304,18 +273,10 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             },
         )
 
-    def _fail(self, entry: Entry, key: Any, error: Exception, handler: Any) -> None:
+    def _fail(self, entry: Entry, key: Any, error: Exception, handler: Handler) -> None:
         """Hand a record whose call failed to the handler."""
-        waiting = entry.waiting
-        topics = () if waiting.topic is None else (waiting.topic,)
-        order = (waiting.order[0], 0 if topics else -1, *waiting.order[2:])
-        origins = _Parked([waiting.timestamp], [entry.headers], [order], topics)
-        origins.raw_keys = [entry.key]
-        origins.raw_values = [None if self.node.value is None else waiting.value]
-        column: Any = [entry.key]
-        batch = Batch([key], [None], origins, key_bytes=column)
-        output, function = self.context.output, self.node.function
-        Failures(self.node, handler, ProcessingError, output, function).one(batch, 0, error)
+        record = ParkedRecord(entry.waiting, entry.key, has_raw=self.node.value is not None)
+        fail_parked(self, record, key, error, (handler, self.node.function))
 
     def _park(self) -> None:
         """Bring the store to what is true now."""

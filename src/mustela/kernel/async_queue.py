@@ -6,43 +6,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
+from mustela.kernel.parked import Waiting, read_waiting
 from mustela.model import Headers
 from mustela.plan.batch import Order
 from mustela.plan.calls import CallRequest
 from mustela.state.kinds.parking import ParkingRows, Place
 
-__all__ = ["Entry", "KeyQueue", "Waiting", "read_waiting", "write_waiting"]
+__all__ = ["Entry", "KeyQueue"]
 
 _CHUNK: Final = 64
 """Records of a key that are taken from the store at once."""
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A record that waits, as its row in the parking store holds it.
-
-    Attributes:
-        call_id: Names record and step.
-        value: The value as bytes.
-        timestamp: Milliseconds.
-        headers: Headers.
-        order: The record's order.
-        topic: The topic it came from, where it came from one.
-        since_ms: When it was parked first.
-    """
-
-    call_id: str
-    value: bytes | None
-    timestamp: int
-    headers: list[tuple[str, bytes | None]]
-    order: list[int]
-    topic: str | None
-    since_ms: int
-
-
-write_waiting: Final = msgspec.msgpack.Encoder().encode
-read_waiting: Final = msgspec.msgpack.Decoder(Waiting).decode
 
 
 @dataclass(slots=True, eq=False)
@@ -70,12 +43,12 @@ class Entry:
     @property
     def headers(self) -> Headers:
         """The record's headers."""
-        return tuple(self.waiting.headers)
+        return self.waiting.record_headers
 
     @property
     def order(self) -> Order:
         """The record's order."""
-        return tuple(self.waiting.order)
+        return self.waiting.record_order
 
     def request(self) -> CallRequest:
         """Return the call to be made for the record."""

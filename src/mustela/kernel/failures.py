@@ -104,6 +104,7 @@ class Failures:
         kind: The error's class.
         output: Where dead letters and counts go.
         function: The user's function, to tell his lines from those of libraries.
+        subject: What fails if it is no record of a topic.
     """
 
     def __init__(
@@ -113,8 +114,10 @@ class Failures:
         kind: type[DataError],
         output: Callable[[], StageOutput],
         function: Callable[..., Any] | None = None,
+        subject: str = "a record",
     ) -> None:
         self.node = node
+        self.subject = subject
         self.handler: Handler = handler
         self.kind = kind
         self.function = function
@@ -143,7 +146,7 @@ class Failures:
     def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
         """Return the error of one record, with everything that helps to find it."""
         line = failing_line(cause, self.function)
-        place = "a record" if context.topic is None else f"a record of topic {context.topic!r}"
+        place = self.subject if context.topic is None else f"a record of topic {context.topic!r}"
         told = getattr(cause, "what", None) or str(cause)
         evidence: dict[str, object] = {}
         if context.topic is not None:

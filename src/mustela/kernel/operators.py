@@ -15,6 +15,7 @@ from mustela.kernel import (
     combine,
     foreign_key,
     global_table,
+    request_reply,
     routing,
     settle,
     sink,
@@ -51,6 +52,7 @@ from mustela.topology.foreign_key import (
 from mustela.topology.global_table import GlobalJoinNode
 from mustela.topology.node import Node
 from mustela.topology.processor import ChildNode, OutputNode, ProcessorNode
+from mustela.topology.request_reply import CorrelateNode, ReplyKeyNode, RequestReplyNode
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
 from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.settle import SettleNode
@@ -162,6 +164,9 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (MergeNode, "whole"): stateless.MergeOperator,
         (AsyncMapNode, "whole"): async_calls.AsyncOperator,
         (AsyncProcessNode, "whole"): async_calls.AsyncOperator,
+        (CorrelateNode, "whole"): request_reply.CorrelateOperator,
+        (ReplyKeyNode, "whole"): request_reply.ReplyKeyOperator,
+        (RequestReplyNode, "whole"): request_reply.RequestReplyOperator,
         (AggregateNode, "whole"): _lane_aggregate,
         (AggregateNode, "combine"): _combiner,
         (AggregateNode, "merge"): _lane_aggregate,

@@ -19,7 +19,7 @@ call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers an
 How to act on time. ``operator.timing`` is made by `make_timing`, once, before the first instance;
 None where a node has nothing to do with time. The operator tells it of each new task
 (``timing.opened(task)``, behind ``init``), of each record before and behind ``process``
-(``timing.before(task, row)``, ``timing.after(task, row)``, only if ``timing.watches_records``), of
+(``timing.before(task, hand)``, ``timing.after(task, hand)``, only if ``timing.watches_records``), of
 the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
 forwards leaves with the operator's own rows, or passes the group at once. The node must say
 `acts_on_time`, and have a store for what is to be remembered.
@@ -27,19 +27,17 @@ forwards leaves with the operator's own rows, or passes the group at once. The n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mustela.errors import InvariantError, MustelaError
 from mustela.kernel.encode import encode_column
 from mustela.kernel.failures import failing_line
-from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.processor_context import make_context
-from mustela.kernel.processor_hand import Hand, RowColumns
-from mustela.kernel.processor_output import Forwarded, Sender
-from mustela.kernel.processor_stores import open_group_store
+from mustela.kernel.processor_output import Forwarded
+from mustela.kernel.processor_step import NO_GROUP, Hand, ProcessorStep, RowColumns, Task
 from mustela.kernel.processor_time import ProcessorTime
 from mustela.model import Record, fixed_key_record
 from mustela.plan.batch import Batch
@@ -47,43 +45,10 @@ from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import ProcessorError
-from mustela.topology.processor import ProcessorNode
 
-__all__ = ["NO_GROUP", "Hand", "ProcessorOperator", "Task", "make_timing"]
-
-NO_GROUP: Final = -1
-"""Stands for the key group of a processor without stores."""
+__all__ = ["ProcessorOperator", "make_timing"]
 
 _PREFETCHED: Final = frozenset({"key_value", "timestamped_key_value"})
-
-
-class Task:
-    """One processor instance: what Kafka Streams calls a task, for one step.
-
-    Args:
-        operator: The step.
-        group: The key group, or `NO_GROUP`.
-    """
-
-    __slots__ = ("_stores", "context", "group", "operator", "process", "processor", "stream_time")
-
-    def __init__(self, operator: ProcessorOperator, group: int) -> None:
-        self.operator = operator
-        self.group = group
-        self.stream_time = -1
-        self._stores: dict[str, Any] = {}
-        self.context = make_context(operator, self)
-        self.processor: Any = operator.node.supplier()
-        self.process: Callable[[Any], object] = self.processor.process
-
-    def store(self, spec: StoreSpec) -> Any:
-        """Return the key group's part of a store as its users see it; the same object each time."""
-        found = self._stores.get(spec.name)
-        if found is None:
-            rows = self.operator.lane_store(spec).group(self.group)
-            found = open_group_store(rows, spec, plain=spec.name in self.operator.node.plain)
-            self._stores[spec.name] = found
-        return found
 
 
 def make_timing(operator: ProcessorOperator) -> ProcessorTime | None:
@@ -92,28 +57,18 @@ def make_timing(operator: ProcessorOperator) -> ProcessorTime | None:
     return None if spec is None else ProcessorTime(operator, operator.lane_store(spec))
 
 
-class ProcessorOperator(KeyedOperator[ProcessorNode]):
-    """Calls a processor for each record; see the module's text.
-
-    Attributes:
-        hand: What is being worked on; None between records.
-        group_in_hand: The key group of what was sent last.
-        topics: The plan's topics.
-        sender: Where what is forwarded goes.
-        tasks: The instances by key group.
-        timing: What acts on time, or None.
-    """
+class ProcessorOperator(ProcessorStep):
+    """Calls a processor for each record; see the module's text."""
 
     def open(self) -> None:
         """Prepare; instances are made when their key group has something to do."""
         node = self.node
         self.use_key_serde(node.key)
-        self.hand: Hand | None = None
+        self.hand = None
         self.group_in_hand = NO_GROUP
-        self.topics: Sequence[str] = self.context.topics
-        self.sender: Sender = Forwarded(self)
-        self.tasks: dict[int, Task] = {}
-        self._specs = {spec.name: spec for spec in node.stores}
+        self.topics = self.context.topics
+        self.sender = Forwarded(self)
+        self.tasks = {}
         self._lane_stores: dict[str, LaneStore] = {}
         self._bad_rows = self.user_failures(None)
         self.timing = make_timing(self)
@@ -129,15 +84,6 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
             found = self._lane_stores[spec.name] = super().lane_store(spec)
         return found
 
-    @property
-    def own_key_serde(self) -> Serde[Any]:
-        """The serde by whose bytes its records are in their lane."""
-        return self._key
-
-    def store_spec(self, name: str) -> StoreSpec | None:
-        """Return a connected store of that name, or None."""
-        return self._specs.get(name)
-
     def task(self, group: int) -> Task:
         """Return the task of a key group; a new one is opened.
 
@@ -148,6 +94,7 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
         if found is None:
             try:
                 found = Task(self, group)
+                found.context = make_context(self, found)
                 self.tasks[group] = found
                 found.processor.init(found.context)
             except Exception as error:
@@ -155,10 +102,6 @@ class ProcessorOperator(KeyedOperator[ProcessorNode]):
             if self.timing is not None:
                 self.timing.opened(found)
         return found
-
-    def take_in_hand(self, hand: Hand | None) -> None:
-        """Say what is being worked on: what is forwarded from now on has its order."""
-        self.hand = hand
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Handle the rows of all inputs in order; return what was forwarded."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mustela.kernel.processor_shared import SharedStores
+from mustela.kernel.processor_step import ProcessorStep, Task
 from mustela.kernel.processor_time import TimeMethods
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
@@ -18,9 +19,6 @@ from mustela.topology.processor_context import (
     RecordMetadata,
 )
 
-if TYPE_CHECKING:
-    from mustela.kernel.processor import ProcessorOperator, Task
-
 __all__ = ["KernelContext", "make_context"]
 
 
@@ -32,7 +30,7 @@ class KernelContext(TimeMethods, SharedStores, ProcessingContext):
         task: The instance whose context this is.
     """
 
-    def __init__(self, operator: ProcessorOperator, task: Task) -> None:
+    def __init__(self, operator: ProcessorStep, task: Task) -> None:
         self.operator = operator
         self.task = task
 
@@ -159,7 +157,7 @@ class FixedKeyContext(KernelContext, FixedKeyProcessorContext[Any, Any]):
         self._forward(record, child, FixedKeyRecord)
 
 
-def make_context(operator: ProcessorOperator, task: Task) -> KernelContext:
+def make_context(operator: ProcessorStep, task: Task) -> KernelContext:
     """Return the context of a new task."""
     made = FixedKeyContext if operator.node.fixed_key else RecordContext
     return made(operator, task)

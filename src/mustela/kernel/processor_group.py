@@ -24,9 +24,9 @@ from mustela.kernel.divided import DividedBatch, SplitBatch, joined
 from mustela.kernel.encode import encode_column
 from mustela.kernel.isolate import for_branch, isolated
 from mustela.kernel.operator import Operator
-from mustela.kernel.processor import NO_GROUP, ProcessorOperator
-from mustela.kernel.processor_hand import RowColumns
-from mustela.kernel.processor_output import AnyRecord, Forwarded
+from mustela.kernel.processor import ProcessorOperator
+from mustela.kernel.processor_output import Forwarded
+from mustela.kernel.processor_step import NO_GROUP, AnyRecord, RowColumns
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.keygroups import row_groups
 from mustela.topology.processor import ChildNode, OutputNode

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from mustela.kernel.divided import DividedBatch
 from mustela.kernel.isolate import for_branch, isolated
 from mustela.kernel.operator import Operator
-from mustela.model import FixedKeyRecord, Headers, Record
+from mustela.kernel.processor_step import AnyRecord, ProcessorStep
+from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.topology.processor import ChildNode, OutputNode
 
-if TYPE_CHECKING:
-    from mustela.kernel.processor import ProcessorOperator
-
-__all__ = ["AnyRecord", "ChildOperator", "Forwarded", "OutputOperator", "Sender"]
-
-AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
+__all__ = ["ChildOperator", "Forwarded", "OutputOperator"]
 
 _NO_ORDER: Order = ()
-
-
-class Sender(Protocol):
-    """Where what a processor forwards goes."""
-
-    def send(self, record: AnyRecord, target: str | None) -> None:
-        """Send a record to one reader, or to all children."""
-        ...
-
-    def take(self, topics: Sequence[str]) -> Batch | None:
-        """Return what gathered, and begin to gather anew."""
-        ...
 
 
 class Forwarded:
@@ -41,7 +25,7 @@ class Forwarded:
         operator: The processor's step.
     """
 
-    def __init__(self, operator: ProcessorOperator) -> None:
+    def __init__(self, operator: ProcessorStep) -> None:
         self._operator = operator
         self._divided = operator.node.divides
         self._begin()

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.failures import show_key
 from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.processor_hand import Hand
+from mustela.kernel.processor_step import Hand, ProcessorStep, Task
 from mustela.kernel.punctuation import GroupSchedules, Schedule
 from mustela.kernel.timers import StepTimers
 from mustela.plan.batch import Batch, Order, Origins
@@ -41,9 +41,6 @@ from mustela.topology.timers import (
     moment_ms,
 )
 
-if TYPE_CHECKING:
-    from mustela.kernel.processor import ProcessorOperator, Task
-
 __all__ = ["ProcessorTime", "TimeMethods"]
 
 EVENT: Final = TimeDomain.EVENT_TIME
@@ -61,7 +58,7 @@ class ProcessorTime:
         watches_records: Whether time moves from record to record.
     """
 
-    def __init__(self, operator: ProcessorOperator, store: LaneStore) -> None:
+    def __init__(self, operator: ProcessorStep, store: LaneStore) -> None:
         self._operator = operator
         self._store = store
         self._time = operator.context.time
@@ -266,7 +263,7 @@ class ProcessorTime:
         return (time, -1, -1, -1, group, number)
 
 
-def watermark_at(operator: ProcessorOperator) -> int:
+def watermark_at(operator: ProcessorStep) -> int:
     """Return the watermark at which a step judges what it works on.
 
     For a record it is the time that has come in its place, as for the windows of other steps; for
@@ -285,7 +282,7 @@ def watermark_at(operator: ProcessorOperator) -> int:
 class TimeMethods:
     """The methods of a processor's context that have to do with time."""
 
-    operator: ProcessorOperator
+    operator: ProcessorStep
     task: Task
 
     def current_stream_time(self) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mustela.kernel.codec import StoreCodec
+from mustela.kernel.divided import DividedBatch
 from mustela.kernel.isolate import isolated
 from mustela.kernel.keyed import KeyedOperator
-from mustela.kernel.divided import DividedBatch
 from mustela.plan.batch import Batch, Origins
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
