@@ -394,6 +394,14 @@ class Coordinator:
         for place in self.state.progress.next_offsets:
             self.state.watermark.rest(place, look.now_ms, read_to_end=place not in look.short)
 
+    def _tidy(self) -> None:
+        """Give disk back; where that fails the next epoch looks at the state before it uses it."""
+        try:
+            self._engine.tidy(self._all_groups())
+        except EnvironmentFault as error:
+            self._suspect = True
+            self._listener.on_error(error)
+
     def _turn(
         self,
         state: CommittedState,
