@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         ProcessorContext,
         RecordMetadata,
     )
+    from mustela.topology.request_reply import RequestReply
     from mustela.topology.schedule import CatchUp
     from mustela.topology.scheduled import Tick
     from mustela.topology.timers import Cancellable, PunctuationType, TimeDomain, Timer
@@ -148,6 +149,7 @@ __all__ = [
     "RecordMetadata",
     "Refusal",
     "Repartitioned",
+    "RequestReply",
     "Retry",
     "Serde",
     "SessionStore",
@@ -240,6 +242,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "RecordMetadata": "mustela.topology.processor_context",
     "Refusal": "mustela.state.transaction",
     "Repartitioned": "mustela.dsl.options",
+    "RequestReply": "mustela.topology.request_reply",
     "Retry": "mustela.topology.async_calls",
     "Serde": "mustela.serdes.base",
     "SessionStore": "mustela.state.kinds.session_store",

@@ -13,9 +13,12 @@ from mustela import (
     JoinWindows,
     KStream,
     KTable,
+    Stores,
     StreamsBuilder,
     Suppressed,
+    Tick,
     TimeWindows,
+    Transaction,
 )
 from mustela import topology as room
 from mustela.planner.explain import explain
@@ -33,10 +36,12 @@ def every_step() -> Topology:
     builder = StreamsBuilder()
     clicks = builder.stream(re.compile("clicks-.*"), key=str, value=str, name="clicks")
     users = builder.table("users", key=str, value=str, store="users")
+    builder.scheduled("beat", beat, every=MINUTE, stores=("counts",)).to("beats", value=str)
     stateless(clicks)
     joins(builder, clicks, users)
     folds(clicks)
     tables(builder, clicks, users)
+    transactions(clicks)
     return builder.build()
 
 
@@ -77,6 +82,21 @@ def tables(builder: StreamsBuilder, clicks: KStream[str, str], users: KTable[str
     users.group_by(pair, key=str, value=str, name="by-name").count(store="by-name")
     nations = builder.table("nations", key=str, value=str, store="nations")
     users.join(nations, str.__add__, foreign_key=str.lower, name="nation-of")
+
+
+def transactions(clicks: KStream[str, str]) -> None:
+    supplier = Stores.persistent_key_value_store("pages")
+    pages = Stores.key_value_store_builder(supplier, key=str, value=str)
+    done = clicks.transact(keys=pair, fn=transact, stores=pages, name="together")
+    done.refused().to("refused", value="json")
+
+
+def transact(key: str, value: str, tx: Transaction) -> None:
+    tx.store("pages").put(key, value)
+
+
+def beat(_tick: Tick) -> list[tuple[str, str]]:
+    return [("a", "b")]
 
 
 def same(key: str, value: str) -> bool:

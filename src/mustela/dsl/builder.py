@@ -414,7 +414,7 @@ class StreamsBuilder:
                 at all.
             DuplicateNameError: If another step has the name.
             FunctionError: If the function cannot be called with a tick.
-            MissingStoreError: By `build`, if a store that is read does not exist.
+            UnknownStoreError: By `build`, if a store that is read does not exist.
 
         Example:
             >>> from datetime import timedelta

@@ -11,10 +11,10 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import (
     DuplicateNameError,
     DuplicateStoreError,
-    MissingStoreError,
     SourceConflictError,
     StreamAndTableError,
     UnfinishedSplitError,
+    UnknownStoreError,
 )
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
@@ -255,7 +255,7 @@ class Registry:
 
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
-            MissingStoreError: If a store that is read does not exist.
+            UnknownStoreError: If a store that is read does not exist.
             SharedStoreError: If a store that is changed from other lanes cannot be.
         """
         for name, at in self._unfinished.items():
@@ -276,7 +276,7 @@ class Registry:
         for store in node.reads_any:
             if store not in self._stores:
                 msg = f"{node.name!r} reads store {store!r}, which no step has"
-                raise MissingStoreError(
+                raise UnknownStoreError(
                     msg,
                     evidence={"stores": ", ".join(sorted(self._stores)) or "none"},
                     at=node.origin,

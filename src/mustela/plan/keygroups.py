@@ -14,6 +14,7 @@ __all__ = [
     "lane_of_group",
     "lanes_by_group",
     "row_groups",
+    "schedule_group",
 ]
 
 KEY_GROUP_SEED = 42
@@ -56,6 +57,16 @@ def row_groups(keys: Sequence[bytes | None], groups: int, *, suffix: int = 0) ->
     if None not in keys:
         return key_groups_of(cast("Sequence[bytes]", keys), groups, suffix=suffix)
     return [0 if key is None else key_group(key, groups, suffix=suffix) for key in keys]
+
+
+def schedule_group(name: str, groups: int) -> int:
+    """Return the key group in which a scheduled source remembers its last tick.
+
+    Example:
+        >>> 0 <= schedule_group("report", 32) < 32
+        True
+    """
+    return key_group(name.encode(), groups)
 
 
 def lane_of_group(group: int, lanes: int, groups: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -60,6 +60,7 @@ class EpochTime:
             topic's index in the plan; 0 for a topic that is left out.
         custom: For topics with a watermark of their own making: from the largest timestamp to
             the time that has been reached.
+        triggered: Scheduled sources that tick now whatever their schedule says; a test's word.
 
     Example:
         >>> EpochTime(before=5, watermark=9).watermark
@@ -73,6 +74,7 @@ class EpochTime:
     custom: Mapping[int, Callable[[int], int]] = field(
         default_factory=dict[int, Callable[[int], int]]
     )
+    triggered: Collection[str] = ()
 
     def due_groups(self, dues: Sequence[Due]) -> set[int]:
         """Return the key groups, by their place in ``dues``, whose time has come."""

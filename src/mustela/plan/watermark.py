@@ -50,7 +50,8 @@ class WatermarkOrder:
     Attributes:
         before: The watermark before the epoch, or -1.
         partitions: Each partition that takes part.
-        at_least_ms: How far the watermark comes whatever the partitions say; a test's word.
+        at_least_ms: How far the watermark comes whatever the partitions say: where there is no
+            partition to say it, or by a test's word.
         until_ms: The moment at which the epoch's input is cut, if it is cut by time: a partition
             that holds records at or behind it has come this far, however old the last record that
             was read. So it makes no difference how many epochs a backlog is read in.

@@ -10,6 +10,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.routing import BranchNode, PrintNode
+from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
@@ -87,6 +88,7 @@ def _step(step: Step) -> str:
     if isinstance(step.node, SinkNode):
         facts.append(_serdes(step.node))
     facts.extend(f"looks up {told}" for told in _lookups(step.node))
+    facts.extend(f"reads {store}" for store in step.node.reads_any)
     if step.role != "combine" and step.node.stores:
         facts.append(f"stores {', '.join(store.name for store in step.node.stores)}")
     if step.wants_old:
@@ -94,7 +96,8 @@ def _step(step: Step) -> str:
     if step.each_change:
         facts.append("each change")
     told = f": {', '.join(facts)}" if facts else ""
-    return f"{_kind(step)} {step.name} <- {', '.join(step.inputs)}{told}"
+    read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
+    return f"{_kind(step)} {step.name}{read}{told}"
 
 
 def _meaning(node: Node) -> Iterator[str]:
@@ -113,6 +116,8 @@ def _meaning(node: Node) -> Iterator[str]:
                 yield "told when closed"
         case BranchNode(index=index):
             yield f"branch {index + 1}"
+        case ScheduledSourceNode(schedule=schedule):
+            yield schedule.told
         case PrintNode(path=path):
             yield "to standard output" if path is None else f"to {path}"
         case _:

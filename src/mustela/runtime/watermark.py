@@ -20,6 +20,7 @@ __all__ = [
     "PartitionTime",
     "WatermarkOptions",
     "WatermarkState",
+    "scheduled_watermark",
     "topic_options",
     "watermark_options",
 ]
@@ -73,6 +74,26 @@ def topic_options(plan: Plan, options: WatermarkOptions) -> dict[str, WatermarkO
     return {topic: _own(strategy, options) for topic, strategy in plan.strategies.items()}
 
 
+def scheduled_watermark(plan: Plan, scheduled_ms: int | None, now_ms: int) -> int:
+    """Return how far scheduled sources bring the watermark: not at all where a topic has a say.
+
+    Where none has, event time is the wall clock, less what ticks are still to be handled.
+
+    Args:
+        plan: The plan.
+        scheduled_ms: The first tick that is still to come; see `DueTimes.scheduled_ms`.
+        now_ms: Wall-clock time.
+
+    Returns:
+        Milliseconds, or -1.
+    """
+    strategies = plan.strategies
+    silent = (topic in strategies and strategies[topic].kind == "none" for topic in plan.topics)
+    if scheduled_ms is None or plan.has_patterns or not all(silent):
+        return -1
+    return min(scheduled_ms, now_ms)
+
+
 def _own(strategy: WatermarkStrategy, options: WatermarkOptions) -> WatermarkOptions:
     idleness, skew = strategy.idleness, strategy.max_future_skew
     return WatermarkOptions(
@@ -112,13 +133,16 @@ class Look:
         short: The partitions that it does not read to their known end.
         until_ms: The moment at which it is cut, if it is cut by time; the partitions in ``short``
             hold records at or behind it.
-        at_least_ms: How far the watermark comes whatever the partitions say; a test's word.
+        at_least_ms: How far the watermark comes whatever the partitions say: where there is no
+            partition to say it, or by a test's word.
+        triggered: Scheduled sources that tick whatever their schedule says; a test's word.
     """
 
     now_ms: int
     short: Collection[TopicPartition] = ()
     until_ms: int | None = None
     at_least_ms: int = -1
+    triggered: Collection[str] = ()
 
 
 @dataclass(slots=True)

@@ -84,6 +84,7 @@ class Cluster:
         self.changelogs: dict[tuple[str, int], list[tuple[bytes, bytes | None]]] = {}
         self.marks: dict[Place, Committed] = {}
         self.counters: Counter[str] = Counter()
+        self.has_ticks_left = False
         self.incarnation = 1
         self.epoch = 0
         self.attempt = 0
@@ -187,6 +188,8 @@ class Cluster:
         self.watermark = result.watermark
         self.due.learn(result.reports, watermark=result.watermark.value, now_ms=result.now_ms)
         self.counters.update(result.counters)
+        following = self.due.scheduled_ms
+        self.has_ticks_left = following is not None and 0 <= following <= result.now_ms
         self.epoch = result.token.epoch
         self.attempt = 0
         return rows

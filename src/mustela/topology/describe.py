@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
+from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -105,6 +106,8 @@ def _rows(node: Node) -> list[_Row]:
             return [_Row(name, f"Source: {name} (topics: {pattern})", ())]
         case SourceNode(name=name):
             return [_Row(name, f"Source: {name} (topics: [{', '.join(sorted(node.topics))}])", ())]
+        case ScheduledSourceNode(name=name, schedule=schedule):
+            return [_Row(name, f"Source: {name} (schedule: {schedule.told})", ())]
         case TableSourceNode(name=name) | GlobalTableNode(name=name):
             # Kafka Streams too shows the topic and the table that is made of it as two.
             source = f"{name}.source"

@@ -13,7 +13,6 @@ __all__ = [
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
-    "MissingStoreError",
     "NotWindowedError",
     "OptionConflictError",
     "OtherBuilderError",
@@ -92,12 +91,6 @@ class MissingSerdeError(TopologyError):
     """Records shall be written, but nothing says how their keys or values become bytes."""
 
     code = "TOPOLOGY_MISSING_SERDE"
-
-
-class MissingStoreError(TopologyError):
-    """A step reads a store that no step has."""
-
-    code = "TOPOLOGY_MISSING_STORE"
 
 
 class SourceConflictError(TopologyError):
