@@ -36,7 +36,9 @@ def every_step() -> Topology:
     builder = StreamsBuilder()
     clicks = builder.stream(re.compile("clicks-.*"), key=str, value=str, name="clicks")
     users = builder.table("users", key=str, value=str, store="users")
-    builder.scheduled("beat", beat, every=MINUTE, stores=("counts",)).to("beats", value=str)
+    builder.scheduled("beat", beat, every=MINUTE, stores=("counts",)).to(
+        "beats", key=str, value=str
+    )
     stateless(clicks)
     joins(builder, clicks, users)
     folds(clicks)
