@@ -190,12 +190,13 @@ class RowChecks:
         largest = self._largest(facts)
         now = self._clock.now_ms()
         times = columns.timestamps or ()
+        key, value = _longest(columns.keys), _longest(columns.values)
         ahead = now + min((fact.ahead_ms for fact in facts), default=_NEVER)
         behind = now - min((fact.behind_ms for fact in facts), default=_NEVER)
         suspicious = (
             len(facts) < len(names)
-            or _longest(columns.keys) + _longest(columns.values) > limits.client_bytes
-            or self._upper_size(columns) > largest
+            or key + value > limits.client_bytes
+            or self._size(key, value, _longest_headers(columns)) > largest
             or max(times, default=0) > ahead
             or min(times, default=now) < behind
             or (any(fact.compacted for fact in facts) and None in columns.keys)
@@ -214,12 +215,6 @@ class RowChecks:
         if self._limits.compressed:
             return _NEVER
         return min((fact.max_bytes for fact in facts), default=_NEVER)
-
-    def _upper_size(self, columns: RowColumns) -> int:
-        headers = (
-            max((_size_of(own) for own in columns.headers), default=0) if columns.headers else 0
-        )
-        return self._size(_longest(columns.keys), _longest(columns.values), headers)
 
     def _size(self, key: int, value: int, headers: int) -> int:
         return key + value + headers + self._limits.header_bytes + _LEAST_OVERHEAD
@@ -254,7 +249,15 @@ class RowChecks:
 
 
 def _longest(column: Sequence[bytes | None]) -> int:
-    return max(map(len, filter(None, column)), default=0)
+    column_of_bytes: Any = column
+    try:
+        return max(map(len, column_of_bytes), default=0)
+    except TypeError:  # None has no length; to look for it first takes twice the time
+        return max(map(len, filter(None, column)), default=0)
+
+
+def _longest_headers(columns: RowColumns) -> int:
+    return max((_size_of(own) for own in columns.headers), default=0) if columns.headers else 0
 
 
 def _size_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
