@@ -363,9 +363,9 @@ class TimeMethods:
         Raises:
             TimerKeyError: If there is no key, or it belongs to another key group.
         """
+        in_hand = timing.key_in_hand()
         if key is None:
-            found = timing.key_in_hand()
-            if found is None:
+            if in_hand is None:
                 msg = f"{method} was called without a key, and none is in hand"
                 raise TimerKeyError(
                     msg,
@@ -373,9 +373,11 @@ class TimeMethods:
                     why="a timer belongs to a key",
                     fix=f"give one: {method}(…, key=…)",
                 )
-            return found
+            return in_hand
         serde = self.operator.own_key_serde
         found = serde.serialize(key)
+        if found is not None and found == in_hand:
+            return found
         groups = self.operator.options.key_groups
         group = row_groups([found], groups, suffix=serde.group_suffix)[0]
         if found is None or group != self.task.group:

@@ -570,7 +570,7 @@ class Second(First):
     def process(self, record: Record[str, str]) -> None:
         self.log(f"second {record.value}")
         if record.value == "late":
-            self.context.register_event_time_timer(record.timestamp)
+            self.context.register_event_time_timer(record.timestamp, key=record.key)
 
     def on_timer(self, timer: Timer[str], context: Any) -> None:
         self.log("second timer")
