@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         UsePartitionTimeOnInvalidTimestamp,
         WallclockTimestampExtractor,
     )
+    from mustela.topology.update import Updated
     from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = [
@@ -179,6 +180,7 @@ __all__ = [
     "Transaction",
     "TransactionRefused",
     "UnlimitedWindows",
+    "Updated",
     "UsageError",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
@@ -272,6 +274,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Transaction": "mustela.state.transaction",
     "TransactionRefused": "mustela.state.transaction",
     "UnlimitedWindows": "mustela.dsl.windows",
+    "Updated": "mustela.topology.update",
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",
     "ValueAndTimestamp": "mustela.state.kinds.key_value",

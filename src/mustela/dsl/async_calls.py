@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place
-from mustela.dsl.serdes import choose_serde
+from mustela.dsl.serdes import choose_serde, serde_to_write
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreSpec
+from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.topology.async_calls import (
     AsyncMapNode,
     AsyncOptions,
     AsyncProcessNode,
     takes_call,
 )
+from mustela.topology.request_reply import (
+    CorrelateNode,
+    ReplyKeyNode,
+    RequestReply,
+    RequestReplyNode,
+)
+from mustela.topology.sink import SinkNode
+from mustela.topology.stateless import MapNode
 
 if TYPE_CHECKING:
     from mustela.dsl.kstream import KStream
@@ -30,7 +39,24 @@ __all__ = ["AsyncCalls"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+V2 = TypeVar("V2")
 W = TypeVar("W")
+
+
+class _Outgoing:
+    """Makes the request of a record that has its correlation id as key.
+
+    Args:
+        request: The user's function.
+    """
+
+    def __init__(self, request: Callable[[Any, Any], Any] | None) -> None:
+        self._request = request
+
+    def __call__(self, _name: str, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Return key and value of the request."""
+        key, value = pair
+        return key, value if self._request is None else self._request(key, value)
 
 
 class AsyncCalls(Handle[K, V]):
@@ -166,6 +192,133 @@ class AsyncCalls(Handle[K, V]):
         self._registry.add(AsyncProcessNode(**place, **facts))
         return KStream(self._registry, place["name"], None, None)
 
+    def request_reply(
+        self,
+        replies: KStream[Any, V2],
+        joiner: Callable[[V, V2], W],
+        options: RequestReply,
+        *,
+        request: Callable[[K, V], Any] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, W]:
+        """Ask by topic, and join each record with the reply to what was asked for it.
+
+        Each record is written to the request topic, with a header that holds a correlation id,
+        and parked in a store with a changelog. A reply with the same header lets it go on,
+        however much later, also behind a restart. The requests of an epoch and the records that
+        wait for their replies are committed together: no request is made twice.
+
+        Results go on as replies come: those of a key need not be in order. A reply that comes when
+        its record has timed out, or comes a second time, is dropped and counted.
+
+        Args:
+            replies: The stream of the replies; their keys do not matter.
+            joiner: Called with the record's value and the reply's; gives the result.
+            options: Where requests go, how replies are known, and how long they are waited for.
+            request: Called with key and value; gives the value of the request. The record's own
+                value if not given.
+            name: Step name, and what the parking store's name begins with; made from the step's
+                place if not given.
+
+        Returns:
+            The stream of results, with the records' keys, timestamps and headers.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+            FunctionError: If a function cannot be called with what it gets.
+            MissingSerdeError: If nothing says how requests become bytes.
+            OtherBuilderError: If the replies come from another builder.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import RequestReply, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=str)
+            >>> prices = builder.stream("prices", key=bytes, value=int)
+            >>> asking = RequestReply(topic="price-requests", timeout=timedelta(seconds=30))
+            >>> priced = orders.request_reply(
+            ...     prices, lambda item, price: f"{item} for {price}", asking, name="ask"
+            ... )
+            >>> priced.to("priced", key=str, value=str)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", "pear")
+            ...     request = driver.create_output_topic("price-requests").read_record()
+            ...     reply = driver.create_input_topic("prices")
+            ...     reply.pipe_input(None, 7, headers=request.headers)
+            ...     driver.create_output_topic("priced").read_key_values_to_list()
+            [('o-1', 'pear for 7')]
+        """
+        from mustela.dsl.kstream import KStream
+
+        at, verb = user_origin(), "request_reply"
+        rules = options_or(options, RequestReply(topic="x", timeout=timedelta(1)), at=at)
+        self._check_builder(replies, verb=verb, at=at)
+        check_function(joiner, ("value", "reply"), role="joiner", verb=verb, at=at)
+        if request is not None:
+            check_function(request, ("key", "value"), role="request", verb=verb, at=at)
+        if callable(rules.on_timeout):
+            wanted = ("record", "error")
+            check_function(rules.on_timeout, wanted, role="on_timeout", verb=verb, at=at)
+        check_name(rules.topic, what="topic", at=at)
+        place = self._registry.place(verb, parents=(self._name,), at=at, name=name)
+        asked = self._part(place, "correlate", self._name)
+        self._registry.add(CorrelateNode(**asked, header=rules.header, step=place["name"]))
+        self._send_requests(place, asked["name"], rules, request)
+        told = self._part(place, "replies", replies.name)
+        self._registry.add(ReplyKeyNode(**told, header=rules.header))
+        place["parents"] = (asked["name"], told["name"])
+        self._registry.add(
+            RequestReplyNode(
+                **place,
+                joiner=joiner,
+                timeout_ms=rules.timeout // timedelta(milliseconds=1),
+                rules=rules,
+                parking=self._parking(place, "buffer"),
+                key=self._key,
+                value=self._value,
+            )
+        )
+        return KStream(self._registry, place["name"], self._key, None)
+
+    def _part(self, place: Place, what: str, parent: str) -> Place:
+        """Return the place of a step that belongs to one that the user sees."""
+        name = path_name(place["name"], what)
+        part = self._registry.place(what, parents=(parent,), at=place["origin"], name=name)
+        part["explicit_name"] = place["explicit_name"]
+        return part
+
+    def _send_requests(
+        self,
+        place: Place,
+        correlated: str,
+        rules: RequestReply,
+        request: Callable[[K, V], Any] | None,
+    ) -> None:
+        """Write the requests: the record as it was, or what the user makes of it."""
+        at, outgoing = place["origin"], self._part(place, "requests", correlated)
+        self._registry.add(MapNode(**outgoing, mapper=_Outgoing(request)))
+        said = [
+            choose_serde(part, wish, None, holder="RequestReply", at=at)
+            for part, wish in (("key", rules.key), ("value", rules.value))
+        ]
+        known = None if request is not None else self._value
+        self._registry.add(
+            SinkNode(
+                **self._part(place, "to", outgoing["name"]),
+                topic=rules.topic,
+                key=serde_to_write("key", said[0], self._key, step=self._name, at=at),
+                value=serde_to_write("value", said[1], known, step=self._name, at=at),
+            )
+        )
+
+    def _parking(self, place: Place, kind: StoreKind) -> StoreSpec:
+        return StoreSpec(
+            name=path_name(place["name"], "parked", length_max=STORE_NAME_LENGTH_MAX),
+            kind=kind,
+            key_serde=self._key or ValueSerde(sort_keys=True),
+            value_serde=self._value or ValueSerde(),
+        )
+
     def _map(
         self,
         verb: str,
@@ -203,16 +356,10 @@ class AsyncCalls(Handle[K, V]):
         place = self._registry.place(
             verb, parents=(self._name,), at=at, name=name, apart=function_name(function)
         )
-        parking = StoreSpec(
-            name=path_name(place["name"], "parked", length_max=STORE_NAME_LENGTH_MAX),
-            kind="parking",
-            key_serde=self._key or ValueSerde(sort_keys=True),
-            value_serde=self._value or ValueSerde(),
-        )
         facts: dict[str, Any] = {
             "function": function,
             "rules": rules,
-            "parking": parking,
+            "parking": self._parking(place, "parking"),
             "ordered": rules.ordered,
             "key": self._key,
             "value": self._value,
