@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,8 +27,10 @@ from mustela import (
     StoreBuilder,
     Stores,
     StreamsBuilder,
+    Tick,
     Timer,
     Transaction,
+    Updated,
 )
 from mustela.errors import MustelaError
 from mustela.runtime.events import EpochDone, Event, Restoring, StateChanged
@@ -119,6 +122,58 @@ def transfers(builder: StreamsBuilder, prefix: str) -> None:
     moved.refused().map_values(reason).to(f"{prefix}.refused", value=str)
 
 
+class Linking(ContextualProcessor[str, str, str, str]):
+    """Tells how the chains of two names were an epoch ago, and adds a link to both."""
+
+    def process(self, record: Record[str, str]) -> None:
+        """Read both, then send both changes."""
+        names = record.value.split()
+        before = self.context.any_key_store("chains").get_many(names)
+        self.context.forward(record.with_value(" ".join(chain or "none" for chain in before)))
+        for name in names:
+            self.context.update(
+                "chains", name, add_link, record.key, reply_to="linked", reply_key=record.key
+            )
+
+
+def add_link(chain: str | None, value: str) -> str:
+    """Begin a chain, or make it longer."""
+    return value if chain is None else link(chain, value)
+
+
+def told(change: Updated[str, str]) -> str:
+    """Return what became of a chain."""
+    return f"{change.key} {change.old} {change.new}"
+
+
+def shared(builder: StreamsBuilder, prefix: str) -> None:
+    """Read other lanes' keys and have them changed, from a processor with a store and one without.
+
+    Which of the two is told by the record's key.
+    """
+    chains = Stores.key_value_store_builder(
+        Stores.persistent_key_value_store("chains"), key=str, value=str
+    )
+    own = Stores.key_value_store_builder(
+        Stores.persistent_key_value_store("own"), key=str, value=str
+    )
+    stream = builder.add_state_store(chains).stream(f"{prefix}.in", key=str, value=str)
+    halves = (("free", "even", ()), ("kept", "odd", (own,)))
+    for name, half, stores in halves:
+        mine = stream.filter(partial(is_half, half), name=f"only-{half}")
+        step = mine.process(
+            Linking, stores=stores, updates=["chains"], replies=["linked"], name=name
+        )
+        step.to(f"{prefix}.out", key=str, value=str, name=f"{name}-out")
+        linked = step.reply("linked").map_values(told, name=f"{name}-told")
+        linked.to(f"{prefix}.linked", key=str, value=str, name=f"{name}-linked")
+
+
+def is_half(half: str, key: str, _value: str) -> bool:
+    """Tell which half a record belongs to."""
+    return (int(key[1:]) % 2 == 0) == (half == "even")
+
+
 class Reminders(ContextualProcessor[str, str, str, str]):
     """Fires once by event time and once by the clock for each key, and counts its own beats.
 
@@ -166,13 +221,33 @@ def timers(builder: StreamsBuilder, prefix: str) -> None:
     stream.process(Reminders, name="remind").to(f"{prefix}.out", key=str, value=str)
 
 
+def told_tick(tick: Tick) -> list[tuple[str, str]]:
+    """Say which tick it is, and what the store of all ticks before holds."""
+    before = tick.store("ticks").get(tick.name)
+    return [(tick.name, f"{tick.number} {tick.timestamp} {before.value if before else 0}")]
+
+
+def ticks(builder: StreamsBuilder, prefix: str) -> None:
+    """Tick by two schedules without any topic, and count the ticks."""
+    fifth = timedelta(milliseconds=200)
+    beats = builder.scheduled("beat", told_tick, every=fifth, key=str, value=str, stores=("ticks",))
+    seconds = builder.scheduled(
+        "second", told_tick, cron="* * * * * *", key=str, value=str, stores=("ticks",)
+    )
+    both = beats.merge(seconds, name="both")
+    both.to(f"{prefix}.out")
+    both.group_by_key().count(store="ticks").to_stream().to(f"{prefix}.counts", key=str, value=int)
+
+
 BUILDS: dict[str, Build] = {
     "word_count": word_count,
     "sequence": sequence,
     "stateless": stateless,
     "random_sums": random_sums,
+    "ticks": ticks,
     "timers": timers,
     "transfers": transfers,
+    "shared": shared,
 }
 
 

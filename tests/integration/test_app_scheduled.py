@@ -1,0 +1,148 @@
+"""Scheduled sources of a running application: each tick once, over SIGKILLs, and asleep between."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mustela import StreamsBuilder, Tick
+from mustela.broker.process import DevelopmentBroker
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.runtime.events import AppState
+from tests.faults.apps import ticks
+from tests.faults.feed import read_all
+from tests.faults.process import ChildApp
+from tests.integration.app_world import World
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytest_plugins = ["tests.integration.app_fixture"]
+
+QUIET_S = 2.0
+
+
+def reporting(source: str, sink: str) -> Callable[[StreamsBuilder], None]:
+    """Count words, and report the counts of all lanes twice a second."""
+
+    def report(tick: Tick) -> list[tuple[str, int]]:
+        return [(word, counted.value) for word, counted in tick.store("counts").all()]
+
+    def build(builder: StreamsBuilder) -> None:
+        words = builder.stream(source, key=str, value=str).group_by_key()
+        words.count(store="counts")
+        half = timedelta(milliseconds=500)
+        reports = builder.scheduled(
+            "report", report, every=half, key=str, value=int, catch_up="last", stores=("counts",)
+        )
+        reports.to(sink)
+
+    return build
+
+
+def test_a_schedule_reads_the_stores_of_all_lanes(world: World) -> None:
+    """A report has every key, as the epoch before it left them, with the time of its tick."""
+    source, sink = world.topic("in"), world.topic("out")
+    words = {f"w{number}": number % 3 + 1 for number in range(20)}
+    world.send(source, [(word, "x") for word, count in words.items() for _ in range(count)])
+    app, watcher = world.app(reporting(source, sink), lanes=2)
+    with app:
+        world.until(lambda: world.numbers(sink) == words, "a report of all words", app)
+    assert watcher.counter("ticks:report") >= 1
+    stamps = {row.timestamp for row in world.rows(sink)}
+    assert stamps
+    assert all(stamp % 500 == 0 for stamp in stamps)
+
+
+def test_an_application_sleeps_until_a_tick_is_due(world: World) -> None:
+    """A schedule that begins costs one epoch, and then one for each tick; it needs no topic."""
+    sink = world.topic("out")
+
+    def build(builder: StreamsBuilder) -> None:
+        days = builder.scheduled("day", one, every=timedelta(days=3650), key=str, value=int)
+        near = builder.scheduled("near", one, cron="*/5 * * * * *", key=str, value=int)
+        days.merge(near, name="both").to(sink)
+
+    app, watcher = world.app(build)
+    with app:
+        world.until(lambda: len(world.rows(sink)) == 1, "the first tick", app)
+        before = len(watcher.epochs)
+        time.sleep(QUIET_S)  # this long nothing is due
+        assert len(watcher.epochs) == before
+        world.until(lambda: len(world.rows(sink)) == 2, "the second tick", app)
+        assert len(watcher.epochs) == before + 1
+    first, second = world.rows(sink)
+    assert second.timestamp - first.timestamp == 5_000
+    assert (first.key, second.key) == (b"near", b"near")
+
+    app, _ = world.app(build)
+    with app:
+        assert app.wait_until(AppState.RUNNING, timedelta(seconds=90))
+        world.until(lambda: len(world.rows(sink)) >= 3, "a tick behind the restart", app)
+    numbers = [int.from_bytes(row.value or b"", "big") for row in world.rows(sink)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def one(tick: Tick) -> list[tuple[str, int]]:
+    return [(tick.name, tick.number)]
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_each_tick_is_effective_once_over_kills(broker: DevelopmentBroker, tmp_path: Path) -> None:
+    """Ticks that fall into a time in which nothing runs come later, each with its own time."""
+    assert ticks.__name__ == "ticks"  # the application that runs below
+    name = f"ticks-{tmp_path.name}"
+    admin = KafkaAdmin({"bootstrap.servers": broker.bootstrap_servers})
+    topics = [f"{name}.{short}" for short in ("out", "counts")]
+    config = {"retention.ms": "-1"}
+    admin.create([TopicSpec(name=topic, partitions=1, config=config) for topic in topics])
+    environment = {
+        "FAULTS_PREFIX": name,
+        "MUSTELA__APPLICATION_ID": name,
+        "MUSTELA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "MUSTELA__STATE_DIR": str(tmp_path / "state"),
+        "MUSTELA__KEY_GROUPS": "4",
+        "FAULTS_SPARK": '{"spark.master": "local[2]", "spark.driver.memory": "512m"}',
+    }
+    points = ("in-lane-after-pending:6", "flushed:4", "committed:5", "")
+    for number, point in enumerate(points):
+        child = ChildApp("ticks", tmp_path / f"run-{number}", environment, point=point)
+        try:
+            if point:
+                child.wait_for_point()
+                continue
+            child.wait_for_epochs(5)
+            assert child.stop() == 0
+        finally:
+            child.kill()
+    told = rows_of(broker, topics[0])
+    counts = rows_of(broker, topics[1])
+    admin.close()
+    assert set(told) == {"beat", "second"}
+    for source, length in (("beat", 200), ("second", 1_000)):
+        numbers = [number for number, _, _ in told[source]]
+        stamps = [stamp for _, stamp, _ in told[source]]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert stamps == [stamps[0] + length * n for n in range(len(stamps))]
+        assert counts[source][-1] == [len(numbers)]
+        # A tick sees the ticks of the epochs before its own, whole.
+        seen: dict[int, list[int]] = defaultdict(list)
+        for number, _, before in told[source]:
+            seen[before].append(number)
+        assert all(min(group) == before + 1 for before, group in seen.items())
+    assert len(told["beat"]) >= 20
+
+
+def rows_of(broker: DevelopmentBroker, topic: str) -> dict[str, list[list[int]]]:
+    """Return the committed rows of each key, in order, as numbers."""
+    found: dict[str, list[list[int]]] = defaultdict(list)
+    for rows in read_all(broker.bootstrap_servers, topic, 1).values():
+        for row in rows:
+            value = row.value or b""
+            text = value.decode() if b" " in value else str(int.from_bytes(value, "big"))
+            found[(row.key or b"").decode()].append([int(part) for part in text.split()])
+    return found
