@@ -19,7 +19,7 @@ from tests.faults.bugs import BUGS, environment_of
 from tests.faults.campaign import STATEFUL, Campaign, Result
 from tests.faults.process import ChildEndedError
 
-KINDS = ("word_count", "sequence", "stateless", "transfers")
+KINDS = ("word_count", "sequence", "stateless", "transfers", "shared")
 DRIVER_POINTS = (
     "before-job",
     "transaction-begun",

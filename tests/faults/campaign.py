@@ -19,6 +19,7 @@ from tests.faults.feed import (
     read_all,
     sometimes_poison,
     transfer,
+    two_names,
 )
 from tests.faults.oracle import MODELS, Inputs, check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
@@ -34,6 +35,7 @@ MAKERS: dict[str, MakeRecord] = {
     "stateless": sometimes_poison,
     "random_sums": keyed_number,
     "transfers": transfer,
+    "shared": two_names,
 }
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "word_count": ("out",),
@@ -41,8 +43,9 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
     "stateless": ("out", "dead-letters"),
     "random_sums": ("out", "draws"),
     "transfers": ("out", "refused"),
+    "shared": ("out", "linked"),
 }
-STATEFUL = frozenset({"word_count", "sequence", "random_sums", "transfers"})
+STATEFUL = frozenset({"word_count", "sequence", "random_sums", "transfers", "shared"})
 
 
 @dataclass(slots=True)

@@ -42,6 +42,15 @@ def transfer(rng: random.Random, number: int) -> tuple[str, str]:
     return f"t{number}", f"a{source} a{target} {rng.randrange(1, 101)}"
 
 
+NAMES = 300
+
+
+def two_names(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a numbered record that names two of some names, the first ones more often."""
+    first, second = (int(NAMES * rng.random() ** 2) for _ in range(2))
+    return f"r{number}", f"n{first} n{second}"
+
+
 class Feeder:
     """Writes records in small transactions until it is stopped.
 

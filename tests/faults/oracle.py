@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from mustela.runtime.epoch_record import EpochRecord
-from tests.faults.apps import FIRST_BALANCE, link
+from tests.faults.apps import FIRST_BALANCE, add_link
 from tests.faults.watch import Row, Seen, ends_of
 
 Inputs = Mapping[int, list[Row]]
@@ -45,7 +45,7 @@ class SequenceModel:
     def step(self, rows: list[Row], actual: Mapping[str, list[Row]]) -> Expected:
         for row in rows:
             value, chain = text(row.value), self.chains.get(row.key)
-            self.chains[row.key] = value if chain is None else link(chain, value)
+            self.chains[row.key] = add_link(chain, value)
         keys = {row.key for row in rows}
         return {"out": Counter((key, self.chains[key].encode()) for key in keys)}
 
@@ -88,26 +88,56 @@ class TransfersModel:
 
     def __init__(self) -> None:
         self.accounts: dict[str, int] = defaultdict(lambda: FIRST_BALANCE)
-        self._newest: dict[int, int] = defaultdict(lambda: -1)
+        self._merged = Merged()
 
     def step(self, rows: list[Row], actual: Mapping[str, list[Row]]) -> Expected:
         expected: Expected = {"out": Counter(), "refused": Counter()}
-        for row in sorted(self._placed(rows)):
-            source, target, told = text(row[-1].value).split()
+        for row in self._merged.order(rows):
+            source, target, told = text(row.value).split()
             balance, amount = self.accounts[source], int(told)
             if balance < amount:
-                expected["refused"][row[-1].key, f"{source} has {balance}".encode()] += 1
+                expected["refused"][row.key, f"{source} has {balance}".encode()] += 1
                 continue
             self.accounts[source] = balance - amount
             self.accounts[target] += amount
             now = f"{source} {self.accounts[source]} {target} {self.accounts[target]}"
-            expected["out"][row[-1].key, now.encode()] += 1
+            expected["out"][row.key, now.encode()] += 1
         assert min(self.accounts.values(), default=0) >= 0
         assert sum(self.accounts.values()) == FIRST_BALANCE * len(self.accounts)
         return expected
 
+
+class SharedModel:
+    """Chains that are changed one after the other, and read as they were before the epoch."""
+
+    def __init__(self) -> None:
+        self.chains: dict[str, str] = {}
+        self._merged = Merged()
+
+    def step(self, rows: list[Row], actual: Mapping[str, list[Row]]) -> Expected:
+        expected: Expected = {"out": Counter(), "linked": Counter()}
+        before = dict(self.chains)
+        for row in self._merged.order(rows):
+            names = text(row.value).split()
+            expected["out"][row.key, " ".join(before.get(n, "none") for n in names).encode()] += 1
+            for name in names:
+                old = self.chains.get(name)
+                new = self.chains[name] = add_link(old, text(row.key))
+                expected["linked"][row.key, f"{name} {old} {new}".encode()] += 1
+        return expected
+
+
+class Merged:
+    """The merged order of partitions: the newest time of a record's partition comes first."""
+
+    def __init__(self) -> None:
+        self._newest: dict[int, int] = defaultdict(lambda: -1)
+
+    def order(self, rows: list[Row]) -> list[Row]:
+        """Return an epoch's rows in order."""
+        return [row for *_, row in sorted(self._placed(rows))]
+
     def _placed(self, rows: list[Row]) -> Iterable[tuple[int, int, int, Row]]:
-        """Yield each row behind what orders it: the newest time of its partition comes first."""
         for row in rows:
             self._newest[row.partition] = max(self._newest[row.partition], row.timestamp)
             yield self._newest[row.partition], row.partition, row.offset, row
@@ -119,6 +149,7 @@ MODELS: dict[str, type[Model]] = {
     "stateless": StatelessModel,
     "random_sums": RandomSumsModel,
     "transfers": TransfersModel,
+    "shared": SharedModel,
 }
 
 

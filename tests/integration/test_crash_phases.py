@@ -27,6 +27,7 @@ CASES = {
     "stateless": ("half-produced:3", "committed:3"),
     "random_sums": ("offsets-added:3",),
     "transfers": ("in-lane-after-pending:4",),
+    "shared": ("in-lane-after-pending:4", "committed:3"),
 }
 
 
