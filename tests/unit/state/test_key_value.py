@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mustela.serdes.resolve import resolve_serde
 from mustela.state.faults import StoreError
-from mustela.state.interfaces import Committed, StoreSpec
+from mustela.state.interfaces import Committed, StoreKind, StoreSpec
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -119,3 +123,103 @@ def test_a_plain_store_has_no_timestamps():
     spec = StoreSpec(name="s", kind="key_value")
     with pytest.raises(StoreError, match="keeps no timestamps"):
         TimestampedKeyValueStore(make_view(spec), spec)
+
+
+def no_number(_old: object, _more: object = None) -> int:
+    raise ValueError
+
+
+class _Model(dict[str, int]):
+    """A dict with the same operations."""
+
+    def compute(self, key: str, more: int, limit: int) -> int | None:
+        total = self.get(key, 0) + more
+        return self.keep(key, None if total > limit else total)
+
+    def keep(self, key: str, value: int | None) -> int | None:
+        if value is None:
+            self.pop(key, None)
+        else:
+            self[key] = value
+        return value
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "compute", "merge", "put_if_absent", "delete"]),
+        st.sampled_from("abc"),
+        st.integers(0, 9),
+    ),
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("kind", ["key_value", "timestamped_key_value"])
+@pytest.mark.parametrize("timed", [False, True])
+@given(script=operations)
+def test_atomic_operations_do_what_a_dict_would(
+    kind: StoreKind, timed: bool, script: list[tuple[str, str, int]]
+) -> None:
+    """compute, merge, put_if_absent and delete, each with what it returns."""
+    spec = StoreSpec(
+        name="s", kind=kind, key_serde=resolve_serde(str), value_serde=resolve_serde(int)
+    )
+    if timed and kind == "key_value":
+        return
+    view = make_view(spec)
+    store: Any = (TimestampedKeyValueStore if timed else KeyValueStore)(view, spec)
+    plain, model = KeyValueStore[str, int](view, spec), _Model()
+    for what, key, number in script:
+        before = model.get(key)
+        if what == "put":
+            store.put(key, number)
+            model[key] = number
+        elif what == "compute":
+            found = store.compute(key, lambda old, n=number: limited((old or 0) + n))
+            assert found == model.compute(key, number, LIMIT)
+        elif what == "merge":
+            found = store.merge(key, number, lambda old, new: limited(old * new))
+            new = number if before is None else limited(before * number)
+            assert found == model.keep(key, new)
+        elif what == "put_if_absent":
+            found = store.put_if_absent(key, number)
+            assert (found.value if timed and found is not None else found) == before
+            model.setdefault(key, number)
+        else:
+            found = store.delete(key)
+            assert (found.value if timed and found is not None else found) == before
+            model.pop(key, None)
+        assert dict(plain.all()) == model
+
+
+LIMIT = 20
+
+
+def limited(number: int) -> int | None:
+    """Return a number that is not too large; a larger one is deleted."""
+    return None if number > LIMIT else number
+
+
+def test_what_an_atomic_operation_writes_has_the_time_that_is_said() -> None:
+    """Where nothing is said there is no time."""
+    spec = StoreSpec(name="s", key_serde=resolve_serde(str), value_serde=resolve_serde(int))
+    store = TimestampedKeyValueStore[str, int](make_view(spec), spec)
+    store.compute("a", lambda old: 1, timestamp=7)
+    assert store["a"] == (1, 7)
+    store.merge("a", 2, int.__add__, timestamp=9)
+    assert store["a"] == (3, 9)
+    store.put_if_absent("b", 4, timestamp=11)
+    assert store["b"] == (4, 11)
+    store.merge("b", 1, int.__add__)
+    assert store["b"] == (5, -1)
+
+
+def test_an_atomic_operation_whose_function_raises_changes_nothing(store) -> None:
+    """The function may even have changed what it was given."""
+    store.put("a", 1)
+    with pytest.raises(ValueError):  # noqa: PT011 - the function's own
+        store.compute("a", no_number)
+    with pytest.raises(ValueError):  # noqa: PT011 - the function's own
+        store.merge("a", 2, no_number)
+    assert store["a"] == 1
+    assert store.merge("b", 2, no_number) == 2

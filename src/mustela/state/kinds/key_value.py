@@ -6,7 +6,7 @@ own bytes, as Kafka Streams has it. A plain value is its own bytes. A key is its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
@@ -262,6 +262,47 @@ class KeyValueStore(_TypedStore[K, V]):
             self.put(key, value)
         return found
 
+    def compute(self, key: K, fn: Callable[[V | None], V | None]) -> V | None:
+        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value, None if there is none; None as its result deletes.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Tally(ContextualProcessor):
+            ...     def process(self, record):
+            ...         tally = self.context.state_store("tally")
+            ...         total = tally.compute(record.key, lambda old: (old or 0) + record.value)
+            ...         self.context.forward(record.with_value(total))
+        """
+        new = fn(self.get(key))
+        self.put(key, new)
+        return new
+
+    def merge(self, key: K, value: V, fn: Callable[[V, V], V | None]) -> V | None:
+        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Highest(ContextualProcessor):
+            ...     def process(self, record):
+            ...         highest = self.context.state_store("highest")
+            ...         highest.merge(record.key, record.value, max)
+        """
+        old = self.get(key)
+        new = value if old is None else fn(old, value)
+        self.put(key, new)
+        return new
+
     def put_all(self, rows: Iterable[tuple[K, V | None]]) -> None:
         """Set the values of many keys, given as pairs."""
         for key, value in rows:
@@ -311,6 +352,68 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
         data = self._value.serialize(value)
         stored = None if data is None else pack_timestamped(data, timestamp)
         self._view.put(self._key_bytes(key), stored)
+
+    def put_if_absent(
+        self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP
+    ) -> ValueAndTimestamp[V] | None:
+        """Set the value of ``key`` unless it has one; return the one it had, or None."""
+        found = self.get(key)
+        if found is None:
+            self.put(key, value, timestamp=timestamp)
+        return found
+
+    def compute(
+        self, key: K, fn: Callable[[V | None], V | None], *, timestamp: int = NO_TIMESTAMP
+    ) -> V | None:
+        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value alone, None if there is none; None as its result deletes.
+            timestamp: The new value's time, in milliseconds.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Tally(ContextualProcessor):
+            ...     def process(self, record):
+            ...         tally = self.context.state_store("tally")
+            ...         more = lambda old: (old or 0) + record.value
+            ...         tally.compute(record.key, more, timestamp=record.timestamp)
+        """
+        found = self.get(key)
+        new = fn(None if found is None else found.value)
+        self.put(key, new, timestamp=timestamp)
+        return new
+
+    def merge(
+        self,
+        key: K,
+        value: V,
+        fn: Callable[[V, V], V | None],
+        *,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> V | None:
+        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            timestamp: The new value's time, in milliseconds.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Highest(ContextualProcessor):
+            ...     def process(self, record):
+            ...         highest = self.context.state_store("highest")
+            ...         highest.merge(record.key, record.value, max, timestamp=record.timestamp)
+        """
+        found = self.get(key)
+        new = value if found is None else fn(found.value, value)
+        self.put(key, new, timestamp=timestamp)
+        return new
 
     def _decode(self, stored: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = unpack_timestamped(stored)
