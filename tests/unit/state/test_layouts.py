@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import pytest
 
+from mustela.kernel.punctuation import GroupSchedules
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import BUFFER_FORMAT, RecordBuffer, SlotBuffer
 from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.list import LIST_FORMAT, ListRows
+from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.session import SESSION_FORMAT, SessionRows
-from mustela.state.kinds.timer import TIMER_FORMAT, Timer, TimerRows
+from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, Timer, TimerRows
 from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
 from mustela.state.kinds.window import WINDOW_FORMAT, WindowRows
+from mustela.topology.timers import PunctuationType
 from tests.unit.state.epochs import world
 
 
@@ -42,6 +45,11 @@ def records(view):
 
 def timers(view):
     TimerRows(view).register_many([Timer(5, b"k", b"nn", b"d")])
+    TimerRows(PrefixedView(view, CLOCK_ROW)).register_many([Timer(5, b"k", b"nn")])
+    schedules = GroupSchedules(view)
+    schedules.add(PunctuationType.WALL_CLOCK_TIME, 10, print, now_ms=1)
+    schedules.add(PunctuationType.STREAM_TIME, 300, print, now_ms=1).cancel()
+    schedules.save()
 
 
 def versions(view):
@@ -105,7 +113,14 @@ LAYOUTS = [
         StoreSpec(name="s", kind="timer"),
         TIMER_FORMAT,
         timers,
-        {f"01{K}6e6e0002": T5, f"{T5}{K}6e6e0002": "64"},
+        {
+            f"01{K}6e6e0002": T5,
+            f"{T5}{K}6e6e0002": "64",
+            f"0201{K}6e6e0002": T5,
+            f"02{T5}{K}6e6e0002": "",
+            "0300000000": f"94af{b'wall-clock-time'.hex()}0a0bc2",
+            "0300000001": f"94ab{b'stream-time'.hex()}cd012c00c3",
+        },
     ),
     (
         StoreSpec(name="s", kind="versioned", history_retention_ms=50),
