@@ -8,13 +8,15 @@ import sys
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext
 
 from mustela.errors import UsageError
-from mustela.java import find_java
+from mustela.java import Java, find_java
+from mustela.spark import jvm as jvms
 
 __all__ = [
     "LINGER_S",
@@ -138,23 +140,70 @@ def _environment(**values: str) -> Generator[None]:
                 os.environ[name] = value
 
 
-def open_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
-    """Start a Spark context in a JVM that Spark can use, whatever ``JAVA_HOME`` says."""
+def open_context(
+    application_id: str, user: Mapping[str, str], *, record: Path | None = None
+) -> SparkContext:
+    """Start a Spark context in a JVM that Spark can use, whatever ``JAVA_HOME`` says.
+
+    Args:
+        application_id: Whose context.
+        user: Spark properties of the user's.
+        record: Where the JVM writes an archive of its classes when it ends.
+    """
     properties = properties_for(user)
     conf = SparkConf(loadDefaults=False)
     conf.setAppName(f"mustela {application_id}")
     for name, value in properties.items():
         conf.set(name, value)
     java = find_java()
-    with _environment(
-        JAVA_HOME=str(java.home),
-        PYSPARK_PYTHON=sys.executable,
-        SPARK_LOCAL_IP=properties["spark.driver.bindAddress"],
-        PYSPARK_PIN_THREAD="true",
+    with (
+        _environment(
+            JAVA_HOME=str(java.home),
+            PYSPARK_PYTHON=sys.executable,
+            SPARK_LOCAL_IP=properties["spark.driver.bindAddress"],
+            PYSPARK_PIN_THREAD="true",
+        ),
+        _own_jvm(java, properties, record),
     ):
         context: Any = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     return context
+
+
+@contextmanager
+def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> Generator[None]:
+    """Let a context that is made in the block find a JVM, where Spark's launcher is not needed."""
+    spark: Any = SparkContext
+    if spark._gateway is not None or not jvms.can_start(properties, os.environ):
+        yield
+        return
+    if record is None:
+        started = _start_quickly(java, properties)
+    else:
+        started = jvms.start(java, properties, archive=record, record=True)
+    if started is None:
+        yield  # Spark's launcher has the same trouble, and words for it
+        return
+    try:
+        with jvms.gateway(started):
+            yield
+    except BaseException:
+        if spark._gateway is None:
+            jvms.end(started.process)
+        raise
+    gateway: Any = spark._gateway
+    gateway.proc = started.process
+
+
+def _start_quickly(java: Java, properties: Mapping[str, str]) -> jvms.Jvm | None:
+    """Start a JVM with the archive of classes, if there is one; a bad one is deleted."""
+    archive = jvms.find_archive(java)
+    if archive is not None:
+        started = jvms.start(java, properties, archive=archive)
+        if started is not None:
+            return started
+        archive.unlink(missing_ok=True)
+    return jvms.start(java, properties)
 
 
 class _Lingering(NamedTuple):

@@ -1,0 +1,280 @@
+"""The JVM of an application that runs Spark inside its own process, started without a detour.
+
+Spark's own launcher is a script that starts one JVM to learn how to start another, and it adds
+modules that print warnings. For a Spark that is PySpark's own and runs on this host, all it would
+say is known: this module starts the JVM itself, with a log that begins at real warnings and, where
+`mustela.spark.archive` has made one, an archive of the classes that a start loads. Whatever differs
+(a cluster, an installed Spark, launcher settings) is left to Spark's launcher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+from xxhash import xxh3_64
+
+from mustela.broker.jars import jars_cache
+from mustela.java import Java
+
+__all__ = [
+    "MODULE_OPTIONS",
+    "Jvm",
+    "archive_directory",
+    "archive_name",
+    "archive_sum",
+    "can_start",
+    "end",
+    "find_archive",
+    "gateway",
+    "log_settings",
+    "start",
+]
+
+_PACKAGES = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _PACKAGES),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+"""What Spark's launcher gives every JVM, but for the module of vectors: machine learning alone uses
+it, and it cannot be added without a warning."""
+
+_LAUNCHERS = (
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.driver.memoryOverhead",
+    "spark.submit.deployMode",
+)
+_VARIABLES = (
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_DAEMON_MEMORY",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_HOME",
+    "SPARK_JAVA_OPTS",
+    "SPARK_LAUNCHER_OPTS",
+    "SPARK_MEM",
+    "SPARK_SUBMIT_OPTS",
+    "_JAVA_OPTIONS",
+)
+_CONNECTION = struct.Struct("!ii")
+_PART_BYTES = 1 << 20
+_PAUSE_S = 0.01
+_START_TIMEOUT_S = 120.0
+_MAIN = "org.apache.spark.deploy.SparkSubmit"
+
+
+class Jvm(NamedTuple):
+    """A JVM that waits for a Spark context.
+
+    Attributes:
+        process: The process; it ends when its standard input is closed.
+        port: Where it listens.
+        secret: What it wants to hear first.
+    """
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+
+
+def can_start(properties: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Whether nothing asks for what only Spark's launcher does.
+
+    Example:
+        >>> can_start({"spark.master": "local[2]"}, {})
+        True
+        >>> can_start({"spark.master": "spark://host:7077"}, {})
+        False
+        >>> can_start({"spark.master": "local[2]"}, {"SPARK_HOME": "/opt/spark"})
+        False
+    """
+    return (
+        os.name == "posix"
+        and properties.get("spark.master", "").startswith("local")
+        and not any(name in properties for name in _LAUNCHERS)
+        and not any(environment.get(name) for name in _VARIABLES)
+        and not (_spark() / "conf").exists()
+    )
+
+
+def start(
+    java: Java, properties: Mapping[str, str], *, archive: Path | None = None, record: bool = False
+) -> Jvm | None:
+    """Start a JVM for a Spark context; None if it ended before it was ready.
+
+    Args:
+        java: Which Java.
+        properties: Spark's properties.
+        archive: An archive of classes to use, or to write.
+        record: Write the archive when the JVM ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="mustela-jvm-") as directory:
+        ready = Path(directory) / "connection"
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(_spark()),
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(ready),
+        }
+        # Its standard input is its life: the JVM ends when this process does, however that ends.
+        # Ctrl-C is not for it: the application closes it when the last epoch is done.
+        process = subprocess.Popen(
+            _command(java, properties, archive, record=record),
+            stdin=subprocess.PIPE,
+            env=environment,
+            preexec_fn=_ignore_interrupts,
+        )
+        deadline = time.monotonic() + _START_TIMEOUT_S  # noqa: TID251 - waits for a real process
+        while process.poll() is None and not ready.exists():
+            if time.monotonic() > deadline:  # noqa: TID251
+                process.kill()
+            time.sleep(_PAUSE_S)
+        if not ready.exists():
+            end(process)
+            return None
+        return Jvm(process, *_connection(ready.read_bytes()))
+
+
+def _connection(said: bytes) -> tuple[int, str]:
+    """Return port and secret as the JVM wrote them down: two numbers, and the secret's bytes."""
+    port, length = _CONNECTION.unpack_from(said)
+    return port, said[_CONNECTION.size : _CONNECTION.size + length].decode()
+
+
+def _command(
+    java: Java, properties: Mapping[str, str], archive: Path | None, *, record: bool
+) -> list[str]:
+    classes: list[str] = []
+    if archive is not None and record:
+        classes = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    elif archive is not None:
+        # An archive that does not fit is passed over in silence.
+        classes = [
+            f"-XX:SharedArchiveFile={archive}",
+            "-Xshare:auto",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
+            "-Xlog:cds=off",
+        ]
+    confs = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
+    return [
+        str(java.executable),
+        "-cp",
+        f"{_spark()}/jars/*",
+        f"-Xmx{properties.get('spark.driver.memory', '1g')}",
+        *classes,
+        f"-Dlog4j.configurationFile={log_settings()}",
+        *shlex.split(properties.get("spark.driver.extraJavaOptions", "")),
+        *MODULE_OPTIONS,
+        _MAIN,
+        *confs,
+        "pyspark-shell",
+    ]
+
+
+def log_settings() -> Path:
+    """Return the settings of Spark's log: warnings and worse, without those of every start."""
+    return Path(__file__).with_name("log4j2.properties")
+
+
+def archive_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Return where this user's archives of classes are."""
+    variables = os.environ if environment is None else environment
+    return jars_cache(variables).with_name("classes")
+
+
+def archive_name(java: Java) -> str:
+    """Return the first part of an archive's name: what it was made for."""
+    jars = sorted((_spark() / "jars").glob("*.jar"))
+    said = [str(java.home), java.version, str(_spark())]
+    said += [f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+
+
+def archive_sum(file: Path) -> str:
+    """Return the sum of an archive, which is the second part of its name."""
+    total = xxh3_64()
+    with file.open("rb") as data:
+        while part := data.read(_PART_BYTES):
+            total.update(part)
+    return total.hexdigest()
+
+
+def find_archive(java: Java, environment: Mapping[str, str] | None = None) -> Path | None:
+    """Return the archive for this Java and these jars, if there is one; a damaged one is deleted.
+
+    The JVM itself would end with a signal where a file has been cut short.
+    """
+    for file in archive_directory(environment).glob(f"{archive_name(java)}-*.jsa"):
+        try:
+            if file.stem.rpartition("-")[2] == archive_sum(file):
+                return file
+            file.unlink(missing_ok=True)
+        except OSError:
+            continue
+    return None
+
+
+def _spark() -> Path:
+    return Path(pyspark.__file__).parent
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM at once."""
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+@contextmanager
+def gateway(jvm: Jvm) -> Generator[None]:
+    """Let PySpark find a JVM while it makes its gateway."""
+    own = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name, None)

@@ -1,0 +1,94 @@
+"""The JVM that Spark runs in: started in silence, with or without an archive of classes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from mustela.java import find_java
+from mustela.spark.jvm import MODULE_OPTIONS, archive_name, archive_sum, find_archive
+
+pytestmark = pytest.mark.spark
+
+_START = """
+from mustela.spark.session import open_context
+context = open_context("start", {"spark.master": "local[1]"})
+print(context.parallelize([1, 2], 1).sum(), context._gateway.proc is not None)
+context.stop()
+"""
+_TIMEOUT_S = 180
+
+
+def _start(cache: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _START],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache), **more},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+    )
+
+
+def test_the_options_are_those_of_sparks_own_launcher() -> None:
+    """A new PySpark may open other packages: this fails then."""
+    home = Path(pyspark.__file__).parent
+    launcher = [str(find_java().executable), "-cp", f"{home}/jars/*"]
+    launcher += ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"]
+    said = subprocess.run(
+        [*launcher, "--conf", "spark.master=local[1]", "pyspark-shell"],
+        env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
+        capture_output=True,
+        check=True,
+    )
+    words = [word.decode() for word in said.stdout.split(b"\0")]
+    given = words[words.index("-Xmx1g") + 1 : words.index("org.apache.spark.deploy.SparkSubmit")]
+    assert [word for word in given if word != "--add-modules=jdk.incubator.vector"] == list(
+        MODULE_OPTIONS
+    )
+
+
+def test_a_start_prints_nothing(tmp_path: Path) -> None:
+    """Neither warnings that every start would print, nor anything else."""
+    done = _start(tmp_path)
+    assert done.stdout == "3 True\n"
+    assert done.stderr == ""
+
+
+def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
+    """A program that gives the launcher arguments gets the launcher."""
+    done = _start(tmp_path, PYSPARK_SUBMIT_ARGS="pyspark-shell")
+    assert done.stdout == "3 True\n"
+    assert "spark" in done.stderr  # the launcher's JVM says which log settings it takes
+
+
+@pytest.mark.slow
+def test_a_start_uses_an_archive_of_classes_and_survives_a_bad_one(tmp_path: Path) -> None:
+    """A cut file and bytes that are no archive cost time, and nothing else."""
+    made = subprocess.run(
+        [sys.executable, "-m", "mustela.spark.archive"],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+    )
+    archive = Path(made.stdout.strip())
+    assert find_archive(find_java(), {"XDG_CACHE_HOME": str(tmp_path)}) == archive
+    assert _start(tmp_path).stdout == "3 True\n"
+
+    sound = archive.read_bytes()
+    archive.chmod(0o600)
+    archive.write_bytes(sound[: len(sound) // 2])
+    done = _start(tmp_path)
+    assert (done.stdout, done.stderr, archive.exists()) == ("3 True\n", "", False)
+    # One whose name is right and that is no archive: the JVM looks for itself.
+    archive.write_bytes(b"no archive" * 1000)
+    archive.rename(archive.with_name(f"{archive_name(find_java())}-{archive_sum(archive)}.jsa"))
+    done = _start(tmp_path)
+    assert (done.stdout, done.stderr) == ("3 True\n", "")
