@@ -22,6 +22,7 @@ from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
 from mustela.topology.processor import ProcessorNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.transact import TransactApplyNode, check_transacted
 from mustela.topology.update import UpdateNode
 from mustela.topology.update_order import parents_first, with_sender
 
@@ -148,7 +149,7 @@ class Registry:
         return sorted({*self._added, *self._stores})
 
     def _claim_stores(self, node: Node) -> None:
-        if isinstance(node, ProcessorNode | UpdateNode):
+        if isinstance(node, ProcessorNode | UpdateNode | TransactApplyNode):
             for store in node.stores:  # several processors may use one that was added before
                 self._stores.setdefault(store.name, node)
             return
@@ -256,7 +257,8 @@ class Registry:
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
             UnknownStoreError: If a store that is read does not exist.
-            SharedStoreError: If a store that is changed from other lanes cannot be.
+            SharedStoreError: If a store that is changed from other lanes, or by transactions,
+                cannot be.
         """
         for name, at in self._unfinished.items():
             msg = f"split {name!r} has no end"
@@ -269,6 +271,7 @@ class Registry:
             )
         for node in self._nodes.values():
             self._check_reads(node)
+        check_transacted(self._nodes.values())
         return Topology(parents_first(self._nodes))
 
     def _check_reads(self, node: Node) -> None:

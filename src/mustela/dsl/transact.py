@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import path_name
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.transaction import Transaction
-from mustela.topology.errors import BadOptionError, FunctionError
+from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.topology.routing import BranchNode, RepartitionNode
 from mustela.topology.transact import (
     RESULTS,
@@ -50,7 +50,7 @@ class Transactions(Handle[K, V]):
         *,
         keys: Callable[[K, V], DeclaredKeys],
         fn: Callable[[K, V, Transaction], Any],
-        stores: StoreBuilder | Sequence[StoreBuilder],
+        stores: str | StoreBuilder | Sequence[str | StoreBuilder],
         name: str | None = None,
         key: Any = None,
     ) -> TransactedKStream[Any, Any]:
@@ -73,8 +73,9 @@ class Transactions(Handle[K, V]):
                 list for all stores, or a dict of such lists by store.
             fn: Called with key, value and the `Transaction`. What it returns goes on as a record
                 with the same key, unless it is None; `Transaction.forward` sends any record on.
-            stores: The stores, made with `Stores.key_value_store_builder` or
-                `Stores.timestamped_key_value_store_builder`.
+            stores: The stores: what `Stores.key_value_store_builder` or
+                `Stores.timestamped_key_value_store_builder` gave, or names of stores that were
+                added with `StreamsBuilder.add_state_store`.
             name: Step name; made from the step's place if not given.
             key: Type or serde of the keys of the records that go on; the stream's if not given.
 
@@ -85,7 +86,8 @@ class Transactions(Handle[K, V]):
             BadOptionError: If a store is of another kind, or given twice, or none is given.
             FunctionError: If a function cannot be called with what it will get.
             DuplicateNameError: If another step already has this name.
-            DuplicateStoreError: If another step has one of the stores.
+            DuplicateStoreError: If there is another store of that name.
+            UnknownStoreError: If a store was not added.
 
         Example:
             >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
@@ -115,8 +117,8 @@ class Transactions(Handle[K, V]):
 
         at = user_origin()
         _check_functions(keys, fn, at)
-        touches = _checked_stores(stores, at)
         registry = self._registry
+        touches = checked_stores(registry, stores, at)
         key_serde = choose_serde("key", key, None, holder="transact", at=at) or self._key
         place = registry.place(
             "transact", parents=(self._name,), at=at, name=name, apart=function_name(fn)
@@ -165,23 +167,21 @@ def _check_functions(keys: object, fn: object, at: Origin) -> None:
         )
 
 
-def _checked_stores(stores: object, at: Origin) -> tuple[StoreSpec, ...]:
-    builders: list[object] = [stores] if isinstance(stores, StoreBuilder) else _several(stores)
+def checked_stores(registry: Registry, stores: object, at: Origin) -> tuple[StoreSpec, ...]:
+    """Return the stores of transactions; those given as builders are added first.
+
+    Raises:
+        BadOptionError: If one is of another kind, or given twice, or none is given.
+        UnknownStoreError: If one was not added.
+        DuplicateStoreError: If there is another store of that name.
+    """
+    listed = [stores] if isinstance(stores, str | StoreBuilder) else _several(stores)
     specs: dict[str, StoreSpec] = {}
-    for builder in builders:
-        if not isinstance(builder, StoreBuilder):
-            msg = f"transact cannot use {builder!r:.60} as a store"
-            raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
-        spec = builder.spec()
-        if spec.kind not in {"key_value", "timestamped_key_value"}:
-            msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
-            raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
-        if spec.max_entries is not None:
-            msg = f"transact cannot use store {spec.name!r}: it forgets keys"
-            raise _bad_store(msg, at, fix="use Stores.persistent_key_value_store(...)")
+    for store in listed:
+        spec = _checked_store(registry, store, at)
         if spec.name in specs:
-            msg = f"transact is given two stores named {spec.name!r}"
-            raise _bad_store(msg, at, fix="give each store a name of its own")
+            msg = f"transact is given store {spec.name!r} twice"
+            raise _bad_store(msg, at, fix="name each store once")
         specs[spec.name] = spec
     if not specs:
         msg = "transact is given no store"
@@ -189,10 +189,35 @@ def _checked_stores(stores: object, at: Origin) -> tuple[StoreSpec, ...]:
     return tuple(specs.values())
 
 
+def _checked_store(registry: Registry, store: object, at: Origin) -> StoreSpec:
+    if not isinstance(store, str | StoreBuilder):
+        msg = f"transact cannot use {store!r:.60} as a store"
+        raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+    known = registry.store(store) if isinstance(store, str) else None
+    if isinstance(store, str) and known is None:
+        msg = f"transact uses store {store!r}, which was not added"
+        raise UnknownStoreError(
+            msg,
+            evidence={"stores": ", ".join(registry.store_names) or "none"},
+            at=at,
+            why="a store is added before a step uses it",
+            fix="pass what Stores.key_value_store_builder(...) gives",
+            fields={"store": store},
+        )
+    spec = store.spec() if isinstance(store, StoreBuilder) else known.spec  # pyright: ignore[reportOptionalMemberAccess]
+    if spec.kind not in {"key_value", "timestamped_key_value"}:
+        msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
+        raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+    if spec.max_entries is not None:
+        msg = f"transact cannot use store {spec.name!r}: it forgets keys"
+        raise _bad_store(msg, at, fix="use Stores.persistent_key_value_store(...)")
+    if isinstance(store, StoreBuilder):
+        registry.add_store(spec, at, plain=store.plain)
+    return spec
+
+
 def _several(stores: object) -> list[object]:
-    if isinstance(stores, Iterable) and not isinstance(stores, str):
-        return list(stores)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return [stores]
+    return list(cast("Iterable[object]", stores)) if isinstance(stores, Iterable) else [stores]
 
 
 def _bad_store(what: str, at: Origin, *, fix: str) -> BadOptionError:

@@ -19,11 +19,11 @@ from typing import Any, cast
 from xxhash import xxh64_intdigest
 
 from mustela.errors import InvariantError
+from mustela.kernel.divided import SplitBatch
 from mustela.kernel.each import call_each, drop, without
 from mustela.kernel.encode import failing
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import Operator
-from mustela.kernel.divided import SplitBatch
 from mustela.kernel.transact_components import connected, group_keys, spread_over
 from mustela.plan.batch import Batch, Origins
 from mustela.serdes.base import Serde

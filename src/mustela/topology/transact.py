@@ -7,13 +7,14 @@ lane; what they wrote travels to the lane of its key, where the stores are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import SharedStoreError
 from mustela.topology.node import Arrival, Node
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "TransactKeysNode",
     "TransactNode",
     "TransactOrderNode",
+    "check_transacted",
 ]
 
 RESULTS, REFUSED, WRITTEN = range(3)
@@ -117,3 +119,36 @@ class TransactApplyNode(Node):
     def arrivals(self) -> tuple[Arrival | None, ...]:
         """Rows travel to the lane of their key; of each key there is one row in an epoch."""
         return (Arrival(key=BytesSerde(), ordered=False),)
+
+
+def check_transacted(nodes: Iterable[Node]) -> None:
+    """Check that the stores of transactions are no other step's.
+
+    Raises:
+        SharedStoreError: If one is.
+    """
+    owners: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda node: not isinstance(node, TransactApplyNode)):
+        for store in node.stores:
+            owner = owners.get(store.name)
+            if owner is not None:
+                raise _shared(store.name, owner, node)
+            if isinstance(node, TransactApplyNode):
+                owners[store.name] = node
+
+
+def _shared(store: str, owner: Node, other: Node) -> SharedStoreError:
+    both = isinstance(other, TransactApplyNode)
+    fix = (
+        "merge the streams, and let one transact() tell their records apart"
+        if both
+        else f'read it with reads=["{store}"], change it in a transaction; or keep two stores'
+    )
+    return SharedStoreError(
+        f"store {store!r} belongs to transactions, and {other.name!r} has it too",
+        evidence={"transactions": owner.origin or owner.name},
+        at=other.origin,
+        why="all transactions of an epoch are put in one order, before any of them runs",
+        fix=fix,
+        fields={"store": store, "step": other.name},
+    )
