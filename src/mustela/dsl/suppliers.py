@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
@@ -22,6 +23,17 @@ __all__ = [
     "output_names",
     "timers_of",
 ]
+
+
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "init": ("context",),
+        "process": ("record",),
+        "on_timer": ("timer", "context"),
+        "close": (),
+    }
+)
+"""What a processor's methods are called with."""
 
 
 def checked_supplier(supplier: object, *, verb: str, at: Origin) -> type[Any]:
@@ -60,6 +72,9 @@ def checked_supplier(supplier: object, *, verb: str, at: Origin) -> type[Any]:
             fix="make a new one in each call: lambda: MyProcessor(...)",
             fields={"verb": verb},
         )
+    for method, arguments in _METHODS.items():
+        if hasattr(first, method):
+            check_function(getattr(first, method), arguments, role=method, verb=verb, at=at)
     return type(first)
 
 

@@ -19,6 +19,7 @@ from mustela import (
 )
 from mustela.errors import MustelaError
 from mustela.plan.keygroups import key_groups_of
+from mustela.topology.errors import FunctionError
 from mustela.topology.timers import TimerError, TimerKeyError
 
 WATERMARK = {"event_time": "watermark"}
@@ -344,6 +345,17 @@ def test_a_timer_that_fails_meets_the_handler_and_does_not_fire_again():
     ).read_records_to_list()
     assert [(letter.key, letter.value) for letter in letters] == [("a", None)]
     assert ("mustela.error.class", b"ValueError") in letters[0].headers
+
+
+def test_an_on_timer_that_cannot_be_called_is_an_error_before_anything_runs():
+    """It is called with the timer and the context."""
+
+    class OneArgument(Ticking):
+        def on_timer(self, timer: Timer[str]) -> None:  # type: ignore[override]
+            del timer
+
+    with pytest.raises(FunctionError, match="cannot call its on_timer"):
+        topology(OneArgument)
 
 
 class Clocks(ContextualProcessor[str, str, str, str]):
