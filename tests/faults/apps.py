@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from mustela import (
     App,
+    BufferConfig,
     ContextualProcessor,
     PunctuationType,
     Record,
@@ -27,8 +28,10 @@ from mustela import (
     StoreBuilder,
     Stores,
     StreamsBuilder,
+    Suppressed,
     Tick,
     Timer,
+    TimeWindows,
     Transaction,
     Updated,
 )
@@ -239,6 +242,16 @@ def ticks(builder: StreamsBuilder, prefix: str) -> None:
     both.group_by_key().count(store="ticks").to_stream().to(f"{prefix}.counts", key=str, value=int)
 
 
+def windows(builder: StreamsBuilder, prefix: str) -> None:
+    """Count by windows of ten seconds, and say each count once, when its window is over."""
+    stream = builder.stream([f"{prefix}.in", f"{prefix}.slow"], key=str, value=str)
+    tens = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
+    counts = stream.group_by_key().windowed_by(tens).count(store="tens")
+    last = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), name="last")
+    told = last.to_stream(lambda window, _count: f"{window.key}@{window.start}")
+    told.to(f"{prefix}.out", key=str, value=int)
+
+
 BUILDS: dict[str, Build] = {
     "word_count": word_count,
     "sequence": sequence,
@@ -247,6 +260,7 @@ BUILDS: dict[str, Build] = {
     "ticks": ticks,
     "timers": timers,
     "transfers": transfers,
+    "windows": windows,
     "shared": shared,
 }
 

@@ -218,20 +218,30 @@ class WatermarkState:
     ) -> dict[TopicPartition, T]:
         """Return those of the waiting partitions that are not too far ahead of the watermark.
 
+        The watermark is the one that there would be now: while a partition is held back there need
+        be no epoch, and what it waits for may have become idle since the last one.
+
         Args:
             waiting: Partitions that have records.
             drift_ms: How far one may be ahead; None for any distance.
         """
         if drift_ms is None or self.value < 0:
             return dict(waiting)
-        most = self.value + drift_ms
+        most = self.copy().advance() + drift_ms
         return {
             place: what
             for place, what in waiting.items()
             if not self.options_of(place.topic).takes_part
             or place not in self.partitions
-            or self.partitions[place].max_timestamp <= most
+            or self._reached(place) <= most
         }
+
+    def _reached(self, place: TopicPartition) -> int:
+        """Return the time that a partition has come to."""
+        options, latest = self.options_of(place.topic), self.partitions[place].max_timestamp
+        if latest < 0 or options.custom is None:
+            return latest - options.max_out_of_orderness_ms
+        return options.custom(latest)
 
     def order(self, topics: Mapping[str, int], look: Look) -> WatermarkOrder:
         """Return what the lanes of an epoch need to find its watermark.

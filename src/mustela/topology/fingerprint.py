@@ -17,7 +17,18 @@ __all__ = ["FINGERPRINT_FORMAT", "fingerprint"]
 FINGERPRINT_FORMAT = 1
 """Version of the way in which a topology is turned into a hash."""
 
-_IGNORED = frozenset({"origin", "explicit_name", "explicit_store", "rules", "watermark", "late", "schedule", "catch_up"})
+_IGNORED = frozenset(
+    {
+        "origin",
+        "explicit_name",
+        "explicit_store",
+        "rules",
+        "watermark",
+        "late",
+        "schedule",
+        "catch_up",
+    }
+)
 
 _ADDED_SINCE = frozenset(
     {

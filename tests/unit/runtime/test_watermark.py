@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -264,5 +265,31 @@ def test_a_partition_too_far_ahead_is_held_back() -> None:
     assert state.near(waiting, 900) == waiting
     assert state.near(waiting, 899) == {B: 2, other: 3}
     state.rest(B, 100, read_to_end=True)
+    assert state.near({A: 1}, 0) == {A: 1}
+    assert state.value == 100, "a look changes nothing"
+
+
+def test_what_is_held_back_goes_on_when_the_others_are_idle() -> None:
+    """Though no epoch ran meanwhile, which would have moved the watermark: it has no record."""
+    state = WatermarkState(WatermarkOptions(idleness_ms=100))
+    state.track([A, B], 0)
+    state.observe(A, 1_000, 0)
+    state.observe(B, 10, 0)
     state.advance()
+    for now in (50, 99):
+        state.rest(B, now, read_to_end=True)
+        state.rest(A, now, read_to_end=False)
+        assert state.near({A: 1}, 500) == {}
+    state.rest(B, 100, read_to_end=True)
+    assert state.near({A: 1}, 500) == {A: 1}
+
+
+@pytest.mark.parametrize("custom", [None, lambda time: time - 700])
+def test_a_partition_is_not_held_back_by_its_own_lateness(custom: Any) -> None:
+    """How far its records may lie behind counts: what it has come to is compared, not its top."""
+    options = WatermarkOptions(max_out_of_orderness_ms=700, custom=custom)
+    state = WatermarkState(options)
+    state.track([A], 0)
+    state.observe(A, 1_000, 0)
+    assert state.advance() == 300
     assert state.near({A: 1}, 0) == {A: 1}
