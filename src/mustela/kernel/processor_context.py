@@ -8,10 +8,11 @@ from typing import Any
 from mustela.kernel.processor_shared import SharedStores
 from mustela.kernel.processor_step import ProcessorStep, Task
 from mustela.kernel.processor_time import TimeMethods
+from mustela.kernel.processor_transact import TransactMethods
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import StoreAccessError, UnknownChildError
+from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
 from mustela.topology.processor_context import (
     FixedKeyProcessorContext,
     ProcessingContext,
@@ -22,7 +23,7 @@ from mustela.topology.processor_context import (
 __all__ = ["KernelContext", "make_context"]
 
 
-class KernelContext(TimeMethods, SharedStores, ProcessingContext):
+class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContext):
     """What the contexts of both kinds of processors can do.
 
     Attributes:
@@ -111,6 +112,16 @@ class KernelContext(TimeMethods, SharedStores, ProcessingContext):
             wanted = kind[0] if isinstance(kind, tuple) else kind
             msg = f"forward takes a {wanted.__name__}, not {type(record).__name__} {record!r:.60}"
             raise TypeError(msg)
+        if self.operator.hand is None:
+            step = self.operator.step.name
+            msg = f"step {step!r} cannot forward while its processor is opened or closed"
+            raise ProcessorError(
+                msg,
+                at=self.operator.node.origin,
+                why="what is forwarded takes the place of the record or timer in hand",
+                fix="forward from process, from a timer or from a punctuator",
+                fields={"step": step},
+            )
         self.operator.group_in_hand = self.task.group
         self.operator.sender.send(record, target)
 
