@@ -91,7 +91,13 @@ if TYPE_CHECKING:
     from mustela.topology.request_reply import RequestReply
     from mustela.topology.schedule import CatchUp
     from mustela.topology.scheduled import Tick
-    from mustela.topology.timers import Cancellable, PunctuationType, TimeDomain, Timer
+    from mustela.topology.timers import (
+        Cancellable,
+        FixedKeyTimer,
+        PunctuationType,
+        TimeDomain,
+        Timer,
+    )
     from mustela.topology.timestamps import (
         FailOnInvalidTimestamp,
         LogAndSkipOnInvalidTimestamp,
@@ -124,6 +130,7 @@ __all__ = [
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
+    "FixedKeyTimer",
     "GlobalKTable",
     "Grouped",
     "InvariantError",
@@ -218,6 +225,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "FixedKeyProcessor": "mustela.topology.processor_api",
     "FixedKeyProcessorContext": "mustela.topology.processor_context",
     "FixedKeyRecord": "mustela.model",
+    "FixedKeyTimer": "mustela.topology.timers",
     "GlobalKTable": "mustela.dsl.globalktable",
     "Grouped": "mustela.dsl.options",
     "InvariantError": "mustela.errors",

@@ -31,6 +31,9 @@ from mustela.model import Record, RecordContext, Windowed
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import WindowStore
+from mustela.topology.processor_api import FixedKeyProcessor, Processor
+from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
+from mustela.topology.timers import Cancellable, FixedKeyTimer, PunctuationType, Timer
 from mustela.topology.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
 
 
@@ -255,3 +258,22 @@ def look(windows: WindowStore[str, int], versions: VersionedKeyValueStore[str, i
     assert_type(next(windows.all()), tuple[Windowed[str], int])
     assert_type(versions.get("a", as_of=5), VersionedRecord[int] | None)
     assert_type(versions["a"].value, int)
+
+
+# Timers: what one makes has its key, and its kind of record.
+class Fixed(FixedKeyProcessor[str, int, str]):
+    def on_timer(
+        self, timer: FixedKeyTimer[str], context: FixedKeyProcessorContext[str, str]
+    ) -> None:
+        assert_type(timer.key, str)
+        context.forward(timer.with_value("late"))
+
+
+class Free(Processor[str, int, str, str]):
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        schedule = context.schedule(hour, PunctuationType.STREAM_TIME, print)
+        assert_type(schedule, Cancellable)
+
+    def on_timer(self, timer: Timer[str], context: ProcessorContext[str, str]) -> None:
+        assert_type(timer.with_value(1), Record[str, int])
+        context.forward(timer.with_value("late"))

@@ -18,6 +18,9 @@ from mustela.dsl.options import (
 )
 from mustela.dsl.windows import SessionWindows, TimeWindows
 from mustela.serdes.primitives import IntSerde
+from mustela.topology.processor_api import Processor
+from mustela.topology.processor_context import ProcessorContext
+from mustela.topology.timers import PunctuationType, Timer
 
 builder = StreamsBuilder()
 words = builder.stream("words", key=str, value=str)
@@ -103,3 +106,12 @@ by_session = words.group_by_key().windowed_by(sessions)
 by_session.aggregate(lambda: 0, lambda key, value, total: total)  # pyright: ignore[reportCallIssue]
 words.group_by_key().windowed_by(timedelta(hours=1))  # pyright: ignore
 by_session.emit_strategy("close")  # pyright: ignore[reportArgumentType]
+
+
+# Timers: what is forwarded is what the processor says it gives; an interval is a timedelta.
+class Free(Processor[str, int, str, str]):
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        context.schedule(10, PunctuationType.STREAM_TIME, print)  # pyright: ignore[reportArgumentType]
+
+    def on_timer(self, timer: Timer[str], context: ProcessorContext[str, str]) -> None:
+        context.forward(timer.with_value(1))  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from mustela.model import FixedKeyRecord, Record
 from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
-from mustela.topology.timers import Timer
+from mustela.topology.timers import FixedKeyTimer, Timer
 
 __all__ = [
     "ContextualFixedKeyProcessor",
@@ -133,7 +133,9 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         """
         raise NotImplementedError
 
-    def on_timer(self, timer: Timer[KIn], context: FixedKeyProcessorContext[KIn, VOut]) -> None:
+    def on_timer(
+        self, timer: FixedKeyTimer[KIn], context: FixedKeyProcessorContext[KIn, VOut]
+    ) -> None:
         """Act when a timer fires that was registered with the context.
 
         Stores are those of the timer's key. ``timer.with_value(...)`` is a record with the
