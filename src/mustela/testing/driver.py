@@ -27,15 +27,12 @@ from mustela.runtime.watermark import (
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
-from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
-from mustela.state.kinds.session_store import SessionStore
-from mustela.state.kinds.versioned_store import VersionedKeyValueStore
-from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
 from mustela.testing.calls import DriverCalls, HoldsCalls
 from mustela.testing.cluster import Cluster, JobResult, Row
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job
-from mustela.testing.stores import AnyStore, DriverStores
+from mustela.testing.store_access import StoreAccess
+from mustela.testing.stores import DriverStores
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
 from mustela.topology.global_table import GlobalTableNode
@@ -83,7 +80,7 @@ def _settings(values: Settings | Mapping[str, Any] | None) -> Settings:
     return Settings.load(known, environ={}, directory=Path(__file__).parent)
 
 
-class TopologyTestDriver(HoldsCalls):
+class TopologyTestDriver(StoreAccess, HoldsCalls):
     """Runs a topology in this process, each piped record to its end.
 
     It plans with the same planner and runs the same kernel as Spark does, over environments in
@@ -118,7 +115,7 @@ class TopologyTestDriver(HoldsCalls):
 
     __test__ = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each of which a test may leave out
         self,
         subject: object,
         *,
@@ -413,84 +410,6 @@ class TopologyTestDriver(HoldsCalls):
             self._group.clear()
         self._cluster.restart(lose_state=lose_state)
         self._calls.crash(keep_outcomes=False)
-
-    def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
-        """Return a store of the topology; timestamps are left out.
-
-        Raises:
-            TestDriverError: If there is no store of that name, or it is of another kind.
-        """
-        return self._stores().key_value(name)
-
-    def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
-        """Return a store of the topology, its values with their timestamps.
-
-        Raises:
-            TestDriverError: If there is no store of that name.
-            StoreError: If it keeps no timestamps.
-        """
-        return self._stores().timestamped_key_value(name)
-
-    def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
-        """Return a versioned store of the topology.
-
-        Raises:
-            TestDriverError: If there is no store of that name.
-            StoreError: If it is not versioned.
-        """
-        return self._stores().versioned(name)
-
-    def get_window_store(self, name: str) -> WindowStore[Any, Any]:
-        """Return a window store of the topology; timestamps are left out.
-
-        Raises:
-            TestDriverError: If there is no store of that name.
-            StoreError: If it is of another kind.
-
-        Example:
-            >>> from datetime import timedelta
-            >>> from mustela import StreamsBuilder, TimeWindows
-            >>> builder = StreamsBuilder()
-            >>> words = builder.stream("words", key=str, value=str).group_by_key()
-            >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
-            >>> counts = words.windowed_by(minutes).count(store="counts")
-            >>> with TopologyTestDriver(builder) as driver:
-            ...     driver.create_input_topic("words").pipe_input("a", "x", timestamp=61_000)
-            ...     driver.get_window_store("counts").fetch("a", 60_000)
-            1
-        """
-        return self._stores().window(name)
-
-    def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any]:
-        """Return a window store of the topology, its values with their timestamps.
-
-        Raises:
-            TestDriverError: If there is no store of that name.
-            StoreError: If it is of another kind.
-        """
-        return self._stores().timestamped_window(name)
-
-    def get_session_store(self, name: str) -> SessionStore[Any, Any]:
-        """Return a session store of the topology.
-
-        Raises:
-            TestDriverError: If there is no store of that name.
-            StoreError: If it is of another kind.
-        """
-        return self._stores().session(name)
-
-    def get_state_store(self, name: str) -> AnyStore:
-        """Return a store of the topology as the kind that it is.
-
-        Raises:
-            TestDriverError: If there is no store of that name, or no user can read it.
-        """
-        return self._stores().any(name)
-
-    def get_all_state_stores(self) -> dict[str, AnyStore]:
-        """Return all stores by name, but for buffers that only their steps can read."""
-        stores = self._stores()
-        return {name: stores.any(name) for name in stores.readable()}
 
     @property
     def produced_topic_names(self) -> set[str]:

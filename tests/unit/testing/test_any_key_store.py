@@ -20,7 +20,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.state.faults import StoreError
-from mustela.topology.errors import MissingStoreError, StoreAccessError
+from mustela.topology.errors import StoreAccessError, UnknownStoreError
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -177,7 +177,7 @@ def test_a_store_that_nobody_has_is_found_when_the_topology_is_built() -> None:
     """Also when the table that is meant keeps no store of that name."""
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str).process(Ask, reads=["prices"])
-    with pytest.raises(MissingStoreError, match="reads store 'prices', which no step has"):
+    with pytest.raises(UnknownStoreError, match="reads store 'prices', which no step has"):
         builder.build()
 
 

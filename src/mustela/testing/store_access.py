@@ -1,0 +1,98 @@
+"""The stores of a topology under test, as the test driver opens them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.versioned_store import VersionedKeyValueStore
+from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.testing.stores import AnyStore, DriverStores
+
+__all__ = ["StoreAccess"]
+
+
+class StoreAccess:
+    """The part of the test driver that opens stores; each call sees what is committed."""
+
+    def _stores(self) -> DriverStores:
+        raise NotImplementedError
+
+    def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
+        """Return a store of the topology; timestamps are left out.
+
+        Raises:
+            TestDriverError: If there is no store of that name, or it is of another kind.
+        """
+        return self._stores().key_value(name)
+
+    def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
+        """Return a store of the topology, its values with their timestamps.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it keeps no timestamps.
+        """
+        return self._stores().timestamped_key_value(name)
+
+    def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
+        """Return a versioned store of the topology.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is not versioned.
+        """
+        return self._stores().versioned(name)
+
+    def get_window_store(self, name: str) -> WindowStore[Any, Any]:
+        """Return a window store of the topology; timestamps are left out.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str).group_by_key()
+            >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+            >>> counts = words.windowed_by(minutes).count(store="counts")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "x", timestamp=61_000)
+            ...     driver.get_window_store("counts").fetch("a", 60_000)
+            1
+        """
+        return self._stores().window(name)
+
+    def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any]:
+        """Return a window store of the topology, its values with their timestamps.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+        """
+        return self._stores().timestamped_window(name)
+
+    def get_session_store(self, name: str) -> SessionStore[Any, Any]:
+        """Return a session store of the topology.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+        """
+        return self._stores().session(name)
+
+    def get_state_store(self, name: str) -> AnyStore:
+        """Return a store of the topology as the kind that it is.
+
+        Raises:
+            TestDriverError: If there is no store of that name, or no user can read it.
+        """
+        return self._stores().any(name)
+
+    def get_all_state_stores(self) -> dict[str, AnyStore]:
+        """Return all stores by name, but for buffers that only their steps can read."""
+        stores = self._stores()
+        return {name: stores.any(name) for name in stores.readable()}
