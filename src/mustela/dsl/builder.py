@@ -5,39 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Self, TypedDict, TypeVar, cast, get_args, overload
+from typing import Any, Self, TypeVar, overload
 from zoneinfo import ZoneInfo
 
-from mustela.dsl.functions import check_function
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
-from mustela.dsl.names import check_name, path_name
+from mustela.dsl.names import check_name
 from mustela.dsl.options import (
-    AutoOffsetReset,
     Consumed,
     Materialized,
-    ResetWord,
     options_or,
 )
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
 from mustela.dsl.scheduled import CatchUpWord, add_scheduled, schedule_of
 from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.sources import (
+    checked_extractor,
+    event_time_options,
+    reading_start,
+    source_node,
+    topic_names,
+)
 from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import add_store_builder
-from mustela.errors import Origin
 from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
-from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 from mustela.topology.schedule import CatchUp
 from mustela.topology.scheduled import Tick
-from mustela.topology.source import SourceNode, TableSourceNode
-from mustela.topology.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
-from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
+from mustela.topology.source import TableSourceNode
 
 __all__ = ["StreamsBuilder"]
 
@@ -142,23 +142,7 @@ class StreamsBuilder:
         """
         at = user_origin()
         options = options_or(consumed, Consumed[Any, Any](), at=at)
-        pattern = topics if isinstance(topics, re.Pattern) else None
-        names = () if pattern is not None else _topic_names(topics, at=at)
-        said = choose("name", name, options.name, holder="Consumed", at=at)
-        node = SourceNode(
-            name=(path_name("-".join(names)) if pattern is None else _pattern_name(pattern))
-            if said is None
-            else check_name(said, what="step", at=at),
-            origin=at,
-            explicit_name=said is not None,
-            topics=names,
-            pattern=_checked_pattern(pattern, at=at),
-            key=choose_serde("key", key, options.key, holder="Consumed", at=at),
-            value=choose_serde("value", value, options.value, holder="Consumed", at=at),
-            auto_offset_reset=_reset(options, at=at),
-            timestamp_extractor=_extractor(options, at=at),
-            **_event_time(options, at=at),
-        )
+        node = source_node(topics, key=key, value=value, name=name, options=options, at=at)
         source = self._registry.add_source(node)
         return KStream(
             self._registry, source.name, source.key or BytesSerde(), source.value or BytesSerde()
@@ -232,7 +216,7 @@ class StreamsBuilder:
         """
         at = user_origin()
         options = options_or(consumed, Consumed[Any, Any](), at=at)
-        names = _topic_names(topic, at=at)
+        names = topic_names(topic, at=at)
         said = choose("name", name, options.name, holder="Consumed", at=at)
         place = Place(
             name=names[0] if said is None else check_name(said, what="step", at=at),
@@ -260,9 +244,9 @@ class StreamsBuilder:
             value=spec.value_serde,
             store=spec if explicit else None,
             explicit_store=explicit,
-            auto_offset_reset=_reset(options, at=at),
-            timestamp_extractor=_extractor(options, at=at),
-            **_event_time(options, at=at),
+            auto_offset_reset=reading_start(options, at=at),
+            timestamp_extractor=checked_extractor(options, at=at),
+            **event_time_options(options, at=at),
         )
         source = self._registry.add_source(node)
         return KTable(self._registry, source.name, source.key, source.value)
@@ -477,90 +461,3 @@ class StreamsBuilder:
             ['lines', 'lines.to.copies']
         """
         return self._registry.topology()
-
-
-def _topic_names(topics: object, *, at: Origin) -> tuple[str, ...]:
-    if isinstance(topics, str):
-        return (check_name(topics, what="topic", at=at),)
-    given = cast("list[object]", topics) if isinstance(topics, list | tuple) else []
-    if not given:
-        msg = f"{topics!r} is neither a topic nor a list of topics"
-        raise BadOptionError(
-            msg,
-            at=at,
-            fix='pass "orders", or ["orders", "returns"]',
-        )
-    names = [check_name(topic, what="topic", at=at) for topic in given]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        msg = f"topic {twice[0]!r} is named twice in one stream"
-        raise BadOptionError(
-            msg,
-            at=at,
-            fix="name each topic once",
-            fields={"topics": tuple(twice)},
-        )
-    return tuple(names)
-
-
-def _checked_pattern(pattern: re.Pattern[Any] | None, *, at: Origin) -> re.Pattern[str] | None:
-    if pattern is None or isinstance(pattern.pattern, str):
-        return pattern
-    msg = f"{pattern!r} matches bytes, and names of topics are text"
-    raise BadOptionError(msg, at=at, fix='compile the pattern from a str: re.compile("orders-.*")')
-
-
-def _pattern_name(pattern: re.Pattern[Any]) -> str:
-    """Return the name of a source that reads by a pattern: what a name may have of it."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(pattern.pattern)).strip("-.") or "pattern"
-
-
-def _reset(options: Consumed[Any, Any], *, at: Origin) -> str | None:
-    reset = options.auto_offset_reset
-    words = get_args(ResetWord)
-    if reset is None or reset in words:
-        return reset  # pyright: ignore[reportReturnType] - one of the words
-    if isinstance(reset, AutoOffsetReset):
-        if (reset.strategy == "by_duration") == (reset.duration is not None) and (
-            reset.duration is None or reset.duration >= timedelta(0)
-        ):
-            return str(reset)
-        told = f"{reset.strategy} with duration {reset.duration}"
-    else:
-        told = repr(reset)
-    msg = f"{told} is not a place where reading can begin"
-    raise BadOptionError(
-        msg,
-        at=at,
-        why="it says where to begin a partition for which nothing is committed",
-        fix=f"use one of {', '.join(words)}, or AutoOffsetReset.by_duration(timedelta(...))",
-        fields={"option": "auto_offset_reset", "value": reset},
-    )
-
-
-def _extractor(options: Consumed[Any, Any], *, at: Origin) -> object:
-    extractor = options.timestamp_extractor
-    if isinstance(extractor, type) and issubclass(extractor, get_args(BuiltInExtractor)):
-        extractor = extractor()
-    if isinstance(extractor, FailOnInvalidTimestamp):
-        return None  # what is done anyway
-    if extractor is None or isinstance(extractor, BuiltInExtractor):
-        return extractor
-    arguments = ("record", "partition_time")
-    check_function(extractor, arguments, role="timestamp extractor", verb="stream", at=at)
-    return extractor
-
-
-class _EventTime(TypedDict):
-    watermark: WatermarkStrategy | None
-    late: LatePolicy
-
-
-def _event_time(options: Consumed[Any, Any], *, at: Origin) -> _EventTime:
-    for option, wanted in (("watermark", WatermarkStrategy), ("late", LatePolicy)):
-        given = getattr(options, option)
-        if given is not None and not isinstance(given, wanted):
-            msg = f"Consumed cannot have {option}={given!r:.60}"
-            fix = f"pass a {wanted.__name__}"
-            raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": given})
-    return _EventTime(watermark=options.watermark, late=options.late)
