@@ -93,14 +93,14 @@ def table(
 ) -> dict[Any, tuple[Any, int | None]]:
     """Return what the rows leave: the last value of each key that has one, with its time if asked.
 
-    A group that was emptied again counts as none: an epoch that holds its whole life, and tells
-    one change of each key, never sees it.
+    A group that was emptied again counts as none, and so does what a function makes of a deletion:
+    an epoch that holds its whole life, and tells one change of each key, never sees it.
     """
     last = {key: changes[-1] for key, changes in by_key(rows).items()}
     return {
         key: (value, time if times else None)
         for key, (value, time) in last.items()
-        if value not in {None, "0"}
+        if value not in {None, "0", "nil"}
     }
 
 

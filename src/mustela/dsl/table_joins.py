@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
+from mustela.dsl.join_copies import copy_spec, kept_for, windows_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import BadOptionError
 from mustela.topology.table_join import TableJoinKind, TableJoinNode
@@ -281,7 +280,10 @@ class TableJoins(Handle[K, V]):
         sides = zip((self, other), ("left", "right"), strict=True)
         # Stores have a name that the user gave, if there is one: another name is another store.
         base = place["name"] if spec is None or place["explicit_name"] else spec.name
-        left, right = (_copy(base, side, key, suffix) for side, suffix in sides)
+        left, right = (copy_spec(base, side, key, suffix) for side, suffix in sides)
+        kept_ms = windows_kept_ms(self._registry, self._name, other.name)
+        if kept_ms is not None:
+            left, right = (kept_for(copy, kept_ms) for copy in (left, right))
         self._registry.add(
             TableJoinNode(
                 **place,
@@ -326,13 +328,3 @@ def _extractor(
             fields={"verb": verb},
         )
     return None
-
-
-def _copy(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:
-    """Return the store in which a join keeps a side that it cannot look up."""
-    value = side._value  # pyright: ignore[reportPrivateUsage]
-    return StoreSpec(
-        name=path_name(step, suffix, length_max=STORE_NAME_LENGTH_MAX),
-        key_serde=key,
-        value_serde=value or ValueSerde(),
-    )

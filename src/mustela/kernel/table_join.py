@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from mustela.kernel.changes import latest_only
 from mustela.kernel.each import call_each, without
 from mustela.kernel.encode import failing
+from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_column
 from mustela.kernel.table import KeyedTableOperator
 from mustela.kernel.table_lookup import JoinOperator, LookupTable
@@ -89,6 +90,10 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         self.open_store(self.node.store, self.node.value)
         left, right = self.node.sides
         self._left, self._right = LookupTable(self, left), LookupTable(self, right)
+        timed = self._left.timed or self._right.timed
+        self._clock = None
+        if timed is not None:
+            self._clock = EventClock(self.context, timed, lag_ms=self.step.lag_ms)
         self._has_row = _HAS_ROW[self.node.kind]
         self._every = self.options.emit == "every" or self.step.each_change
 
@@ -114,9 +119,19 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         results = walk.results()
         self._left.tell(left, left_keys)
         self._right.tell(right, right_keys)
+        if self._clock is not None:
+            self._clock.row_times(changes, key_bytes)
         if not self._every:
             results = _last_of(results, key_bytes)
         return self._made(changes, key_bytes, results) if results else None
+
+    def finish(self) -> Batch | None:
+        """Forget the windows that can change no more."""
+        if self._clock is not None:
+            self._clock.save()
+            self._left.expire(self._clock)
+            self._right.expire(self._clock)
+        return None
 
     def _rows(
         self, table: LookupTable, changes: Batch, keys: list[bytes], key_bytes: list[bytes]

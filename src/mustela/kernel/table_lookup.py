@@ -10,13 +10,17 @@ from typing import Any, Final
 from mustela.kernel.codec import NO_TIMESTAMP, StoreCodec
 from mustela.kernel.each import call_each, drop, truths, without
 from mustela.kernel.encode import encode_column, failing
+from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_column, is_immutable_column
 from mustela.kernel.keyed import KeyedOperator
+from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import EXCHANGED, N
 from mustela.kernel.table import call_present
 from mustela.kernel.versioned_lookup import versions_before
 from mustela.plan.batch import Batch
 from mustela.serdes.values import ValueSerde
+from mustela.state.kinds.layout import TIME_BYTES, time_keys
+from mustela.state.kinds.window import WindowRows
 from mustela.topology.table import TableFilterNode
 from mustela.topology.table_lookup import TableLookup, TableView
 
@@ -60,6 +64,7 @@ class LookupTable:
         self._operator = operator
         self._lookup = lookup
         self._store = operator.lane_store(lookup.store)
+        self._kept_ms = lookup.store.retention_ms if lookup.store.kind == "window" else None
         self._codec = StoreCodec(lookup.store, lookup.store.value_serde or ValueSerde())
         self._told: dict[bytes, tuple[Any, int]] = {}
 
@@ -75,7 +80,7 @@ class LookupTable:
         """
         lookup = self._lookup
         if lookup.own:
-            return self._codec.decode_many(self._store.getmulti(keys))
+            return self._codec.decode_many(self._store.getmulti(self._places(keys)))
         if lookup.store.kind == "versioned":
             values, times = self._newest(keys)
         else:
@@ -102,6 +107,11 @@ class LookupTable:
                     values[place], times[place] = version.value, version.timestamp
         return self._codec.decode_many(values)[0], times
 
+    @property
+    def timed(self) -> LaneStore | None:
+        """The copy whose rows leave it by their time, if it is one."""
+        return self._store if self._lookup.own and self._kept_ms is not None else None
+
     def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
         """Take changes over: what is looked up from now on is looked up behind them."""
         if not key_bytes:
@@ -113,11 +123,30 @@ class LookupTable:
         if self._lookup.own:
             encoded = self._encoded(changes)
             kept = [place for place, row in enumerate(encoded) if row is not _UNKEPT]
-            keys = list(last)
+            keys = self._places(list(last))
             self._store.put_many([keys[n] for n in kept], [encoded[n] for n in kept])
             return
         pairs = zip(copy_column(values), times, strict=True)
         self._told.update(zip(last, pairs, strict=True))
+
+    def _places(self, keys: list[bytes]) -> list[bytes]:
+        """Return where a copy keeps the rows of keys; those of windows in order of time."""
+        serde = self._lookup.store.key_serde
+        if self._kept_ms is None or serde is None:
+            return keys
+        # Behind the record key stands the start of a window, or the end of a session.
+        begin = -serde.group_suffix
+        end = begin + TIME_BYTES or None
+        times = [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
+        return time_keys(times, keys)
+
+    def expire(self, clock: EventClock) -> None:
+        """Forget the windows of a copy that can change no more."""
+        if not self._lookup.own or self._kept_ms is None:
+            return
+        for group in self._store.groups:
+            bound = clock.closed_until(group) - self._kept_ms
+            WindowRows(self._store.group(group)).expire_before(bound)
 
     def _encoded(self, changes: Batch) -> list[Any]:
         codec, columns = self._codec, (changes.values, changes.timestamps)

@@ -1,0 +1,114 @@
+"""Joins of windowed tables forget the windows that can change no more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustela import (
+    BufferConfig,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    TopologyTestDriver,
+)
+
+SIZE, GRACE = 10, 5
+
+
+def ms(count: int) -> timedelta:
+    return timedelta(milliseconds=count)
+
+
+def topology(windows: Any, *, held: bool = False) -> StreamsBuilder:
+    builder = StreamsBuilder()
+    counts: list[Any] = []
+    for topic in ("a", "b"):
+        grouped = builder.stream(topic, key=str, value=str).group_by_key()
+        counts.append(grouped.windowed_by(windows).count(store=f"counts-{topic}"))
+    left, right = counts
+    if held:
+        left = left.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    both = left.outer_join(right, lambda one, other: f"{one}-{other}", name="both")
+    both.to_stream(lambda window, _value: f"{window.key}@{window.start}").to(
+        "out", key=str, value=str
+    )
+    return builder
+
+
+def copied(driver: TopologyTestDriver) -> int:
+    """Return how many rows the copies hold."""
+    cluster = driver._cluster
+    total = 0
+    for index, stage in enumerate(cluster.plan.stages):
+        for spec in stage.stores:
+            if spec.name.startswith("both") and spec.kind == "window":
+                snapshot = cluster.environment((index, 0)).snapshot(cluster.committed((index, 0)))
+                total += sum(key[0] >= 0x40 for key, _ in snapshot.range(spec.name, None, None))
+                snapshot.close()
+    return total
+
+
+@pytest.mark.parametrize("event_time", ["stream-time", "watermark"])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        TimeWindows(size=ms(SIZE), grace=ms(GRACE)),
+        SessionWindows(inactivity_gap=ms(SIZE), grace=ms(GRACE)),
+    ],
+    ids=["time", "session"],
+)
+def test_copies_of_windows_do_not_grow(windows: Any, event_time: str) -> None:
+    """However many windows there were, only those that may still change are kept."""
+    with TopologyTestDriver(topology(windows), settings={"event_time": event_time}) as driver:
+        sides = [driver.create_input_topic(topic) for topic in ("a", "b")]
+        for number in range(60):
+            for side in sides:
+                side.pipe_input("k", "x", timestamp=number * 40)
+        assert 1 <= copied(driver) <= 6
+        out = driver.create_output_topic("out", key=str, value=str).read_key_values_to_list()
+        assert out.count(("k@2360", "1-1")) == 1
+
+
+records = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("kl"), st.integers(0, 200)), max_size=25
+)
+
+
+@given(records, st.booleans())
+def test_what_is_forgotten_is_never_missed(records: list[tuple[str, str, int]], held: bool) -> None:
+    """The results are those of a join that keeps all, also where state is restored each time."""
+    found: list[list[Any]] = []
+    for keeps_all in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if keeps_all:
+                patch.setattr("mustela.dsl.table_joins.windows_kept_ms", lambda *_tables: None)
+            builder = topology(TimeWindows(size=ms(SIZE), grace=ms(GRACE)), held=held)
+        with TopologyTestDriver(
+            builder,
+            settings={"event_time": "watermark"},
+            crash_after_every_record=not keeps_all,
+        ) as driver:
+            topics = {name: driver.create_input_topic(name) for name in "ab"}
+            for topic, key, time in records:
+                topics[topic].pipe_input(key, "x", timestamp=time)
+            out = driver.create_output_topic("out", key=str, value=str)
+            found.append(out.read_records_to_list())
+    assert found[0] == found[1]
+
+
+def test_by_stream_time_a_side_forgets_as_its_own_table_does() -> None:
+    """Kafka Streams asks the table's store, which shows no window behind its retention."""
+    builder = topology(TimeWindows(size=ms(SIZE), grace=ms(GRACE)))
+    with TopologyTestDriver(builder, settings={"event_time": "stream-time"}) as driver:
+        left, right = (driver.create_input_topic(topic) for topic in ("a", "b"))
+        left.pipe_input("k", "x", timestamp=1)
+        left.pipe_input("k", "x", timestamp=200)
+        right.pipe_input("k", "x", timestamp=2)
+        out = driver.create_output_topic("out", key=str, value=str)
+        assert out.read_values_to_list() == ["1-None", "1-None", "None-1"]
