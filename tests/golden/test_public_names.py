@@ -18,7 +18,7 @@ MODULES = [
     *("mustela.dsl.table_joins", "mustela.dsl.foreign_key_join", "mustela.dsl.globalktable"),
     *("mustela.dsl.windows", "mustela.dsl.windowed", "mustela.dsl.suppression"),
     *("mustela.dsl.table_grouping", "mustela.dsl.grouped_table", "mustela.dsl.cogroup"),
-    "mustela.dsl.stores",
+    *("mustela.dsl.stores", "mustela.topology.schedule", "mustela.topology.scheduled"),
 ]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from mustela.dsl.builder import StreamsBuilder
@@ -33,6 +33,7 @@ from mustela.state.kinds.versioned_store import VersionedKeyValueStore, Versione
 from mustela.state.kinds.window_store import WindowStore
 from mustela.topology.processor_api import FixedKeyProcessor, Processor
 from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
+from mustela.topology.scheduled import Tick
 from mustela.topology.timers import Cancellable, FixedKeyTimer, PunctuationType, Timer
 from mustela.topology.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
 
@@ -60,6 +61,18 @@ assert_type(
     KStream[str, int],
 )
 assert_type(builder.stream(re.compile("a.*"), key=str, value=int), KStream[str, int])
+
+
+# Scheduled sources: the function says what keys and values are.
+def beat(tick: Tick) -> Iterator[tuple[str, int] | Record[str, int]]:
+    yield tick.name, tick.number
+
+
+assert_type(builder.scheduled("beat", beat, cron="* * * * *", value=int), KStream[str, int])
+assert_type(
+    builder.scheduled("pulse", lambda tick: [(tick.name, tick.time)], every=timedelta(hours=1)),
+    KStream[str, datetime],
+)
 assert_type(builder.stream(re.compile("a.*")), KStream[bytes, bytes])
 assert_type(builder.table("t", key=str, value=int, store="t"), KTable[str, int])
 assert_type(builder.table("t", consumed=Consumed(key=str, value=int)), KTable[str, int])

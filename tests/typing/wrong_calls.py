@@ -115,3 +115,9 @@ class Free(Processor[str, int, str, str]):
 
     def on_timer(self, timer: Timer[str], context: ProcessorContext[str, str]) -> None:
         context.forward(timer.with_value(1))  # pyright: ignore[reportArgumentType]
+
+
+# Scheduled sources: records are pairs, and serdes are those of what the function gives.
+builder.scheduled("beat", lambda tick: [tick.number], every=timedelta(hours=1))  # pyright: ignore
+builder.scheduled("beat", lambda tick: [("a", 1)], every=60)  # pyright: ignore[reportArgumentType]
+builder.scheduled("b", lambda tick: [], every=timedelta(hours=1), catch_up="some")  # pyright: ignore

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mustela.plan.epoch import TaskReport
+from mustela.plan.keygroups import schedule_group
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.step import Step
 from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due, EpochTime
 from mustela.runtime.due import DueTimes
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
+from mustela.topology.schedule import CatchUp, EverySchedule
+from mustela.topology.scheduled import ScheduledSourceNode
 
 STORE = StoreSpec(name="timers", kind="timer")
 
@@ -92,3 +95,62 @@ def test_lanes_open_the_key_groups_whose_time_has_come() -> None:
     dues = (Due(event_ms=9), Due(event_ms=10), Due(wall_ms=100), Due(wall_ms=101), NOTHING_DUE)
     assert time.due_groups(dues) == {0, 2}
     assert Due.first([]) == Due(NEVER, NEVER)
+
+
+def scheduled(*names: str) -> Plan:
+    steps = tuple(
+        Step(
+            name=name,
+            inputs=(),
+            node=ScheduledSourceNode(
+                name=name,
+                function=lambda _tick: [],
+                schedule=EverySchedule(every_ms=100),
+                catch_up=CatchUp.all(),
+                progress=StoreSpec(name=f"{name}-schedule", kind="key_value"),
+            ),
+        )
+        for name in names
+    )
+    stores = (STORE, *(store for step in steps for store in step.node.stores))
+    waits = Step(name="waits", inputs=(), node=Waiting(name="waits"))
+    stages = (Stage(index=0), Stage(index=1, steps=(*steps, waits), stores=stores))
+    return Plan(stages=stages, topics=(), fingerprint="")
+
+
+def test_a_scheduled_source_begins_at_once_in_its_key_group() -> None:
+    """Over fresh state nobody else would wake it, and the other key groups need not."""
+    times = DueTimes(scheduled("beat"), 4, known=True)
+    home = schedule_group("beat", 4)
+    assert times.order()[1] == tuple(AT_ONCE if g == home else NOTHING_DUE for g in range(4))
+    assert times.scheduled_ms == -1
+    times.learn([report(1, {home: Due(NEVER, 100)})], watermark=-1, now_ms=30)
+    assert times.scheduled_ms == 100
+    assert times.first == Due(NEVER, 100)
+    assert DueTimes(plan(), 4, known=True).scheduled_ms is None
+
+
+def test_ticks_that_are_left_are_due_at_once_and_the_same_tick_is_not() -> None:
+    """Epochs follow each other while they get on with it, and not when they do not."""
+    times = DueTimes(scheduled("beat"), 1, known=True)
+    times.learn([report(1, {0: Due(NEVER, 300)})], watermark=-1, now_ms=1_000)
+    assert times.first.wall_ms == 300
+    times.learn([report(1, {0: Due(NEVER, 500)})], watermark=-1, now_ms=1_000)
+    assert times.first.wall_ms == 500
+    times.learn([report(1, {0: Due(NEVER, 500)})], watermark=-1, now_ms=1_000)
+    assert times.first.wall_ms == 1_001
+
+
+def test_event_time_waits_for_the_slowest_schedule() -> None:
+    """No source may have ticks behind it that are still to be handled."""
+    times = DueTimes(scheduled("beat", "pulse"), 64, known=True)
+    homes = [schedule_group(name, 64) for name in ("beat", "pulse")]
+    assert len(set(homes)) == 2
+    times.learn([report(1, {homes[0]: Due(NEVER, 100)})], watermark=-1, now_ms=30)
+    assert times.scheduled_ms == -1
+    times.learn([report(1, {homes[1]: Due(NEVER, 70)})], watermark=-1, now_ms=30)
+    assert times.scheduled_ms == 70
+
+
+def report(stage: int, due: dict[int, Due]) -> TaskReport:
+    return TaskReport(stage=stage, task=0, due=due)
