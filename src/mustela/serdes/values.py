@@ -20,6 +20,7 @@ from uuid import UUID
 import msgspec
 from msgspec.msgpack import Ext
 
+from mustela.model import Windowed
 from mustela.serdes import moments
 from mustela.serdes.base import Serde, SerdeError, SerdeTypeError, bad_bytes, type_name
 from mustela.serdes.objects import field_values, rebuild
@@ -39,6 +40,11 @@ _FACTORIES: MappingProxyType[str, Any] = MappingProxyType(
     {cls.__name__: cls for cls in (int, float, str, list, dict, set, tuple, bytes, bool)}
 )
 _FIX = "declare a serde for the store: Materialized(value=…)"
+_KEY_FIX = "declare a serde for the keys where they are made: group_by(…, key=…)"
+_WINDOWED_FIX = (
+    "declare a serde for the keys where they are made, with the type of the keys inside: group_by(…,"
+    " key=WindowedSerde(str, window_size=…)) or key=SessionWindowedSerde(str)"
+)
 _FAILURES = (TypeError, ValueError, OverflowError, AttributeError)
 # Bytes of an unknown origin may name a time zone that is a directory, or a number that is none.
 _READ_FAILURES = (msgspec.DecodeError, ArithmeticError, LookupError, OSError, *_FAILURES)
@@ -199,14 +205,19 @@ class ValueSerde(Serde[Any]):
 
     def _fail(self, value: Any, error: Exception) -> NoReturn:
         path, inner, problem = self._culprit(value, str(error))
-        what = f"a store value has no encoding: {problem}"
+        what = f"a {'key' if self.sort_keys else 'store value'} has no encoding: {problem}"
         raise SerdeError(
             what,
             evidence={"at value": path, "of": _type_name(inner)} if path != "value" else None,
             why="values without a declared serde are stored by type, never by pickle",
-            fix=_FIX,
+            fix=self._fix(inner),
             fields={"serde": self.name, "data": value, "path": path},
         ) from None
+
+    def _fix(self, culprit: Any) -> str:
+        if not self.sort_keys:
+            return _FIX
+        return _WINDOWED_FIX if isinstance(culprit, Windowed) else _KEY_FIX
 
     def _culprit(self, value: Any, problem: str) -> tuple[str, Any, str]:
         """Walk down to the innermost value that fails by itself."""

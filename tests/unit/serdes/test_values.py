@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustela.model import Windowed
 from mustela.serdes.base import SerdeError, SerdeTypeError
 from mustela.serdes.values import ValueSerde
 
@@ -249,6 +250,17 @@ def test_what_has_no_encoding_is_refused_with_its_place(value, path, told):
     assert error.fields["index"] == 1
     assert told in error.what
     assert "Materialized(value=" in str(error.fix)
+
+
+def test_a_key_without_an_encoding_says_how_keys_get_one():
+    """What helps the values of a store does not help the keys of a group."""
+    keys = ValueSerde(sort_keys=True)
+    with pytest.raises(SerdeError, match="a key has no encoding") as raised:
+        keys.serialize(object())
+    assert "key=" in str(raised.value.fix)
+    with pytest.raises(SerdeError) as raised:
+        keys.serialize(Windowed("a", 0, 10))
+    assert "WindowedSerde(" in str(raised.value.fix)
 
 
 def test_a_value_that_contains_itself_is_refused():
