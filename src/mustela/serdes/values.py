@@ -42,8 +42,8 @@ _FACTORIES: MappingProxyType[str, Any] = MappingProxyType(
 _FIX = "declare a serde for the store: Materialized(value=…)"
 _KEY_FIX = "declare a serde for the keys where they are made: group_by(…, key=…)"
 _WINDOWED_FIX = (
-    "declare a serde for the keys where they are made, with the type of the keys inside: group_by(…,"
-    " key=WindowedSerde(str, window_size=…)) or key=SessionWindowedSerde(str)"
+    "declare a serde for the keys where they are made, with the type of the keys inside:"
+    " group_by(…, key=WindowedSerde(str, window_size=…)) or key=SessionWindowedSerde(str)"
 )
 _FAILURES = (TypeError, ValueError, OverflowError, AttributeError)
 # Bytes of an unknown origin may name a time zone that is a directory, or a number that is none.
