@@ -84,6 +84,26 @@ def test_timers_fire_once_while_nothing_comes_and_the_application_sleeps_between
     assert {row.timestamp for row in rows} == {BASE + DAY_MS, BASE + 701}
 
 
+def test_punctuators_are_called_though_no_record_has_ever_come(world: World) -> None:
+    """By the clock, in each key group, before and behind a restart; no call is skipped or twice."""
+    source, sink = world.topic("in"), world.topic("out")
+    prefix = source.removesuffix(".in")
+    assert sink == f"{prefix}.out"
+
+    def beats() -> dict[str, list[int]]:
+        return fired(world.broker, sink)
+
+    def all_beat(count: int) -> bool:
+        return len(found := beats()) == 4 and all(len(n) >= count for n in found.values())
+
+    for count in (2, 5):
+        app, _ = world.app(lambda builder: timers(builder, prefix))
+        with app:
+            world.until(partial(all_beat, count), f"{count} beats in each key group", app)
+    for numbers in beats().values():
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
 @pytest.mark.crash
 @pytest.mark.slow
 def test_each_timer_and_each_beat_is_effective_once_over_kills(
