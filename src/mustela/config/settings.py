@@ -93,7 +93,9 @@ class StateSettings(_Section):
     """Where state lives on a host, and how."""
 
     backend: Literal["lmdb", "memory"] = Field(
-        default="lmdb", description="lmdb on disk, or memory: the same on tmpfs when it has room."
+        default="lmdb",
+        description="lmdb on disk, or memory: the same on tmpfs when it has room. A stop leaves "
+        "nothing on tmpfs, and the next start restores from the changelogs.",
     )
     sync_every: Count = Field(
         default=100, ge=1, description="Epochs between two syncs of the state to disk."

@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import methodcaller
 from pathlib import Path
 
@@ -234,11 +234,11 @@ class LmdbEnvironment:
         if store not in {known.name for known in self._spec.stores}:
             raise unknown_store(store, self._spec)
         source = iter(logged_rows(self._spec, store, rows))
-        wanted = _FIRST_RESTORE_ROWS
+        wanted, ahead = _FIRST_RESTORE_ROWS, list(islice(source, 1))
         while True:
-            taken = list(islice(source, wanted))
-            last = len(taken) < wanted
-            newest = dict(taken)
+            newest = dict(chain(ahead, islice(source, wanted)))
+            ahead = list(islice(source, 1))
+            last = not ahead
             keys = sorted(newest, key=_AS_TEXT)
             values = list(map(newest.__getitem__, keys))
             with self._writing() as writer:
