@@ -295,7 +295,10 @@ class Settings(BaseSettings):
         default="fail", description="What to do with a record for which user code raises."
     )
     production_handler: Handler = Field(
-        default="fail", description="What to do with an output row that the broker refuses."
+        default="fail",
+        description="What to do with an output row that cannot be encoded, or that the broker "
+        "refuses. Under `at_least_once` tasks send rows themselves, and one that the broker "
+        "refuses ends the application.",
     )
     dead_letter_topic: str = Field(
         default="",
