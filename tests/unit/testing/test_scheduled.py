@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from mustela import (
     CatchUp,
     Consumed,
+    ContextualProcessor,
+    KStream,
     Record,
+    StoreBuilder,
+    Stores,
     StreamsBuilder,
     Tick,
     TimeWindows,
@@ -293,6 +297,72 @@ def test_two_sources_of_one_key_group_keep_apart() -> None:
         assert rows(driver) == [(1, 60_000), (2, 120_000), (3, 180_000)]
         pulses = driver.create_output_topic("pulses").read_key_values_to_list()
         assert pulses == [("pulse", 1), ("pulse", 2)]
+
+
+def letters(tick: Tick) -> list[tuple[str, int]]:
+    return [("a", tick.number), ("b", tick.number)]
+
+
+class Summing(ContextualProcessor[str, int, str, int]):
+    """Add the values of a key."""
+
+    @staticmethod
+    def stores() -> list[StoreBuilder]:
+        sums = Stores.persistent_key_value_store("sums")
+        return [Stores.key_value_store_builder(sums, key=str, value=int)]
+
+    def process(self, record: Record[str, int]) -> None:
+        sums = self.context.state_store("sums")
+        sums.put(record.key, (sums.get(record.key) or 0) + record.value)
+        self.context.forward(record.with_value(sums.get(record.key)))
+
+
+def joined(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
+    names = builder.table("names", key=str, value=int, store="names")
+    ticks.join(names, int.__add__, name="named").to("out", key=str, value=int)
+
+
+def joined_globally(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
+    names = builder.global_table("names", key=str, value=int, store="names")
+    keyed = ticks.join(names, int.__add__, key_mapper=lambda key, _value: key, name="named")
+    keyed.to("out", key=str, value=int)
+
+
+def merged(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
+    names = builder.stream("names", key=str, value=int)
+    sums = names.merge(ticks, name="all").group_by_key().reduce(int.__add__, store="sums")
+    sums.to_stream(name="told").to("out", key=str, value=int)
+
+
+def processed(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
+    builder.stream("names", key=str, value=int).to("copies")
+    ticks.process(Summing, name="summing").to("out", key=str, value=int)
+
+
+@ways
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (joined, [("a", 101), ("b", 201), ("a", 102), ("b", 202)]),
+        (joined_globally, [("a", 101), ("b", 201), ("a", 102), ("b", 202)]),
+        (merged, [("a", 100), ("b", 200), ("a", 101), ("b", 201), ("a", 103), ("b", 203)]),
+        (processed, [("a", 1), ("b", 1), ("a", 3), ("b", 3)]),
+    ],
+)
+def test_a_scheduled_stream_goes_on_like_any_other(
+    build: Callable[[StreamsBuilder, KStream[str, int]], None],
+    wanted: list[tuple[str, int]],
+    way: dict[str, Any],
+) -> None:
+    """It meets tables, streams and processors in the lanes of its keys."""
+    builder = StreamsBuilder()
+    build(builder, builder.scheduled("beat", letters, every=MINUTE, key=str, value=int))
+    with TopologyTestDriver(builder, initial_wall_clock=0, **way) as driver:
+        for key, value in [("a", 100), ("b", 200)]:
+            driver.create_input_topic("names").pipe_input(key, value, timestamp=0)
+        for _ in range(2):
+            driver.advance_wall_clock_time(MINUTE)
+        assert driver.create_output_topic("out").read_key_values_to_list() == wanted
 
 
 STEPS = st.one_of(
