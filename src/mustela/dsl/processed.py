@@ -10,6 +10,7 @@ from mustela.dsl.kstream import KStream
 from mustela.dsl.names import path_name
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.transacted import TransactedKStream
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import UnknownChildError
@@ -32,7 +33,7 @@ class ProcessedKStream(KStream[K, V]):
         key: Serde of the keys, where it is known.
         value: Serde of the values, where it is known.
         outputs: Serdes of the keys and values of each side output, by its name.
-        replies: For each reply its serdes, and the steps that give it.
+        replies: What comes back from other lanes.
     """
 
     def __init__(
@@ -135,13 +136,47 @@ class ProcessedKStream(KStream[K, V]):
         taken = path_name("reply", name)
         if taken not in self._taken:
             parts = self._reply_parts(name, at)
-            stream = KStream[Any, Any](self._registry, parts[0], key, value)
+            stream: KStream[Any, Any] = KStream(self._registry, parts[0], key, value)
             if len(parts) > 1:
                 place = self._registry.place(taken, parents=tuple(parts), at=at, path=self._name)
                 self._registry.add(MergeNode(**place, key=key))
                 stream = KStream(self._registry, place["name"], key, value)
             self._taken[taken] = stream
         return self._taken[taken]
+
+    def transacted(self) -> TransactedKStream[Any, Any]:
+        """Return what the transactions send on that the processor asks for, as a stream.
+
+        Its ``refused()`` are those that were aborted, each with the arguments of its function.
+
+        Raises:
+            UnknownChildError: If the step was given no ``transacts=``.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder
+            >>> def meet(tx, one, other):
+            ...     for person in (one, other):
+            ...         tx.store("met").put(person, tx.store("met").get(person, 0) + 1)
+            ...     return tx.store("met").get(one)
+            >>> class Meet(ContextualProcessor):
+            ...     def process(self, record):
+            ...         pair = record.key, record.value
+            ...         self.context.transact(pair, meet, *pair)
+            >>> met = Stores.key_value_store_builder(
+            ...     Stores.persistent_key_value_store("met"), key=str, value=int)
+            >>> meetings = StreamsBuilder().stream("meetings", key=str, value=str)
+            >>> meetings.process(Meet, transacts=met).transacted().to("met", key=str, value=int)
+        """
+        if self._replies.requests is None:
+            msg = f"step {self._name!r} asks for no transactions"
+            raise UnknownChildError(
+                msg,
+                at=user_origin(),
+                why="the stores of transactions are declared where the processor is added",
+                fix="process(..., transacts=[store])",
+                fields={"step": self._name, "child": "transacted"},
+            )
+        return self._replies.requests
 
     def _reply_parts(self, name: str, at: Origin) -> list[str]:
         """Add a step for each store that may give the reply; return their names."""
@@ -156,12 +191,14 @@ class ProcessedKStream(KStream[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """How a processor's step hears what became of its changes.
+    """How a processor's step hears what became of its changes and its transactions.
 
     Attributes:
         serdes: Serdes of keys and values of each reply, by its name.
         makers: The steps that make the changes.
+        requests: What its transactions send on.
     """
 
     serdes: Mapping[str, tuple[Any, Any]]
     makers: tuple[str, ...]
+    requests: TransactedKStream[Any, Any] | None = None

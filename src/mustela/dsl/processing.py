@@ -12,7 +12,14 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import AddedStore
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
-from mustela.dsl.suppliers import checked_supplier, connected_stores, output_names, timers_of
+from mustela.dsl.suppliers import (
+    checked_supplier,
+    connected_stores,
+    output_names,
+    timers_of,
+    uses_of,
+)
+from mustela.dsl.transact import attach_requests, checked_stores
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 
     from mustela.dsl.processed import ProcessedKStream
     from mustela.dsl.stores import StoreBuilder
+    from mustela.dsl.transacted import TransactedKStream
     from mustela.topology.processor_api import ProcessorSupplier
 
     K = TypeVar("K", default=Any)
@@ -72,6 +80,7 @@ class Processing(Handle[K, V]):
         reads: Sequence[str] = (),
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
     ) -> ProcessedKStream[Any, Any]:
         """Handle each record with a processor of one's own, which may keep state.
 
@@ -94,6 +103,8 @@ class Processing(Handle[K, V]):
                 `ProcessorContext.update`; names, or store builders, which are added here.
             replies: Names of the outputs that tell what was changed, with the types of their keys;
                 see `ProcessedKStream.reply`.
+            transacts: The stores of the transactions that it asks for with
+                `ProcessorContext.transact`; names, or store builders, which are added here.
 
         Returns:
             The stream of what the processor forwards; its ``output(name)`` is a side output.
@@ -123,7 +134,7 @@ class Processing(Handle[K, V]):
             ...     driver.create_output_topic("sums-so-far").read_values_to_list()
             [1, 3]
         """
-        ties = _Ties(stores, outputs, reads, updates, replies)
+        ties = _Ties(stores, outputs, reads, updates, replies, transacts)
         step = self._add_processor("process", supplier, name, ties)
         return self._processed(step, None)
 
@@ -137,6 +148,7 @@ class Processing(Handle[K, V]):
         reads: Sequence[str] = (),
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
     ) -> ProcessedKStream[K, Any]:
         """Handle each record with a processor that cannot change keys; see `process`.
 
@@ -151,6 +163,7 @@ class Processing(Handle[K, V]):
             reads: As for `process`.
             updates: As for `process`.
             replies: As for `process`.
+            transacts: As for `process`.
 
         Returns:
             The stream of what the processor forwards.
@@ -174,7 +187,7 @@ class Processing(Handle[K, V]):
             ...     driver.create_output_topic("lengths").read_key_values_to_list()
             [('a', 3)]
         """
-        ties = _Ties(stores, outputs, reads, updates, replies)
+        ties = _Ties(stores, outputs, reads, updates, replies, transacts)
         step = self._add_processor("process_values", supplier, name, ties)
         return self._processed(step, self._key)
 
@@ -198,12 +211,12 @@ class Processing(Handle[K, V]):
         registry, step = self._registry, place["name"]
         used = connected_stores(registry, supplier, ties.stores, step=step, at=at)
         changed = checked_updates(registry, ties.updates, step=step, at=at)
+        touched = checked_stores(registry, ties.transacts, at) if ties.transacts else ()
         replies = _reply_serdes(ties.replies, changed, at)
         node = ProcessorNode(
             **place,
             supplier=supplier,
-            connected=tuple(store.spec for store in used),
-            plain=frozenset(store.spec.name for store in used if store.plain),
+            **uses_of(used, step=step),
             fixed_key=fixed,
             key=self._key,
             value=self._value,
@@ -211,16 +224,18 @@ class Processing(Handle[K, V]):
             reads=store_names(ties.reads, option="reads", at=at),
             updates=tuple(store.spec.name for store in changed),
             replies=tuple(replies),
+            transacts=tuple(spec.name for spec in touched),
             timers=timers_of(processor, place["name"], self._key),
         )
         registry.add(node)
         makers = attach_updates(registry, node.name, changed, at)
-        return _Step(node.name, known, replies, tuple(makers.values()))
+        requests = attach_requests(self, place, touched) if touched else None
+        return _Step(node.name, known, replies, tuple(makers.values()), requests)
 
     def _processed(self, step: _Step, key: Serde[Any] | None) -> ProcessedKStream[Any, Any]:
         from mustela.dsl.processed import ProcessedKStream, Replies  # streams make streams
 
-        replies = Replies(step.replies, step.makers)
+        replies = Replies(step.replies, step.makers, step.requests)
         return ProcessedKStream(
             self._registry, step.name, key, None, outputs=step.outputs, replies=replies
         )
@@ -235,6 +250,7 @@ class _Ties:
     reads: Sequence[str]
     updates: Sequence[str | StoreBuilder]
     replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str]
+    transacts: str | StoreBuilder | Sequence[str | StoreBuilder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +261,7 @@ class _Step:
     outputs: dict[str, tuple[Any, Any]]
     replies: dict[str, tuple[Any, Any]]
     makers: tuple[str, ...]
+    requests: TransactedKStream[Any, Any] | None
 
 
 def _serdes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mustela.dsl.functions import check_function, function_name
@@ -14,11 +15,14 @@ from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
+from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.transaction import Transaction
 from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
+from mustela.topology.processor import OutputNode
 from mustela.topology.routing import BranchNode, RepartitionNode
 from mustela.topology.transact import (
+    REQUESTS,
     RESULTS,
     WRITTEN,
     TransactApplyNode,
@@ -30,7 +34,7 @@ from mustela.topology.transact import (
 if TYPE_CHECKING:
     from mustela.dsl.transacted import TransactedKStream
 
-__all__ = ["DeclaredKeys", "Transactions"]
+__all__ = ["DeclaredKeys", "Transactions", "attach_requests", "checked_stores", "part_place"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -113,8 +117,6 @@ class Transactions(Handle[K, V]):
             ...     dict(driver.get_key_value_store("accounts").all())
             {'ann': 70, 'bank': -100, 'bob': 30}
         """
-        from mustela.dsl.transacted import TransactedKStream  # handles make each other
-
         at = user_origin()
         _check_functions(keys, fn, at)
         registry = self._registry
@@ -123,25 +125,66 @@ class Transactions(Handle[K, V]):
         place = registry.place(
             "transact", parents=(self._name,), at=at, name=name, apart=function_name(fn)
         )
-        step = place["name"]
+        return _attach(
+            self, place, _What(keys=keys, fn=fn, touches=touches, key=key_serde, parent=self._name)
+        )
 
-        def part(what: str, parent: str) -> Place:
-            return part_place(self, place, what, parent)
 
-        asked = TransactKeysNode(**part("keys", self._name), keys=keys, touches=touches, step=step)
-        registry.add(asked)
-        ordered = TransactOrderNode(**part("order", asked.name))
-        registry.add(ordered)
-        place["parents"] = (ordered.name,)
-        registry.add(TransactNode(**place, fn=fn, touches=touches, key=self._key))
-        written = BranchNode(**part("written", step), index=WRITTEN)
-        registry.add(written)
-        registry.add(TransactApplyNode(**part("apply", written.name), touches=touches))
-        done = BranchNode(**part("done", step), index=RESULTS)
-        registry.add(done)
-        results = RepartitionNode(**part("results", done.name), key=key_serde)
-        registry.add(results)
-        return TransactedKStream(self, place, results.name, key_serde)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _What:
+    """What transactions do, and where their records come from."""
+
+    keys: Callable[[Any, Any], Any] | None
+    fn: Callable[[Any, Any, Any], Any] | None
+    touches: tuple[StoreSpec, ...]
+    key: Serde[Any] | None
+    parent: str
+
+
+def attach_requests(
+    stream: Handle[Any, Any], place: Place, touches: tuple[StoreSpec, ...]
+) -> TransactedKStream[Any, Any]:
+    """Lay the way of the transactions that a processor asks for.
+
+    Args:
+        stream: The stream that is processed.
+        place: The processor's step.
+        touches: The stores of the transactions.
+    """
+    requests = OutputNode(**part_place(stream, place, "requests", place["name"]), output=REQUESTS)
+    stream._registry.add(requests)  # pyright: ignore[reportPrivateUsage]
+    step = part_place(stream, place, "transact", requests.name)
+    key = stream._key  # pyright: ignore[reportPrivateUsage]
+    what = _What(keys=None, fn=None, touches=touches, key=key, parent=requests.name)
+    return _attach(stream, step, what)
+
+
+def _attach(stream: Handle[Any, Any], place: Place, what: _What) -> TransactedKStream[Any, Any]:
+    """Add the steps that order transactions, run them, and write what they have changed."""
+    from mustela.dsl.transacted import TransactedKStream  # handles make each other
+
+    registry, step = stream._registry, place["name"]  # pyright: ignore[reportPrivateUsage]
+
+    def part(name: str, parent: str) -> Place:
+        return part_place(stream, place, name, parent)
+
+    asked = TransactKeysNode(
+        **part("keys", what.parent), keys=what.keys, touches=what.touches, step=step
+    )
+    registry.add(asked)
+    ordered = TransactOrderNode(**part("order", asked.name))
+    registry.add(ordered)
+    place["parents"] = (ordered.name,)
+    key = stream._key  # pyright: ignore[reportPrivateUsage]
+    registry.add(TransactNode(**place, fn=what.fn, touches=what.touches, key=key))
+    written = BranchNode(**part("written", step), index=WRITTEN)
+    registry.add(written)
+    registry.add(TransactApplyNode(**part("apply", written.name), touches=what.touches))
+    done = BranchNode(**part("done", step), index=RESULTS)
+    registry.add(done)
+    results = RepartitionNode(**part("results", done.name), key=what.key)
+    registry.add(results)
+    return TransactedKStream(stream, place, results.name, what.key)
 
 
 def part_place(stream: Handle[Any, Any], place: Place, what: str, parent: str) -> Place:

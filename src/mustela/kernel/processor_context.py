@@ -88,6 +88,9 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
         spec = operator.store_spec(name)
         if spec is not None:
             return self.task.store(spec)
+        for store in operator.node.global_stores:
+            if store.spec.name == name:
+                return self.task.global_store(store)
         raise self._no_store(name)
 
     def commit(self) -> None:

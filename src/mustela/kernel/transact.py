@@ -37,6 +37,7 @@ from mustela.state.transaction import (
     UndeclaredKeyError,
 )
 from mustela.topology.transact import (
+    Request,
     TransactApplyNode,
     TransactKeysNode,
     TransactNode,
@@ -79,7 +80,8 @@ class TransactKeysOperator(Operator[TransactKeysNode]):
         return Batch(keys, packed, batch.origins, rows=batch.rows, key_bytes=keys)
 
     def _pack(self, key: Any, value: Any) -> tuple[list[int], Any]:
-        declared = self._declared(self.node.keys(key, value))
+        ask = self.node.keys
+        declared = self._declared(value.keys if ask is None else ask(key, value))
         tokens = [
             xxh64_intdigest(data, store) for store, keys in enumerate(declared) for data in keys
         ]
@@ -169,16 +171,19 @@ class TransactOperator(Operator[TransactNode]):
         scope = TransactionScope(self.step.name, self.node.touches, batch.context)
         self._load(scope, [declared for _, _, declared in rows])
         results, refused = _Going(), _Going()
+        requested = self.node.fn is None
         failures = self.user_failures(self.node.fn)
-        function, transaction = self.node.fn, Transaction(scope)
+        function, transaction = self.node.fn or _run_request, Transaction(scope)
         begin, commit = scope.begin, scope.commit
         for row, (key, value, declared) in enumerate(rows):
             begin(row, declared)
             try:
                 result = function(key, value, transaction)
             except TransactionRefused as refusal:
-                refused.add(row, key, Refusal(value, refusal.reason))
+                refused.add(row, key, Refusal(value.args if requested else value, refusal.reason))
             except Exception as error:  # noqa: BLE001 - the function is the user's
+                if requested:
+                    failures.function = value.fn
                 failures.one(self._record(batch, row, key, value), 0, error)
             else:
                 commit()
@@ -220,6 +225,10 @@ class TransactOperator(Operator[TransactNode]):
         if serde is None or key is None:
             return None
         return call_each(serde.serialize, ([key],), lambda _row, _error: None)[0]
+
+
+def _run_request(_key: Any, request: Request, transaction: Transaction) -> Any:
+    return request.fn(transaction, *request.args)
 
 
 class _Going:

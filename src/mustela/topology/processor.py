@@ -10,7 +10,20 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
 
-__all__ = ["ChildNode", "OutputNode", "ProcessorNode"]
+__all__ = ["ChildNode", "GlobalStore", "OutputNode", "ProcessorNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalStore:
+    """A store that every host has whole.
+
+    Attributes:
+        spec: The store.
+        plain: Whether a window store shows values without their times.
+    """
+
+    spec: StoreSpec
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,29 +35,35 @@ class ProcessorNode(Node):
         connected: The stores that the processor uses. Other processors may use them too, and then
             records pass all of them one by one.
         plain: Names of the window stores among them that show values without their times.
+        read_only: Names of the stores among them that another step alone writes.
         fixed_key: Whether it is a `FixedKeyProcessor`, which cannot change keys.
         key: Serde of the keys that come in; None takes the typed default.
         value: Serde of the values that come in, likewise.
         outputs: Names of its side outputs.
         children: Names of the steps that read it, in the order in which they were attached; the
             planner knows them.
+        global_stores: What every host has whole; any processor may read it. The planner knows them.
         reads: Names of the stores of which it reads any key.
         updates: Names of the stores of which it has keys changed in their own lanes.
         replies: Names of the outputs by which it hears what was changed.
+        transacts: Names of the stores of the transactions that it asks for.
         timers: Where timers and schedules are kept, if the processor may have any.
     """
 
     supplier: Any
     connected: tuple[StoreSpec, ...] = ()
     plain: frozenset[str] = frozenset()
+    read_only: frozenset[str] = frozenset()
     fixed_key: bool = False
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     outputs: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    global_stores: tuple[GlobalStore, ...] = ()
     reads: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     replies: tuple[str, ...] = ()
+    transacts: tuple[str, ...] = ()
     timers: StoreSpec | None = None
 
     @property
@@ -54,8 +73,8 @@ class ProcessorNode(Node):
 
     @property
     def reads_any(self) -> tuple[str, ...]:
-        """The stores that are said to be read, and those whose keys are changed."""
-        return tuple(dict.fromkeys((*self.reads, *self.updates)))
+        """The stores that are said to be read, and those that are changed in other lanes."""
+        return tuple(dict.fromkeys((*self.reads, *self.updates, *self.transacts)))
 
     @property
     def acts_on_time(self) -> bool:
@@ -78,7 +97,7 @@ class ProcessorNode(Node):
     @property
     def divides(self) -> bool:
         """Whether not every reader gets all that is forwarded."""
-        return bool(self.outputs or self.updates) or len(self.children) > 1
+        return bool(self.outputs or self.updates or self.transacts) or len(self.children) > 1
 
     @property
     def changes_keys(self) -> bool:

@@ -14,6 +14,7 @@ from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 from mustela.topology.processor_shared import SharedContext
 from mustela.topology.processor_time import TimeContext
+from mustela.topology.processor_transact import TransactContext
 
 __all__ = ["FixedKeyProcessorContext", "ProcessingContext", "ProcessorContext", "RecordMetadata"]
 
@@ -36,7 +37,7 @@ class RecordMetadata:
     offset: int
 
 
-class ProcessingContext(TimeContext, SharedContext):
+class ProcessingContext(TimeContext, SharedContext, TransactContext):
     """What the contexts of both kinds of processors have in common."""
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
@@ -19,8 +19,10 @@ from mustela.topology.node import Arrival, Node
 
 __all__ = [
     "REFUSED",
+    "REQUESTS",
     "RESULTS",
     "WRITTEN",
+    "Request",
     "TransactApplyNode",
     "TransactKeysNode",
     "TransactNode",
@@ -32,18 +34,40 @@ RESULTS, REFUSED, WRITTEN = range(3)
 """What a `TransactNode` gives, each as a branch: records that go on, records whose transaction was
 refused, and rows for the stores."""
 
+REQUESTS: Final = "~transact"
+"""The side output by which a processor's requests leave."""
+
+
+class Request(NamedTuple):
+    """A transaction that a processor asks for; it lives for one epoch, and is never stored.
+
+    Attributes:
+        keys: The keys that it may touch.
+        fn: (transaction, *args) -> None, or the value of a record that goes on.
+        args: What it gets besides.
+    """
+
+    keys: Any
+    fn: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Request:
+        """Return the same: what can change in it was copied when it was made."""
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactKeysNode(Node):
     """Says for each record which keys of which stores its transaction may touch.
 
     Attributes:
-        keys: (key, value) -> keys for all stores, or a mapping from store to keys.
+        keys: (key, value) -> keys for all stores, or a mapping from store to keys; None where the
+            values are requests, which say it themselves.
         touches: The stores.
         step: The name of the `TransactNode`.
     """
 
-    keys: Callable[[Any, Any], Any]
+    keys: Callable[[Any, Any], Any] | None
     touches: tuple[StoreSpec, ...]
     step: str
 
@@ -73,12 +97,13 @@ class TransactNode(Node):
     """Runs transactions, those of a lane one after the other.
 
     Attributes:
-        fn: (key, value, transaction) -> None, or the value of a record that goes on.
+        fn: (key, value, transaction) -> None, or the value of a record that goes on; None where
+            the values are requests.
         touches: The stores.
         key: Serde of the records' keys, where it is known.
     """
 
-    fn: Callable[[Any, Any, Any], Any]
+    fn: Callable[[Any, Any, Any], Any] | None
     touches: tuple[StoreSpec, ...]
     key: Serde[Any] | None = None
 

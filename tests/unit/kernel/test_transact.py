@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustela import Refusal, Stores, StreamsBuilder, TopologyTestDriver, Transaction
+from mustela import (
+    ContextualProcessor,
+    Record,
+    Refusal,
+    Stores,
+    StreamsBuilder,
+    TopologyTestDriver,
+    Transaction,
+)
 from mustela.kernel.failures import ProcessingError
 
 KEYS = "abcdef"
@@ -19,6 +28,8 @@ WAYS: list[dict[str, Any]] = [
     {"key_groups": 8, "lanes": 3, "event_time": "watermark", "emit": "every"},
     {"key_groups": 8, "lanes": 3, "crash_after_every_record": True},
 ]
+
+WAYS_TOLD = ["one lane", "three lanes", "crashes"]
 
 
 def long_store(name: str) -> Any:
@@ -104,12 +115,18 @@ def cut_into(rows: list[Any], cuts: list[int]) -> list[list[Any]]:
     return [rows[a:b] for a, b in itertools.pairwise(places)]
 
 
-def run_bank(transfers: list[Transfer], cuts: list[int], **options: Any) -> Serial:
+def run_bank(
+    transfers: list[Transfer],
+    cuts: list[int],
+    *,
+    build: Callable[[], StreamsBuilder] = bank,
+    **options: Any,
+) -> Serial:
     """Run transfers in epochs that end at the cuts."""
     numbered = [(f"t{n}", list(transfer)) for n, transfer in enumerate(transfers)]
     chosen = {"processing_handler": "continue"}
     chosen |= {name: options.pop(name) for name in ("event_time", "emit") if name in options}
-    with TopologyTestDriver(bank(), settings=chosen, **options) as driver:
+    with TopologyTestDriver(build(), settings=chosen, **options) as driver:
         topic = driver.create_input_topic("transfers")
         for part in cut_into(numbered, cuts):
             with driver.epoch():
@@ -128,7 +145,7 @@ TRANSFERS = st.lists(
 )
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["one lane", "three lanes", "crashes"])
+@pytest.mark.parametrize("way", WAYS, ids=WAYS_TOLD)
 @given(transfers=TRANSFERS, cuts=st.lists(st.integers(0, 25), max_size=4))
 @settings(deadline=None)
 def test_the_outcome_is_that_of_all_transactions_in_a_row(
@@ -285,3 +302,83 @@ def test_what_did_not_change_is_not_written() -> None:
         topic.pipe_key_value_list([("a", 1), ("a", 1), ("a", 2)])
         changelog = driver._cluster.changelogs["accounts", 0]  # pyright: ignore[reportPrivateUsage]
     assert len(changelog) == 2
+
+
+def request_move(tx: Transaction, number: str, transfer: list[Any]) -> str | None:
+    return move(number, transfer, tx)
+
+
+class AskToMove(ContextualProcessor[str, list[Any], Any, Any]):
+    """Asks for a transaction for each transfer, from a key group of its own."""
+
+    @staticmethod
+    def stores() -> list[Any]:
+        return [long_store("asked")]
+
+    def process(self, record: Record[str, list[Any]]) -> None:
+        asked = self.context.state_store("asked")
+        asked.put(record.key, asked.get(record.key, 0) + 1)
+        self.context.transact(record.value[:2], request_move, record.key, record.value)
+
+
+def requested_bank() -> StreamsBuilder:
+    builder = StreamsBuilder()
+    transfers = builder.stream("transfers", key=str, value=list)
+    moved = transfers.process(AskToMove, transacts=long_store("accounts"), name="ask").transacted()
+    moved.to("told", value=int)
+    moved.refused().map_values(reason).to("refused", value=str)
+    return builder
+
+
+@pytest.mark.parametrize("way", WAYS, ids=WAYS_TOLD)
+@given(transfers=TRANSFERS, cuts=st.lists(st.integers(0, 25), max_size=4))
+@settings(deadline=None)
+def test_transactions_of_processors_run_in_the_order_of_their_records(
+    way: dict[str, Any], transfers: list[Transfer], cuts: list[int]
+) -> None:
+    """A processor asks in the lane of its record; the outcome is that of all in a row."""
+    expected = Serial.run(transfers)
+    found = run_bank(transfers, cuts, build=requested_bank, **way)
+    assert found.accounts == expected.accounts
+    assert by_key(found.told) == by_key(expected.told)
+    assert by_key(found.refused) == by_key(expected.refused)
+
+
+def test_a_lambda_can_be_a_transaction_and_a_record_may_ask_for_several() -> None:
+    """Those of one record run as they were asked for."""
+
+    class Ask(ContextualProcessor[str, int, Any, Any]):
+        def process(self, record: Record[str, int]) -> None:
+            for number in range(record.value):
+                self.context.transact(
+                    ["a", "b"], lambda tx, n: tx.store("accounts").put("a", n), number
+                )
+
+    builder = StreamsBuilder()
+    asks = builder.stream("asks", key=str, value=int)
+    asks.process(Ask, transacts=long_store("accounts"), name="ask")
+    with TopologyTestDriver(builder, key_groups=8, lanes=3) as driver:
+        driver.create_input_topic("asks").pipe_input("x", 5)
+        assert dict(driver.get_key_value_store("accounts").all()) == {"a": 4}
+
+
+def test_a_processor_without_stores_for_transactions_cannot_ask() -> None:
+    """The error says how the way is laid."""
+
+    class Ask(ContextualProcessor[str, str, Any, Any]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.transact(["a"], print)
+
+    builder = StreamsBuilder()
+    builder.stream("asks", key=str, value=str).process(Ask, name="ask")
+    with TopologyTestDriver(builder) as driver, pytest.raises(ProcessingError) as caught:
+        driver.create_input_topic("asks").pipe_input("a", "b")
+    assert "transacts=[store]" in str(caught.value)
+
+
+def test_a_failing_transaction_of_a_processor_names_the_users_line() -> None:
+    """The step is the one that runs it, the line that of the function."""
+    with pytest.raises(ProcessingError) as caught, TopologyTestDriver(requested_bank()) as driver:
+        driver.create_input_topic("transfers").pipe_input("t0", ["a", "b", 7])
+    assert caught.value.fields["step"] == "ask-transact"
+    assert "raise ValueError(number)" in str(caught.value)
