@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela import StreamsBuilder, Tick
+from mustela import BufferConfig, StreamsBuilder, Suppressed, Tick, TimeWindows
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.events import AppState
@@ -84,6 +84,33 @@ def test_an_application_sleeps_until_a_tick_is_due(world: World) -> None:
         world.until(lambda: len(world.rows(sink)) >= 3, "a tick behind the restart", app)
     numbers = [int.from_bytes(row.value or b"", "big") for row in world.rows(sink)]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_windows_over_a_schedule_close_by_the_clock(world: World) -> None:
+    """No topic says how far event time has come, and no tick is missing in a window or late."""
+    sink = world.topic("out")
+
+    def build(builder: StreamsBuilder) -> None:
+        ticks = builder.scheduled(
+            "tick", one, every=timedelta(milliseconds=250), key=str, value=int
+        )
+        seconds = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
+        counts = ticks.group_by_key().windowed_by(seconds).count(store="seconds")
+        final = Suppressed.until_window_closes(BufferConfig.unbounded())
+        told = counts.suppress(final, name="final").to_stream(lambda window, _: str(window.start))
+        told.to(sink, key=str, value=int)
+
+    app, watcher = world.app(build)
+    with app:
+        world.until(lambda: len(world.rows(sink)) >= 3, "windows close", app)
+    counts = world.numbers(sink)
+    starts = sorted(map(int, counts))
+    assert starts == list(range(starts[0], starts[-1] + 1, 1_000))
+    assert {counts[str(start)] for start in starts[1:]} == {4}
+    assert len(world.rows(sink)) == len(counts)
+    assert watcher.counter("dropped_late:tick.windowed_by.count") == 0
+    values = [record.watermark for record in world.records()]
+    assert values == sorted(values)
 
 
 def one(tick: Tick) -> list[tuple[str, int]]:
