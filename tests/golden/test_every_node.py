@@ -13,6 +13,7 @@ from mustela import (
     JoinWindows,
     KStream,
     KTable,
+    RequestReply,
     Stores,
     StreamsBuilder,
     Suppressed,
@@ -44,6 +45,7 @@ def every_step() -> Topology:
     folds(clicks)
     tables(builder, clicks, users)
     transactions(clicks)
+    calls(builder, clicks)
     return builder.build()
 
 
@@ -91,6 +93,13 @@ def transactions(clicks: KStream[str, str]) -> None:
     pages = Stores.key_value_store_builder(supplier, key=str, value=str)
     done = clicks.transact(keys=pair, fn=transact, stores=pages, name="together")
     done.refused().to("refused", value="json")
+
+
+def calls(builder: StreamsBuilder, clicks: KStream[str, str]) -> None:
+    clicks.map_values_async(str.upper, name="called").to("called", value=str)
+    replies = builder.stream("replies", key=bytes, value=str)
+    asking = RequestReply(topic="requests", timeout=MINUTE)
+    clicks.request_reply(replies, str.__add__, asking, name="asked").to("asked", value=str)
 
 
 def transact(key: str, value: str, tx: Transaction) -> None:

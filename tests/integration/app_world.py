@@ -110,6 +110,11 @@ class World:
             self._producer.produce(topic, key=key, value=value, **place, **stamp)
         assert self._producer.flush(DEADLINE_S) == 0
 
+    def send_with_headers(self, topic: str, key: Any, value: Any, headers: list[Any]) -> None:
+        """Send one row with headers."""
+        self._producer.produce(topic, key=key, value=value, headers=headers)
+        assert self._producer.flush(DEADLINE_S) == 0
+
     def settings(self, **more: Any) -> dict[str, Any]:
         """Settings of an application of this test."""
         return {

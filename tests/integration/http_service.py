@@ -1,23 +1,28 @@
-"""A small HTTP service for tests: slow, failing and hanging answers, and a log of what was asked."""
+"""A small HTTP service for tests: slow, failing and hanging answers, and what was asked."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 
 class HttpService:
-    """Answers ``GET /<word>?delay=<seconds>&fail=<n>&hang=1`` with the word in capitals.
+    """Answers ``GET /<path>?delay=<seconds>&fail=<n>&hang=1`` with the path in capitals.
 
     ``fail`` lets the first n requests of an idempotency key fail with status 503, ``hang`` answers
     only when the service is closed. The headers ``Idempotency-Key`` are counted.
+
+    Args:
+        body: Gives the answer to a path instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, body: Callable[[str], str] = str.upper) -> None:
+        self._body = body
         self.asked: Counter[str] = Counter()
         self.most_at_once = 0
         self._now = 0
@@ -28,7 +33,7 @@ class HttpService:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:  # noqa: N802 - the name that the base class calls
+            def do_GET(self) -> None:
                 service.answer(self)
 
             def log_message(self, *_arguments: Any) -> None:
@@ -73,7 +78,7 @@ class HttpService:
                 self._closing.wait(120)
             time.sleep(float(wish.get("delay", "0")))
             status = 503 if nth <= int(wish.get("fail", "0")) else 200
-            body = parts.path.strip("/").upper().encode() if status == 200 else b"busy"
+            body = self._body(parts.path.strip("/")).encode() if status == 200 else b"busy"
         finally:
             with self._lock:
                 self._now -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -11,10 +12,18 @@ from typing import Any
 import psutil
 import pytest
 
-from mustela import AsyncCall, AsyncOptions, Retry, StreamsBuilder
+from mustela import (
+    AsyncCall,
+    AsyncOptions,
+    RequestReply,
+    Retry,
+    StreamsBuilder,
+    TopologyTestDriver,
+)
 from mustela.runtime.events import AppState
 from tests.integration.app_world import Watcher, World
 from tests.integration.http_service import HttpService
+from tests.unit.examples.programs import load
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -105,6 +114,82 @@ def python_workers() -> list[psutil.Process]:
         if parent is not None and "mustela.spark.daemon" in " ".join(parent.cmdline()):
             found.append(process)
     return found
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_example_rates_orders_whatever_the_service_does(
+    monkeypatch: pytest.MonkeyPatch, crashes: bool
+) -> None:
+    """Quick, slow, failing once, failing for ever, and hanging: each order comes out once."""
+    example = load("enrich_over_http")
+    with HttpService(lambda path: json.dumps({"rating": path[-3:]})) as service:
+        monkeypatch.setattr(example, "URL", service.url)
+        with TopologyTestDriver(example.app, crash_after_every_record=crashes) as driver:
+            orders = driver.create_input_topic("orders")
+            customers = ["ann", "bob?delay=0.1", "cid?fail=1", "dan?fail=9"]
+            customers += [] if crashes else ["eve?hang=1"]
+            for number, customer in enumerate(customers):
+                orders.pipe_input(customer, example.Order(number))
+                orders.pipe_input("ann", example.Order(100 + number))
+            driver.advance_wall_clock_time(timedelta(seconds=11))  # the breaker was open
+            out = driver.create_output_topic("rated-orders").read_key_values_to_list()
+    rated: dict[str, list[Any]] = defaultdict(list)
+    for key, value in out:
+        rated[str(key)].append(value)
+    each = range(len(customers))
+    assert rated.pop("ann") == [
+        example.RatedOrder(0, "ann"),
+        *(example.RatedOrder(100 + n, "ann") for n in each),
+    ]
+    assert rated.pop("bob?delay=0.1") == [example.RatedOrder(1, "bob")]
+    assert rated.pop("cid?fail=1") == [example.RatedOrder(2, "cid")]
+    assert rated.pop("dan?fail=9") == [example.RatedOrder(3, None)]
+    assert dict(rated) == ({} if crashes else {"eve?hang=1": [example.RatedOrder(4, None)]})
+
+
+def test_replies_come_from_another_program(world: World) -> None:
+    """Its requests are committed with the epoch; a record without a reply is given up."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    requests, replies = world.topic("requests"), world.topic("replies")
+
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.stream(source, key=str, value=str)
+        answers = builder.stream(replies, key=bytes, value=str)
+        patient = RequestReply(topic=requests, timeout=timedelta(minutes=10))
+        hasty = RequestReply(
+            topic=requests,
+            timeout=timedelta(seconds=1),
+            on_timeout=lambda record, _error: f"{record.value} alone",
+        )
+        parts = orders.split(name="by").branch(lambda key, _v: key == "lost", name="lost")
+        branches = parts.default_branch()
+        found = branches["default"].request_reply(
+            answers, lambda order, reply: f"{order} {reply}", patient, name="ask"
+        )
+        lost = branches["lost"].request_reply(answers, lambda o, r: o + r, hasty, name="lose")
+        found.merge(lost).to(sink, key=str, value=str)
+
+    app, watcher = world.app(build)
+    sent = [(f"k{n % 7}", f"o{n}") for n in range(40)]
+    with app:
+        world.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        world.send(source, [*sent, ("lost", "o40")])
+        world.until(lambda: len(world.rows(requests)) == 41, "all is asked", app)
+        world.until(lambda: len(world.rows(sink)) == 1, "one is given up", app)
+    assert by_key(world, sink) == {"lost": ["o40 alone"]}
+    assert watcher.counter("request_timeouts:lose") == 1
+    app, watcher = world.app(build)
+    with app:  # what is parked outlives the application
+        for row in reversed(world.rows(requests)):
+            answer = f"!{(row.value or b'').decode()}"
+            world.send_with_headers(replies, None, answer, list(row.headers.items()))
+        world.until(lambda: len(world.rows(sink)) == 41, "all goes on", app)
+    wanted: dict[str, list[str]] = defaultdict(list, lost=["o40 alone"])
+    for key, order in sent:
+        wanted[key].append(f"{order} !{order}")
+    assert {key: sorted(values) for key, values in by_key(world, sink).items()} == {
+        key: sorted(values) for key, values in wanted.items()
+    }
 
 
 @pytest.mark.slow

@@ -18,9 +18,8 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.topology.async_calls import (
-    AsyncMapNode,
+    AsyncNode,
     AsyncOptions,
-    AsyncProcessNode,
     takes_call,
 )
 from mustela.topology.request_reply import (
@@ -189,7 +188,7 @@ class AsyncCalls(Handle[K, V]):
         from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
 
         place, facts = self._call("process_async", ("record",), function, options, name)
-        self._registry.add(AsyncProcessNode(**place, **facts))
+        self._registry.add(AsyncNode(**place, **facts, gives="records"))
         return KStream(self._registry, place["name"], None, None)
 
     def request_reply(
@@ -333,7 +332,7 @@ class AsyncCalls(Handle[K, V]):
         arguments = ("key", "value") if with_key else ("value",)
         place, facts = self._call(verb, arguments, function, options, name)
         result = choose_serde("value", value, None, holder="AsyncOptions", at=place["origin"])
-        self._registry.add(AsyncMapNode(**place, **facts, with_key=with_key, result=result))
+        self._registry.add(AsyncNode(**place, **facts, with_key=with_key, result=result))
         return KStream(self._registry, place["name"], self._key, result)
 
     def _call(

@@ -28,7 +28,7 @@ from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.parking import Parked, ParkingRows
-from mustela.topology.async_calls import AsyncMapNode, AsyncNode, CallFailedError
+from mustela.topology.async_calls import AsyncNode, CallFailedError
 
 __all__ = ["AsyncOperator"]
 
@@ -250,7 +250,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         record = Record(key, value, max(0, entry.waiting.timestamp), entry.headers)
         try:
             given = wish(record, error)
-            if isinstance(self.node, AsyncMapNode):
+            if self.node.gives == "value":
                 return [Result(None, given)]
             return read_results(self.node, write_results(self.node, given))
         except Exception as failure:  # noqa: BLE001 - the function is the user's
@@ -299,9 +299,6 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         for queue in self._queues.values():
             if queue.count != queue.before:
                 queue.parking.set_count(queue.key, queue.count)
-        parked = len(self._running) + len(self._ready)
-        if parked:
-            self.count("parked", parked)
 
     def _let_go(self, names: Iterable[str]) -> set[str]:
         """Leave calls to later epochs, but for those that have just ended; return their names."""
@@ -315,6 +312,8 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
     def _add(self, entries: Sequence[Entry]) -> None:
         """Write records of this epoch into the parking store."""
         by_group: dict[int, list[Entry]] = {}
+        if entries:
+            self.count("parked", len(entries))
         for entry in entries:
             by_group.setdefault(entry.group, []).append(entry)
         for group, mine in by_group.items():
@@ -327,7 +326,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         if not self._results:
             return None
         found = sorted(self._results, key=lambda one: one[0])
-        keeps = isinstance(self.node, AsyncMapNode)
+        keeps = self.node.gives == "value"
         stamps: list[int] = []
         headers: list[Headers] = []
         for _, entry, result, _ in found:

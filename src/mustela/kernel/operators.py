@@ -42,7 +42,7 @@ from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOpera
 from mustela.kernel.window_combine import WindowCountCombiner, WindowFoldCombiner
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
-from mustela.topology.async_calls import AsyncMapNode, AsyncProcessNode
+from mustela.topology.async_calls import AsyncNode
 from mustela.topology.cogroup import CogroupNode
 from mustela.topology.foreign_key import (
     ForeignKeyJoinNode,
@@ -162,8 +162,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (PeekNode, "whole"): stateless.PeekOperator,
         (ForeachNode, "whole"): stateless.ForeachOperator,
         (MergeNode, "whole"): stateless.MergeOperator,
-        (AsyncMapNode, "whole"): async_calls.AsyncOperator,
-        (AsyncProcessNode, "whole"): async_calls.AsyncOperator,
+        (AsyncNode, "whole"): async_calls.AsyncOperator,
         (CorrelateNode, "whole"): request_reply.CorrelateOperator,
         (ReplyKeyNode, "whole"): request_reply.ReplyKeyOperator,
         (RequestReplyNode, "whole"): request_reply.RequestReplyOperator,

@@ -10,7 +10,7 @@ import msgspec
 from mustela.model import Headers, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.async_calls import AsyncMapNode, AsyncNode
+from mustela.topology.async_calls import AsyncNode
 
 __all__ = [
     "CallDesk",
@@ -167,7 +167,7 @@ def write_results(node: AsyncNode, given: Any) -> bytes | None:
         TypeError: If the function gave what is no record.
         SerdeError: If it cannot be encoded.
     """
-    if isinstance(node, AsyncMapNode):
+    if node.gives == "value":
         serde: Serde[Any] = node.result or _VALUES
         return serde.serialize(given)
     rows = [_result(one) for one in _several(given)]
@@ -176,7 +176,7 @@ def write_results(node: AsyncNode, given: Any) -> bytes | None:
 
 def read_results(node: AsyncNode, data: bytes | None) -> list[Result]:
     """Return what `write_results` was given, as records."""
-    if isinstance(node, AsyncMapNode):
+    if node.gives == "value":
         serde: Serde[Any] = node.result or _VALUES
         return [Result(None, serde.deserialize(data))]
     return [Result(*row) for row in _VALUES.deserialize(data)]

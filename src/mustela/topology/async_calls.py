@@ -18,10 +18,8 @@ from mustela.topology.node import Arrival, Node
 
 __all__ = [
     "AsyncCall",
-    "AsyncMapNode",
     "AsyncNode",
     "AsyncOptions",
-    "AsyncProcessNode",
     "CallFailedError",
     "CircuitBreaker",
     "OnFailure",
@@ -230,6 +228,9 @@ class AsyncNode(Node):
         key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
         value: Serde of the values that come; None takes the typed default.
         with_call: Whether the function is told of its call.
+        gives: A new value for the record, or any number of records.
+        with_key: Whether a function that gives a value takes key and value.
+        result: Serde of the value that it gives; None takes the typed default.
     """
 
     function: Callable[..., Any]
@@ -239,6 +240,9 @@ class AsyncNode(Node):
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     with_call: bool = False
+    gives: Literal["value", "records"] = "value"
+    with_key: bool = False
+    result: Serde[Any] | None = None
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
@@ -251,6 +255,11 @@ class AsyncNode(Node):
         return (Arrival(key=self.key or ValueSerde(sort_keys=True), keep_null_keys=True),)
 
     @property
+    def changes_keys(self) -> bool:
+        """Records that a call gives may have other keys."""
+        return self.gives == "records"
+
+    @property
     def acts_on_time(self) -> bool:
         """Parked records go on when their results come."""
         return True
@@ -259,29 +268,6 @@ class AsyncNode(Node):
     def lag_ms(self) -> int:
         """How far behind event time results may be stamped, as the user says."""
         return self.rules.event_time_lag // timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncMapNode(AsyncNode):
-    """Replace each value by what a call gives.
-
-    Attributes:
-        with_key: Whether the function takes key and value.
-        result: Serde of what the function gives; None takes the typed default.
-    """
-
-    with_key: bool = False
-    result: Serde[Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncProcessNode(AsyncNode):
-    """Replace each record by the records that a call gives, whose keys may be others."""
-
-    @property
-    def changes_keys(self) -> bool:
-        """Records may leave with other keys."""
-        return True
 
 
 def _at_least_one(holder: str, name: str, value: object) -> None:

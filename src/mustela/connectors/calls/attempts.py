@@ -18,7 +18,7 @@ from mustela.model import Record
 from mustela.plan.calls import CallRequest, Outcome, write_results
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.async_calls import AsyncCall, AsyncMapNode, AsyncNode, Retry
+from mustela.topology.async_calls import AsyncCall, AsyncNode, Retry
 
 __all__ = ["Attempts"]
 
@@ -129,7 +129,7 @@ class Attempts:
                 headers=request.headers,
                 timestamp=request.timestamp,
             )
-        if not isinstance(node, AsyncMapNode):
+        if node.gives == "records":
             record = Record(key, value, max(0, request.timestamp), request.headers)
             return partial(node.function, record, **options)
         arguments = (key, value) if node.with_key else (value,)
