@@ -89,6 +89,14 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
         Args:
             timer: The timer.
             context: The same context that ``init`` was given.
+
+        Example:
+            >>> class Silence(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.register_event_time_timer(record.timestamp + 100)
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value("silent"))
         """
 
     def close(self) -> None:
@@ -144,6 +152,14 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         Args:
             timer: The timer.
             context: The same context that ``init`` was given.
+
+        Example:
+            >>> class Silence(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.register_event_time_timer(record.timestamp + 100)
+            ...
+            ...     def on_timer(self, timer, context):
+            ...         context.forward(timer.with_value("silent"))
         """
 
     def close(self) -> None:

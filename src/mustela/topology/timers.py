@@ -142,7 +142,17 @@ class Cancellable(Protocol):
     """A schedule that can be ended, as `ProcessorContext.schedule` returns it."""
 
     def cancel(self) -> None:
-        """End the schedule: its punctuator is not called again, also not behind a restart."""
+        """End the schedule: its punctuator is not called again, also not behind a restart.
+
+        Example:
+            >>> class Once:
+            ...     def init(self, context):
+            ...         by_clock = PunctuationType.WALL_CLOCK_TIME
+            ...         self.schedule = context.schedule(timedelta(seconds=10), by_clock, self.call)
+            ...
+            ...     def call(self, now):
+            ...         self.schedule.cancel()
+        """
         ...
 
 
