@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mustela.dsl.stores import StoreBuilder, Stores, StoreSupplier
     from mustela.dsl.stream_table_join import Joined
     from mustela.dsl.suppression import BufferConfig, Suppressed
+    from mustela.dsl.topology_builder import Topology
     from mustela.dsl.transacted import TransactedKStream
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from mustela.dsl.windows import (
@@ -182,6 +183,7 @@ __all__ = [
     "Timer",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
+    "Topology",
     "TopologyTestDriver",
     "TransactedKStream",
     "Transaction",
@@ -277,6 +279,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Timer": "mustela.topology.timers",
     "TimestampedKeyValueStore": "mustela.state.kinds.key_value",
     "TimestampedWindowStore": "mustela.state.kinds.window_store",
+    "Topology": "mustela.dsl.topology_builder",
     "TopologyTestDriver": "mustela.testing.driver",
     "TransactedKStream": "mustela.dsl.transacted",
     "Transaction": "mustela.state.transaction",

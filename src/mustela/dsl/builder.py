@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 from zoneinfo import ZoneInfo
 
+from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
@@ -31,10 +32,11 @@ from mustela.dsl.sources import (
 )
 from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import add_store_builder
+from mustela.dsl.topology_builder import Topology
 from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
-from mustela.topology.graph import Topology
+from mustela.topology.processor_api import ProcessorSupplier
 from mustela.topology.schedule import CatchUp
 from mustela.topology.scheduled import Tick
 from mustela.topology.source import TableSourceNode
@@ -450,8 +452,68 @@ class StreamsBuilder:
         add_store_builder(self._registry, store, verb="add_state_store", at=user_origin())
         return self
 
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        topic: str,
+        supplier: ProcessorSupplier,
+        *,
+        name: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> Self:
+        """Keep a store of which every host has all, written by a processor of one topic.
+
+        The processor is given the topic's records in the order of each partition, before any
+        record that may meet them is processed; it writes the store, and forwards nothing. Every
+        processor may read the store by its name. A host that begins anew, or that stops while it
+        reads, gives its processor some records again: what is written must not depend on how often
+        it is.
+
+        Args:
+            store: What `Stores` builds; it has no changelog, because the topic is one.
+            topic: The topic; best a compacted one.
+            supplier: Gives the processor that writes the store; the store need not be connected.
+            name: The step's name; the topic's if not given.
+            consumed: Types of the topic's records.
+
+        Returns:
+            This builder.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+            DuplicateNameError: If the step's name is taken.
+            FunctionError: If the supplier gives no processor, or the same one twice.
+
+        Example:
+            >>> from mustela import Consumed, ContextualProcessor, Stores, StreamsBuilder
+            >>> from mustela import TopologyTestDriver
+            >>> class Keep(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.state_store("rates").put(record.key.lower(), record.value)
+            >>> class Convert(ContextualProcessor):
+            ...     def process(self, record):
+            ...         rate = self.context.state_store("rates").get(record.key)
+            ...         self.context.forward(record.with_value(record.value * rate))
+            >>> rates = Stores.persistent_key_value_store("rates")
+            >>> rates = Stores.key_value_store_builder(rates, key=str, value=float)
+            >>> builder = StreamsBuilder()
+            >>> builder = builder.add_global_store(
+            ...     rates, "rates", Keep, consumed=Consumed(key=str, value=float)
+            ... )
+            >>> sales = builder.stream("sales", key=str, value=float)
+            >>> sales.process(Convert).to("euros", key=str, value=float)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("rates").pipe_input("USD", 0.5)
+            ...     driver.create_input_topic("sales").pipe_input("usd", 10.0)
+            ...     driver.create_output_topic("euros").read_value()
+            5.0
+        """
+        options = GlobalStoreOptions(name=name, consumed=consumed)
+        add_global_store(self._registry, store, topic, supplier, options, at=user_origin())
+        return self
+
     def build(self) -> Topology:
-        """Return the topology as written so far.
+        """Return the topology as written so far; more steps can be added to it by name.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -460,4 +522,5 @@ class StreamsBuilder:
             >>> [node.name for node in builder.build()]
             ['lines', 'lines.to.copies']
         """
-        return self._registry.topology()
+        self._registry.topology()
+        return Topology(self._registry.copy())

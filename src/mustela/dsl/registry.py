@@ -44,11 +44,13 @@ class AddedStore(NamedTuple):
         spec: The store.
         at: The line that made it.
         plain: Whether a window store shows values without their times.
+        writer: The one step that may write it; None if all that use it may.
     """
 
     spec: StoreSpec
     at: Origin | None
     plain: bool = False
+    writer: str | None = None
 
 
 class Place(TypedDict):
@@ -133,6 +135,16 @@ class Registry:
             raise _same_store(spec.name, known.at, at)
         return known
 
+    def check_free(self, store: str, at: Origin) -> None:
+        """Check that no store has a name yet.
+
+        Raises:
+            DuplicateStoreError: If one has.
+        """
+        known = self.store(store)
+        if known is not None:
+            raise _same_store(store, known.at, at)
+
     def store(self, name: str) -> AddedStore | None:
         """Return a store that was added, or that a table has, or None."""
         if name in self._added:
@@ -142,6 +154,10 @@ class Registry:
             return None
         spec = next(spec for spec in owner.stores if spec.name == name)
         return AddedStore(spec, owner.origin, plain=False)
+
+    def stores_of(self, node: ProcessorNode) -> list[AddedStore]:
+        """Return the stores that a processor uses."""
+        return [self.store(spec.name) or AddedStore(spec, node.origin) for spec in node.connected]
 
     @property
     def store_names(self) -> list[str]:
@@ -239,6 +255,30 @@ class Registry:
         self.add(node)
         return node
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes so far, parents before children."""
+        return parents_first(self._nodes)
+
+    def copy(self) -> Registry:
+        """Return a registry with the same nodes, to which others are added."""
+        twin = Registry()
+        twin._nodes = dict(self._nodes)
+        twin._stores = dict(self._stores)
+        twin._readers = dict(self._readers)
+        twin._unfinished = dict(self._unfinished)
+        twin._added = dict(self._added)
+        return twin
+
+    def replace(self, node: Node) -> None:
+        """Put a node in the place of the one of its name."""
+        self._nodes[node.name] = node
+        self._claim_stores(node)
+
+    def make_read_only(self, store: str, *, writer: str) -> None:
+        """Let one step alone write a store that was added."""
+        self._added[store] = self._added[store]._replace(writer=writer)
+
     def node(self, name: str) -> Node:
         """Return the node of that name."""
         return self._nodes[name]
@@ -272,7 +312,7 @@ class Registry:
         for node in self._nodes.values():
             self._check_reads(node)
         check_transacted(self._nodes.values())
-        return Topology(parents_first(self._nodes))
+        return Topology(self.nodes)
 
     def _check_reads(self, node: Node) -> None:
         """Check that the stores which a step reads exist."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, cast
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
@@ -18,10 +18,12 @@ from mustela.topology.timers import acts_on_time, timer_store
 
 __all__ = [
     "add_store_builder",
+    "checked_store_builder",
     "checked_supplier",
     "connected_stores",
     "output_names",
     "timers_of",
+    "uses_of",
 ]
 
 
@@ -109,12 +111,40 @@ def connected_stores(
     return list(found.values())
 
 
+class Uses(TypedDict):
+    """The part of a processor's node that says which stores it uses."""
+
+    connected: tuple[StoreSpec, ...]
+    plain: frozenset[str]
+    read_only: frozenset[str]
+
+
+def uses_of(stores: Iterable[AddedStore], *, step: str) -> Uses:
+    """Return which stores a step uses, and how."""
+    used = list(stores)
+    return Uses(
+        connected=tuple(store.spec for store in used),
+        plain=frozenset(store.spec.name for store in used if store.plain),
+        read_only=frozenset(store.spec.name for store in used if store.writer not in {None, step}),
+    )
+
+
 def add_store_builder(registry: Registry, builder: object, *, verb: str, at: Origin) -> AddedStore:
     """Add the store that a builder describes.
 
     Raises:
         BadOptionError: If it is no store builder.
         DuplicateStoreError: If another store has the name.
+    """
+    checked = checked_store_builder(builder, verb=verb, at=at)
+    return registry.add_store(checked.spec(), at, plain=checked.plain)
+
+
+def checked_store_builder(builder: object, *, verb: str, at: Origin) -> StoreBuilder:
+    """Return a store builder.
+
+    Raises:
+        BadOptionError: If it is none.
     """
     if not isinstance(builder, StoreBuilder):
         msg = f"{verb} needs a store builder, not {type(builder).__name__} {builder!r:.60}"
@@ -124,7 +154,7 @@ def add_store_builder(registry: Registry, builder: object, *, verb: str, at: Ori
             fix="pass Stores.key_value_store_builder(supplier, key=..., value=...) or another one",
             fields={"verb": verb},
         )
-    return registry.add_store(builder.spec(), at, plain=builder.plain)
+    return builder
 
 
 def output_names(

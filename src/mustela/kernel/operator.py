@@ -95,10 +95,10 @@ class Operator(Generic[N]):
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Handle one batch per input, at least one of which has rows; return the rows to go on."""
-        return self.process_one(inputs[0])
+        return self.process_one(inputs[0] if len(inputs) == 1 else Batch.merge(inputs))
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Handle a batch of the only input; for operators that have one."""
+        """Handle a batch of the only input, or of all inputs in order; for most operators."""
         raise NotImplementedError
 
     def finish(self) -> Batch | None:

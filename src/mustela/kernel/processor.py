@@ -19,7 +19,7 @@ call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers an
 How to act on time. ``operator.timing`` is made by `make_timing`, once, before the first instance;
 None where a node has nothing to do with time. The operator tells it of each new task
 (``timing.opened(task)``, behind ``init``), of each record before and behind ``process``
-(``timing.before(task, hand)``, ``timing.after(task, hand)``, only if ``timing.watches_records``), of
+(``timing.before(task, hand)``, ``timing.after(task, hand)``, if ``timing.watches_records``), of
 the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
 forwards leaves with the operator's own rows, or passes the group at once. The node must say
 `acts_on_time`, and have a store for what is to be remembered.

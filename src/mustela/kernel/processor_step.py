@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mustela.kernel.keyed import KeyedOperator
-from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.processor_stores import open_group_store
+from mustela.kernel.processor_stores import ReadOnlyRows, open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.plan.batch import Batch, Order
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.processor import ProcessorNode
+from mustela.state.kinds.layout import RowView
+from mustela.topology.processor import GlobalStore, ProcessorNode
 
 __all__ = ["NO_GROUP", "AnyRecord", "Hand", "ProcessorStep", "RowColumns", "Sender", "Task"]
 
@@ -134,12 +134,24 @@ class Task:
         self.process: Callable[[Any], object] = self.processor.process
         self._stores: dict[str, Any] = {}
 
+    def global_store(self, store: GlobalStore) -> Any:
+        """Return a store that every host has whole, to be read; the same object each time."""
+        found = self._stores.get(store.spec.name)
+        if found is None:
+            node, name = self.operator.node, store.spec.name
+            rows = ReadOnlyRows(self.operator.context.global_tables[name], name, node.origin)
+            found = open_group_store(rows, store.spec, plain=store.plain)
+            self._stores[name] = found
+        return found
+
     def store(self, spec: StoreSpec) -> Any:
         """Return the key group's part of a store as its users see it; the same object each time."""
         found = self._stores.get(spec.name)
         if found is None:
-            rows: LaneStore = self.operator.lane_store(spec)
-            plain = spec.name in self.operator.node.plain
-            found = open_group_store(rows.group(self.group), spec, plain=plain)
+            node = self.operator.node
+            rows: RowView = self.operator.lane_store(spec).group(self.group)
+            if spec.name in node.read_only:
+                rows = ReadOnlyRows(rows, spec.name, node.origin)
+            found = open_group_store(rows, spec, plain=spec.name in node.plain)
             self._stores[spec.name] = found
         return found

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.opening import open_store
 from mustela.state.kinds.views import MergedView
 from mustela.state.kinds.window_store import WindowStore
-from mustela.state.overlay import StoreOverlay
+from mustela.topology.errors import StoreAccessError
 
-__all__ = ["GroupView", "open_group_store"]
+__all__ = ["GroupView", "ReadOnlyRows", "open_group_store"]
 
 
 class GroupView(MergedView):
@@ -22,9 +23,9 @@ class GroupView(MergedView):
         rows: The rows.
     """
 
-    def __init__(self, rows: StoreOverlay) -> None:
+    def __init__(self, rows: RowView) -> None:
         super().__init__(self)
-        self._rows: RowView = rows
+        self._rows = rows
         self.get = rows.get
         self.getmulti = rows.getmulti
         self.put = rows.put
@@ -40,7 +41,64 @@ class GroupView(MergedView):
         return [self._rows]
 
 
-def open_group_store(rows: StoreOverlay, spec: StoreSpec, *, plain: bool) -> Any:
+class ReadOnlyRows:
+    """Rows that can be read and not written.
+
+    Args:
+        rows: The rows.
+        store: The store's name, for the error.
+        at: The line of the step that reads.
+    """
+
+    def __init__(self, rows: Any, store: str, at: Origin | None) -> None:
+        self._store = store
+        self._at = at
+        self.get = rows.get
+        self.getmulti = rows.getmulti
+        self.range = rows.range
+        self.first = rows.first
+        self.count = rows.count
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Refuse.
+
+        Raises:
+            StoreAccessError: Always.
+        """
+        del key, value
+        raise self._refusal()
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Refuse.
+
+        Raises:
+            StoreAccessError: Always.
+        """
+        del rows
+        raise self._refusal()
+
+    def expire(self, keys: Iterable[bytes]) -> None:
+        """Refuse.
+
+        Raises:
+            StoreAccessError: Always.
+        """
+        del keys
+        raise self._refusal()
+
+    def _refusal(self) -> StoreAccessError:
+        return StoreAccessError(
+            f"store {self._store!r} can only be read here",
+            at=self._at,
+            why="one step alone writes it",
+            fix="send what is to be written to the topic that this step reads",
+            fields={"store": self._store},
+        )
+
+
+def open_group_store(rows: RowView, spec: StoreSpec, *, plain: bool) -> Any:
     """Return one key group's part of a store as a processor uses it.
 
     Args:

@@ -9,7 +9,7 @@ from mustela.planner.rules.materialize_lookup import with_copies
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
-from mustela.topology.processor import ChildNode, OutputNode, ProcessorNode
+from mustela.topology.processor import ChildNode, GlobalStore, OutputNode, ProcessorNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["lower"]
@@ -48,7 +48,12 @@ def _with_children(node: Node, topology: Topology) -> Node:
         return node
     readers = topology.children(node.name)
     names = [reader.name for reader in readers if not isinstance(reader, OutputNode)]
-    return replace(node, children=tuple(names))
+    whole = tuple(
+        GlobalStore(table.store, table.plain)
+        for table in topology
+        if isinstance(table, GlobalTableNode)
+    )
+    return replace(node, children=tuple(names), global_stores=whole)
 
 
 def _own_part(

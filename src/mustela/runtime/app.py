@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
@@ -34,6 +34,9 @@ __all__ = [
     "NoTopologyError",
     "UnnamedStepError",
 ]
+
+
+Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
 
 
 class NoTopologyError(UsageError):
@@ -100,7 +103,7 @@ class App:
         self._engine_name = engine
         self._clock = clock or SystemClock()
         self._debug = debug
-        self._build: Callable[[StreamsBuilder], None] | None = None
+        self._build: Callable[[StreamsBuilder], object] | None = None
         self._settings: Settings | None = None
         self._topology: Topology | None = None
         self._listeners: list[Listener] = []
@@ -111,8 +114,11 @@ class App:
         self._error: BaseException | None = None
         self._coordinator: Coordinator | None = None
 
-    def topology(self, build: Callable[[StreamsBuilder], None]) -> Callable[[StreamsBuilder], None]:
-        """Decorate the function that writes the topology."""
+    def topology(self, build: Build) -> Build:
+        """Decorate the function that writes the topology.
+
+        It writes with the builder that it is given, or returns a `mustela.Topology`.
+        """
         self._build = build
         return build
 
@@ -157,8 +163,8 @@ class App:
                     msg, fix="decorate a function that takes the builder with @app.topology"
                 )
             builder = StreamsBuilder()
-            self._build(builder)
-            self._topology = builder.build()
+            written = self._build(builder)
+            self._topology = written if isinstance(written, Topology) else builder.build()
         return self._topology
 
     def built_plan(self) -> Plan:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from mustela.connectors.kafka.log import read_chunks
+from mustela.connectors.kafka.ranges import RawChunk
+from mustela.kernel.global_store import GlobalRecords, write_global_store
 from mustela.kernel.global_table import GlobalView, global_rows
 from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import EpochOrder, GlobalMark, global_identity
@@ -26,10 +28,14 @@ from mustela.state.interfaces import (
     StoreSpec,
     Token,
 )
+from mustela.state.kinds.layout import SnapshotView
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.locking import WriteLock
+from mustela.state.overlay import Overlay
 from mustela.state.verify import verify_environments
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
+from mustela.topology.node import Node
+from mustela.topology.processor import ProcessorNode
 
 __all__ = ["GlobalCopy", "global_views"]
 
@@ -38,18 +44,6 @@ _READ: Final = Token(1, 1, 0)
 
 _FOLLOW_TIMEOUT_MS: Final = 600_000
 """How long a task waits while another one of its host reads the topic."""
-
-
-class _CopyView:
-    """A copy as it is now."""
-
-    def __init__(self, snapshot: Snapshot, store: str) -> None:
-        self._snapshot = snapshot
-        self._store = store
-
-    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the stored rows of ``keys`` in the same order."""
-        return self._snapshot.getmulti(self._store, keys)
 
 
 class GlobalCopy:
@@ -66,6 +60,7 @@ class GlobalCopy:
 
     def __init__(self, process: Process, table: GlobalTableNode, mark: GlobalMark) -> None:
         self._program = process.program
+        self._options = process.options
         self._table = table
         self._mark = mark
         self._markers = tuple(
@@ -126,7 +121,9 @@ class GlobalCopy:
         ends = tuple(map(max, reached, ends))
         for partition, marker in enumerate(self._markers):
             start, end = reached[partition], ends[partition]
-            if start < end:
+            if start < end and self._table.supplier is not None:
+                self._process(partition, end, now_ms)
+            elif start < end:
                 with collection_paused():
                     environment.restore(
                         self._table.store.name, self._rows(partition, start, end), 0, time_ms=now_ms
@@ -134,9 +131,42 @@ class GlobalCopy:
             environment.restore(marker.name, (), end, time_ms=now_ms)
         environment.finish_restore(self._committed(ends, now_ms))
 
-    def _rows(self, partition: int, start: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
+    def _process(self, partition: int, end: int, now_ms: int) -> None:
+        """Let the table's processor write the copy, chunk by chunk.
+
+        Each chunk is written before its position is: one that is cut short in between is given to
+        the processor again.
+        """
+        environment, store = self._environment, self._table.store.name
+        for chunk in self._chunks(partition, self._reached()[partition], end):
+            so_far = self._committed(self._reached(), now_ms)
+            environment.finish_restore(so_far)
+            overlay = Overlay(environment.snapshot(so_far))
+            try:
+                write_global_store(
+                    self._table,
+                    overlay.store(store),
+                    GlobalRecords(
+                        partition,
+                        chunk.offsets,
+                        chunk.keys,
+                        chunk.values,
+                        chunk.timestamps,
+                        chunk.headers,
+                    ),
+                    options=self._options,
+                    now_ms=now_ms,
+                )
+                changes = overlay.changes().get(store, ())
+            finally:
+                overlay.close()
+            environment.restore(store, changes, 0, time_ms=now_ms)
+            marker = self._markers[partition].name
+            environment.restore(marker, (), chunk.offsets[-1] + 1, time_ms=now_ms)
+
+    def _chunks(self, partition: int, start: int, end: int) -> Iterator[RawChunk]:
         program = self._program
-        chunks = read_chunks(
+        return read_chunks(
             program.consumer,
             self._table.topic,
             partition,
@@ -144,8 +174,19 @@ class GlobalCopy:
             end,
             timeout=program.read_timeout,
         )
-        for chunk in chunks:
+
+    def _rows(self, partition: int, start: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
+        for chunk in self._chunks(partition, start, end):
             yield from global_rows(self._table, chunk.keys, chunk.values, chunk.timestamps)
+
+
+def _asked(node: Node) -> list[str]:
+    """Return the names of the global tables that a step may look up."""
+    if isinstance(node, GlobalJoinNode):
+        return [node.table.name]
+    if isinstance(node, ProcessorNode):
+        return [store.spec.name for store in node.global_stores]
+    return []
 
 
 @contextmanager
@@ -159,7 +200,7 @@ def global_views(
         order: Says how far the copies must have read.
         stage: What runs.
     """
-    asked = {step.node.table.name for step in stage.steps if isinstance(step.node, GlobalJoinNode)}
+    asked = {name for step in stage.steps for name in _asked(step.node)}
     with ExitStack() as stack:
         views: dict[str, GlobalView] = {}
         for table in process.program.plan.global_tables:
@@ -167,5 +208,5 @@ def global_views(
                 copy = GlobalCopy(process, table, order.global_marks[table.topic])
                 snapshot = copy.snapshot(now_ms=order.now_ms, suspect=order.suspect)
                 stack.callback(snapshot.close)
-                views[table.store.name] = _CopyView(snapshot, table.store.name)
+                views[table.store.name] = SnapshotView(snapshot, table.store.name)
         yield views

@@ -161,6 +161,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         )
         late = self._cluster.plan.late_letters
         self._options = replace(self._options, late_letters=late)
+        self._cluster.global_topics.options = self._options
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
         self._until: int | None = None

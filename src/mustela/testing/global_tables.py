@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mustela.kernel.global_store import GlobalRecords, write_global_store
 from mustela.kernel.global_table import global_rows
+from mustela.kernel.options import KernelOptions
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay, StoreOverlay
@@ -19,6 +21,9 @@ class GlobalTopics:
 
     Args:
         tables: The tables.
+
+    Attributes:
+        options: Settings for the processors that write stores.
     """
 
     def __init__(self, tables: Sequence[GlobalTableNode]) -> None:
@@ -26,6 +31,7 @@ class GlobalTopics:
         self._rows: dict[str, list[Row]] = {table.topic: [] for table in tables}
         self._copies: dict[str, StoreOverlay] = {}
         self._applied: dict[str, int] = {}
+        self.options = KernelOptions()
 
     def __contains__(self, topic: str) -> bool:
         """Return whether a topic is a global table."""
@@ -47,18 +53,27 @@ class GlobalTopics:
         self._copies.clear()
         self._applied.clear()
 
-    def views(self) -> dict[str, StoreOverlay]:
+    def views(self, now_ms: int = 0) -> dict[str, StoreOverlay]:
         """Return the copies by store, each with all that its topic holds."""
         for table in self._tables:
-            self._follow(table)
+            self._follow(table, now_ms)
         return dict(self._copies)
 
-    def _follow(self, table: GlobalTableNode) -> None:
+    def _follow(self, table: GlobalTableNode, now_ms: int) -> None:
         store, rows = table.store.name, self._rows[table.topic]
         if self._applied.get(store, 0) > len(rows) or store not in self._copies:
             self._copies[store] = _empty(table)
             self._applied[store] = 0
-        unread = rows[self._applied[store] :]
+        start = self._applied[store]
+        unread = rows[start:]
+        if table.supplier is not None:
+            if unread:
+                records = _records(unread, start)
+                write_global_store(
+                    table, self._copies[store], records, options=self.options, now_ms=now_ms
+                )
+            self._applied[store] = len(rows)
+            return
         changes = global_rows(
             table,
             [row.key for row in unread],
@@ -67,6 +82,17 @@ class GlobalTopics:
         )
         self._copies[store].put_many(changes)
         self._applied[store] = len(rows)
+
+
+def _records(rows: Sequence[Row], start: int) -> GlobalRecords:
+    return GlobalRecords(
+        0,
+        range(start, start + len(rows)),
+        [row.key for row in rows],
+        [row.value for row in rows],
+        [row.timestamp for row in rows],
+        [row.headers for row in rows],
+    )
 
 
 def _empty(table: GlobalTableNode) -> StoreOverlay:

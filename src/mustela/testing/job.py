@@ -74,7 +74,7 @@ class _Job:
             cluster.next_token(), watermark=self._watermark, now_ms=look.now_ms
         )
         self._inputs: dict[int, _Inputs] = {}
-        self._global_tables = cluster.global_topics.views()
+        self._global_tables = cluster.global_topics.views(look.now_ms)
         self._opened: dict[Place, Snapshot] = {}
         self._any_key = AnyKeyReader(cluster.plan.stores, self._open, cluster.key_groups)
 

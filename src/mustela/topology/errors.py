@@ -29,6 +29,7 @@ __all__ = [
     "TopologyError",
     "UnfinishedSplitError",
     "UnknownChildError",
+    "UnknownStepError",
     "UnknownStoreError",
 ]
 
@@ -181,3 +182,9 @@ class StorePathError(TopologyError):
     """Records travel between two steps that share a store."""
 
     code = "TOPOLOGY_STORE_PATH"
+
+
+class UnknownStepError(TopologyError):
+    """A step is named that is not there, or that is not of the right kind."""
+
+    code = "TOPOLOGY_UNKNOWN_STEP"

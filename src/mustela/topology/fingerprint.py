@@ -32,6 +32,7 @@ _IGNORED = frozenset(
 
 _ADDED_SINCE = frozenset(
     {
+        *("supplier", "plain"),
         *("timestamp_extractor", "pattern"),
         *("window_ms", "segment_ms", "history_retention_ms", "duplicates", "indexed"),
         *("max_entries", "cached"),

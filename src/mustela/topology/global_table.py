@@ -26,6 +26,8 @@ class GlobalTableNode(Node):
         store: What the copies are called, and how rows are laid out; it has no changelog, because
             the topic is one.
         explicit_store: Whether the user named the store.
+        supplier: Gives the processor that writes the copies; None where rows are the records.
+        plain: Whether a window store shows values without their times.
     """
 
     topic: str
@@ -33,6 +35,8 @@ class GlobalTableNode(Node):
     value: Serde[Any]
     store: StoreSpec
     explicit_store: bool = False
+    supplier: Any = None
+    plain: bool = False
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -1,0 +1,78 @@
+"""Stores that every host has whole, written by a processor of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mustela.dsl.names import check_name
+from mustela.dsl.options import Consumed, options_or
+from mustela.dsl.registry import Place, Registry
+from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.stores import StoreBuilder
+from mustela.dsl.suppliers import checked_store_builder, checked_supplier
+from mustela.errors import Origin
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.errors import BadOptionError
+from mustela.topology.global_table import GlobalTableNode
+from mustela.topology.processor_api import ProcessorSupplier
+
+__all__ = ["GlobalStoreOptions", "add_global_store"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalStoreOptions:
+    """The options of `StreamsBuilder.add_global_store`."""
+
+    name: str | None
+    consumed: Consumed[Any, Any] | None
+
+
+def add_global_store(
+    registry: Registry,
+    store: StoreBuilder,
+    topic: str,
+    supplier: ProcessorSupplier,
+    given: GlobalStoreOptions,
+    *,
+    at: Origin,
+) -> None:
+    """Add a global store to a topology; see `StreamsBuilder.add_global_store`.
+
+    Raises:
+        BadOptionError: If something was said that a global store cannot do.
+    """
+    options = options_or(given.consumed, Consumed[Any, Any](), at=at)
+    check_name(topic, what="topic", at=at)
+    said = choose("name", given.name, options.name, holder="Consumed", at=at)
+    built = checked_store_builder(store, verb="add_global_store", at=at)
+    checked_supplier(supplier, verb="add_global_store", at=at)
+    for option in ("auto_offset_reset", "timestamp_extractor"):
+        if getattr(options, option) is not None:
+            msg = f"a global store takes no {option}="
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="its topic is read from its start, and records keep the times they have",
+                fix=f"leave {option}= away",
+                fields={"option": option},
+            )
+    spec = built.spec()
+    registry.check_free(spec.name, at)
+    place = Place(
+        name=topic if said is None else check_name(said, what="step", at=at),
+        parents=(),
+        origin=at,
+        explicit_name=said is not None,
+    )
+    node = GlobalTableNode(
+        **place,
+        topic=topic,
+        key=choose_serde("key", None, options.key, holder="Consumed", at=at) or BytesSerde(),
+        value=choose_serde("value", None, options.value, holder="Consumed", at=at) or BytesSerde(),
+        store=replace(spec, logged=False),
+        explicit_store=True,
+        supplier=supplier,
+        plain=built.plain,
+    )
+    registry.add_global_table(node)

@@ -1,0 +1,447 @@
+"""A topology written step by step: sources, processors, sinks and stores by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Self, cast
+
+from mustela.dsl.functions import check_function
+from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
+from mustela.dsl.names import check_name
+from mustela.dsl.options import Consumed, Partitioner, options_or
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Registry
+from mustela.dsl.serdes import choose_serde, serde_to_write
+from mustela.dsl.sources import source_node
+from mustela.dsl.stores import StoreBuilder
+from mustela.dsl.suppliers import (
+    add_store_builder,
+    checked_supplier,
+    connected_stores,
+    timers_of,
+    uses_of,
+)
+from mustela.errors import Origin
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology import graph
+from mustela.topology.errors import SourceConflictError, UnknownStepError
+from mustela.topology.processor import ProcessorNode
+from mustela.topology.processor_api import ProcessorSupplier
+from mustela.topology.sink import SinkNode, TopicNameExtractor
+from mustela.topology.source import SourceNode
+
+__all__ = ["Topology"]
+
+_EXTRACTED = ("key", "value", "context")
+_PARTITIONED = ("topic", "key", "value", "partitions")
+
+
+class Topology(graph.Topology):
+    """The steps of an application, each with a name, and what reads what.
+
+    Write one by hand, or go on with what `StreamsBuilder.build` gives: steps are known by the names
+    that ``describe()`` shows. An application runs it if its function returns it.
+
+    Args:
+        registry: Where to begin; with nothing if not given.
+
+    Example:
+        >>> from mustela import ContextualProcessor, Topology, TopologyTestDriver
+        >>> class Shout(ContextualProcessor):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(record.value.upper()))
+        >>> topology = Topology()
+        >>> topology = topology.add_source("words", "words", key=str, value=str)
+        >>> topology = topology.add_processor("shout", Shout, "words")
+        >>> topology = topology.add_sink("loud", "loud", "shout", key=str, value=str)
+        >>> with TopologyTestDriver(topology) as driver:
+        ...     driver.create_input_topic("words").pipe_input("a", "sun")
+        ...     driver.create_output_topic("loud").read_value()
+        'SUN'
+    """
+
+    _registry: Registry
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        object.__setattr__(self, "_registry", Registry() if registry is None else registry)
+        self._refresh()
+
+    def add_source(
+        self,
+        name: str,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: Any = None,
+        value: Any = None,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> Self:
+        """Read one topic or several.
+
+        Args:
+            name: The step's name.
+            topics: A topic, a list of topics, or a pattern; see `StreamsBuilder.stream`.
+            key: Type or serde of the keys; bytes if not given.
+            value: Type or serde of the values; bytes if not given.
+            consumed: All of this, where to begin, and what time records have, as one object.
+
+        Returns:
+            This topology.
+
+        Raises:
+            DuplicateNameError: If the name is taken.
+            SourceConflictError: If a topic is read already.
+
+        Example:
+            >>> from mustela import Topology
+            >>> topology = Topology().add_source("orders", ["eu", "us"], key=str, value=dict)
+            >>> topology["orders"].topics
+            ('eu', 'us')
+        """
+        at = user_origin()
+        options = options_or(consumed, Consumed[Any, Any](), at=at)
+        node = source_node(topics, key=key, value=value, name=name, options=options, at=at)
+        self._registry.place("add_source", parents=(), at=at, name=name)
+        if self._registry.add_source(node) is not node:
+            msg = f"the topics of source {name!r} are read already"
+            raise SourceConflictError(msg, at=at, fix="let the steps read that source")
+        return self._refresh()
+
+    def add_processor(
+        self,
+        name: str,
+        supplier: ProcessorSupplier,
+        *parents: str,
+        key: Any = None,
+        value: Any = None,
+    ) -> Self:
+        """Let a processor handle what its parents give.
+
+        With stores, records travel to the lane of their key first.
+
+        Args:
+            name: The step's name.
+            supplier: A `Processor` class, or a function that gives a new processor each time.
+                Stores that its ``stores()`` gives are added and connected.
+            parents: Names of the steps that it reads.
+            key: Type or serde of the keys that come in; those of the source if it reads one, else
+                Python's own types.
+            value: Type or serde of the values that come in, likewise.
+
+        Returns:
+            This topology.
+
+        Raises:
+            UnknownStepError: If a parent is not there, or there is none.
+            DuplicateNameError: If the name is taken.
+            FunctionError: If the supplier gives no processor, or the same one twice.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Topology
+            >>> class Copy(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            >>> topology = Topology().add_source("in", "in").add_processor("copy", Copy, "in")
+            >>> topology["copy"].parents
+            ('in',)
+        """
+        at = user_origin()
+        registry = self._registry
+        processor = checked_supplier(supplier, verb="add_processor", at=at)
+        self._check_parents(name, parents, at=at)
+        place = registry.place("add_processor", parents=parents, at=at, name=name)
+        known = self._serdes_of(parents)
+        key_serde = choose_serde("key", key, None, holder="", at=at) or known[0]
+        value_serde = choose_serde("value", value, None, holder="", at=at) or known[1]
+        used = connected_stores(registry, supplier, (), step=name, at=at)
+        registry.add(
+            ProcessorNode(
+                **place,
+                supplier=supplier,
+                **uses_of(used, step=name),
+                key=key_serde,
+                value=value_serde,
+                timers=timers_of(processor, name, key_serde),
+            )
+        )
+        return self._refresh()
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicNameExtractor,
+        *parents: str,
+        key: Any = None,
+        value: Any = None,
+        partitioner: Partitioner | None = None,
+    ) -> Self:
+        """Write what the parents give to a topic.
+
+        Args:
+            name: The step's name.
+            topic: The topic, or a function of key, value and record context that names one.
+            parents: Names of the steps that it reads.
+            key: Type or serde of the keys; those of the source if it reads one.
+            value: Type or serde of the values; likewise.
+            partitioner: Chooses the partition; see `KStream.to`.
+
+        Returns:
+            This topology.
+
+        Raises:
+            UnknownStepError: If a parent is not there, or there is none.
+            DuplicateNameError: If the name is taken.
+            MissingSerdeError: If nothing says how keys or values become bytes.
+
+        Example:
+            >>> from mustela import Topology
+            >>> topology = Topology().add_source("in", "in", key=str, value=str)
+            >>> topology.add_sink("out", "copies", "in")["out"].topic
+            'copies'
+        """
+        at = user_origin()
+        self._check_parents(name, parents, at=at)
+        place = self._registry.place("add_sink", parents=parents, at=at, name=name)
+        if isinstance(topic, str):
+            check_name(topic, what="topic", at=at)
+        else:
+            role = "topic name extractor"
+            check_function(topic, _EXTRACTED, role=role, verb="add_sink", at=at)
+        if partitioner is not None:
+            role = "partitioner"
+            check_function(partitioner, _PARTITIONED, role=role, verb="add_sink", at=at)
+        known = self._serdes_of(parents)
+        step = parents[0]
+        key_serde = choose_serde("key", key, None, holder="", at=at)
+        value_serde = choose_serde("value", value, None, holder="", at=at)
+        self._registry.add(
+            SinkNode(
+                **place,
+                topic=topic,
+                key=serde_to_write("key", key_serde, known[0], step=step, at=at),
+                value=serde_to_write("value", value_serde, known[1], step=step, at=at),
+                partitioner=partitioner,
+            )
+        )
+        return self._refresh()
+
+    def add_state_store(self, store: StoreBuilder, *processors: str) -> Self:
+        """Add a store, and connect it to processors.
+
+        Args:
+            store: What `Stores` builds.
+            processors: Names of the processors that use it.
+
+        Returns:
+            This topology.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+            UnknownStepError: If there is no such processor.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Stores, Topology
+            >>> class Copy(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            >>> topology = Topology().add_source("in", "in").add_processor("copy", Copy, "in")
+            >>> seen = Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"))
+            >>> [store.name for store in topology.add_state_store(seen, "copy")["copy"].stores]
+            ['seen']
+        """
+        at = user_origin()
+        added = add_store_builder(self._registry, store, verb="add_state_store", at=at)
+        for processor in processors:
+            self._connect(processor, added.spec.name, at=at)
+        return self._refresh()
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
+        """Connect a processor to stores that were added, or that tables have.
+
+        Args:
+            processor: The processor's name; one that `KStream.process` added will do.
+            stores: Names of stores.
+
+        Returns:
+            This topology.
+
+        Raises:
+            UnknownStepError: If there is no such processor.
+            UnknownStoreError: If there is no such store.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder
+            >>> class Look(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            >>> builder = StreamsBuilder()
+            >>> clicks = builder.stream("clicks", key=str, value=str)
+            >>> counts = clicks.group_by_key().count(store="counts")
+            >>> looked = clicks.process(Look, name="look")
+            >>> topology = builder.build()
+            >>> topology = topology.connect_processor_and_state_stores("look", "counts")
+            >>> [store.name for store in topology["look"].stores]
+            ['counts']
+        """
+        at = user_origin()
+        for store in stores:
+            self._connect(processor, store, at=at)
+        return self._refresh()
+
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        topic: str,
+        supplier: ProcessorSupplier,
+        *,
+        name: str | None = None,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> Self:
+        """Keep a store of which every host has all, written by a processor of one topic.
+
+        See `StreamsBuilder.add_global_store`.
+
+        Args:
+            store: What `Stores` builds.
+            topic: The topic.
+            supplier: Gives the processor that writes the store.
+            name: The step's name; the topic's if not given.
+            consumed: Types of the topic's records.
+
+        Returns:
+            This topology.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+
+        Example:
+            >>> from mustela import Consumed, ContextualProcessor, Stores, Topology
+            >>> class Keep(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.state_store("rates").put(record.key, record.value)
+            >>> rates = Stores.key_value_store_builder(Stores.persistent_key_value_store("rates"))
+            >>> topology = Topology().add_global_store(
+            ...     rates, "rates", Keep, consumed=Consumed(key=str, value=float)
+            ... )
+            >>> topology["rates"].topic
+            'rates'
+        """
+        options = GlobalStoreOptions(name=name, consumed=consumed)
+        add_global_store(self._registry, store, topic, supplier, options, at=user_origin())
+        return self._refresh()
+
+    def add_read_only_state_store(
+        self,
+        store: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: ProcessorSupplier,
+        *,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> Self:
+        """Keep a store that one processor alone fills from a topic; others can only read it.
+
+        The store lies beside the keys of the topic, and records that meet it travel there.
+
+        Args:
+            store: What `Stores` builds.
+            source: Name of the step that reads the topic.
+            topic: The topic.
+            processor: Name of the step that fills the store.
+            supplier: Gives the processor that fills it.
+            consumed: Types of the topic's records, and where to begin.
+
+        Returns:
+            This topology.
+
+        Raises:
+            DuplicateStoreError: If another store has the name.
+            DuplicateNameError: If a name is taken.
+
+        Example:
+            >>> from mustela import Consumed, ContextualProcessor, Stores, Topology
+            >>> class Keep(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.state_store("limits").put(record.key, record.value)
+            >>> limits = Stores.key_value_store_builder(Stores.persistent_key_value_store("limits"))
+            >>> topology = Topology().add_read_only_state_store(
+            ...     limits, "limits", "limits", "keep", Keep, consumed=Consumed(key=str, value=int)
+            ... )
+            >>> [store.name for store in topology["keep"].stores]
+            ['limits']
+        """
+        self.add_source(source, topic, consumed=consumed)
+        self.add_processor(processor, supplier, source)
+        at = user_origin()
+        added = add_store_builder(self._registry, store, verb="add_read_only_state_store", at=at)
+        self._connect(processor, added.spec.name, at=at)
+        self._registry.make_read_only(added.spec.name, writer=processor)
+        return self._refresh()
+
+    def _refresh(self) -> Self:
+        object.__setattr__(self, "nodes", self._registry.nodes)
+        self.__post_init__()
+        return self
+
+    def _connect(self, processor: str, store: str, *, at: Origin) -> None:
+        node = self._step(processor, at=at)
+        if not isinstance(node, ProcessorNode):
+            msg = f"step {processor!r} is no processor, so no store can be connected to it"
+            raise UnknownStepError(
+                msg,
+                at=at,
+                why="other steps keep what they need in stores of their own",
+                fix="name a step that add_processor or KStream.process has added",
+                fields={"step": processor, "store": store},
+            )
+        (added,) = connected_stores(self._registry, None, [store], step=processor, at=at)
+        if any(spec.name == store for spec in node.connected):
+            return
+        uses = uses_of([*self._registry.stores_of(node), added], step=processor)
+        self._registry.replace(replace(node, **uses))
+
+    def _check_parents(self, name: str, parents: Iterable[str], *, at: Origin) -> None:
+        if not parents:
+            msg = f"step {name!r} reads no other step"
+            raise UnknownStepError(
+                msg,
+                at=at,
+                why="nothing would ever come to it",
+                fix="name the steps that it reads, behind what it is made of",
+                fields={"step": name},
+            )
+        for parent in parents:
+            if isinstance(self._step(parent, at=at), SinkNode):
+                msg = f"step {name!r} cannot read {parent!r}, which is a sink"
+                raise UnknownStepError(msg, at=at, fields={"step": name, "parent": parent})
+
+    def _step(self, name: str, *, at: Origin) -> Any:
+        found = next((node for node in self._registry.nodes if node.name == name), None)
+        if found is None:
+            names = ", ".join(node.name for node in self._registry.nodes) or "none"
+            msg = f"there is no step {name!r}"
+            raise UnknownStepError(
+                msg,
+                evidence={"steps": names},
+                at=at,
+                why="a step is added before others read it",
+                fix="add it first, or mend the name",
+                fields={"step": name},
+            )
+        return found
+
+    def _serdes_of(self, parents: Iterable[str]) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        """Return the serdes of what comes in, where sources say them and all say the same."""
+        nodes = [self._registry.node(parent) for parent in parents]
+        if not all(isinstance(node, SourceNode) for node in nodes):
+            return None, None
+        sources = cast("list[SourceNode]", nodes)
+        keys = [source.key or BytesSerde() for source in sources]
+        values = [source.value or BytesSerde() for source in sources]
+        return (
+            keys[0] if all(key == keys[0] for key in keys) else None,
+            values[0] if all(value == values[0] for value in values) else None,
+        )
