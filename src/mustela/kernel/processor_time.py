@@ -65,7 +65,6 @@ class ProcessorTime:
         self._clock = EventClock(operator.context, store, lag_ms=operator.step.lag_ms)
         self._timers = StepTimers(store, self._prefetch)
         self._schedules: dict[int, GroupSchedules] = {}
-        self._opening = True
         self._firing: StoredTimer | None = None
         self._last: dict[int, tuple[int, int]] = {}
         self.watches_records = operator.options.event_time == "stream-time"
@@ -168,10 +167,8 @@ class ProcessorTime:
 
     def _fire_all(self, domain: TimeDomain) -> int:
         """Fire the timers of all key groups in order of time; return how many fired."""
-        timers, now = (
-            self._timers,
-            {group: self._now(domain, group) for group in self._store.groups},
-        )
+        timers = self._timers
+        now = {group: self._now(domain, group) for group in self._store.groups}
         found = ((timers.due_time(domain, group, now[group]), group) for group in now)
         heap = [(time, group) for time, group in found if time is not None]
         heapify(heap)
