@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, TypedDict
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.opening import INNER_KINDS
 from mustela.topology.errors import (
     DuplicateNameError,
     DuplicateStoreError,
     SourceConflictError,
+    StoreAccessError,
     StreamAndTableError,
     UnfinishedSplitError,
     UnknownStoreError,
@@ -297,6 +299,7 @@ class Registry:
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
             UnknownStoreError: If a store that is read does not exist.
+            StoreAccessError: If one that is read by any key cannot be.
             SharedStoreError: If a store that is changed from other lanes, or by transactions,
                 cannot be.
         """
@@ -315,9 +318,12 @@ class Registry:
         return Topology(self.nodes)
 
     def _check_reads(self, node: Node) -> None:
-        """Check that the stores which a step reads exist."""
+        """Check that the stores which a step reads by any key exist, and can be read."""
         for store in node.reads_any:
-            if store not in self._stores:
+            owner = self._stores.get(store)
+            if owner is not None:
+                _check_readable(node, store, owner)
+            else:
                 msg = f"{node.name!r} reads store {store!r}, which no step has"
                 raise UnknownStoreError(
                     msg,
@@ -402,4 +408,24 @@ def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictErr
         if "pattern" not in differences
         else "let the pattern not match it, or read all of them by the pattern",
         fields={**fields, "differences": tuple(differences)},
+    )
+
+
+def _check_readable(node: Node, store: str, owner: Node) -> None:
+    """Check that a store has rows of its own that a reader understands.
+
+    Raises:
+        StoreAccessError: If it is the copy of a topic, or only its step knows what it holds.
+    """
+    kind = next(spec.kind for spec in owner.stores if spec.name == store)
+    if isinstance(owner, GlobalTableNode):
+        what = "it is a global table, and copies of its topic are looked up by joins alone"
+        fix = f"join the stream with it, or read topic {owner.topic!r} with table() instead"
+    elif kind in INNER_KINDS:
+        what, fix = f"only {owner.name!r} knows what its {kind} store holds", "read another store"
+    else:
+        return
+    msg = f"{node.name!r} cannot read store {store!r} by any key"
+    raise StoreAccessError(
+        msg, at=node.origin, why=what, fix=fix, fields={"step": node.name, "store": store}
     )

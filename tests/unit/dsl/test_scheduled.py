@@ -8,13 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mustela import StreamsBuilder, Tick
+from mustela import BufferConfig, StreamsBuilder, Suppressed, Tick
 from mustela.topology.errors import (
     BadNameError,
     BadOptionError,
     DuplicateNameError,
     DuplicateStoreError,
     FunctionError,
+    StoreAccessError,
     UnknownStoreError,
 )
 from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule
@@ -119,6 +120,23 @@ def test_a_store_that_is_read_must_exist() -> None:
 
     builder.stream("words", key=str, value=str).group_by_key().count(store="counts")
     assert builder.build()["report"].reads_any == ("counts",)
+
+
+def test_a_store_that_is_read_must_be_readable() -> None:
+    """Copies of global tables have no key groups, and buffers have rows for their step alone."""
+    builder = StreamsBuilder()
+    builder.global_table("lands", key=str, value=str, store="lands")
+    builder.scheduled("report", nothing, every=MINUTE, stores=("lands",))
+    with pytest.raises(StoreAccessError, match="'lands'") as caught:
+        builder.build()
+    assert "'lands'" in str(caught.value.fix)
+
+    builder = StreamsBuilder()
+    table = builder.table("prices", key=str, value=int, store="prices")
+    table.suppress(Suppressed.until_time_limit(MINUTE, BufferConfig.unbounded()), name="held")
+    builder.scheduled("report", nothing, every=MINUTE, stores=("prices", "held"))
+    with pytest.raises(StoreAccessError, match="'held'"):
+        builder.build()
 
 
 def test_a_tick_opens_only_declared_stores() -> None:
