@@ -401,6 +401,7 @@ class StreamsBuilder:
             DuplicateNameError: If another step has the name.
             FunctionError: If the function cannot be called with a tick.
             UnknownStoreError: By `build`, if a store that is read does not exist.
+            StoreAccessError: By `build`, if it cannot be read: a global table or a buffer.
 
         Example:
             >>> from datetime import timedelta
