@@ -103,3 +103,12 @@ def test_a_range_without_records_hands_the_floor_on() -> None:
     ]
     batch, _ = read(0, 4, [6, 4], 5)
     assert mend_order(batch, ranges, markers).order == [(8, 0, 0, 4), (8, 0, 0, 5)]
+
+
+def test_a_record_of_an_epoch_before_keeps_its_order() -> None:
+    """One that was parked comes from before all ranges: what they saw says nothing of it."""
+    ranges = [[SourceRange(0, 0, 10, 12, 5, False)], [SourceRange(0, 0, 12, 14, 5, True)]]
+    markers = [RangeReport(0, 0, 10, 12, 2, 9, 0), RangeReport(0, 0, 12, 14, 2, 9, 0)]
+    order: list[Order] = [(3, 0, 0, 7), (5, 0, 0, 10), (6, 0, 0, 13)]
+    batch = Batch(["a"] * 3, [1, 2, 3], Origins([3, 5, 6], None, order))
+    assert mend_order(batch, ranges, markers).order == [(3, 0, 0, 7), (5, 0, 0, 10), (9, 0, 0, 13)]
