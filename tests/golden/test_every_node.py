@@ -10,9 +10,11 @@ from pathlib import Path
 
 from mustela import (
     BufferConfig,
+    ContextualProcessor,
     JoinWindows,
     KStream,
     KTable,
+    Record,
     RequestReply,
     Stores,
     StreamsBuilder,
@@ -46,6 +48,7 @@ def every_step() -> Topology:
     tables(builder, clicks, users)
     transactions(clicks)
     calls(builder, clicks)
+    processors(clicks)
     return builder.build()
 
 
@@ -100,6 +103,22 @@ def calls(builder: StreamsBuilder, clicks: KStream[str, str]) -> None:
     replies = builder.stream("replies", key=bytes, value=str)
     asking = RequestReply(topic="requests", timeout=MINUTE)
     clicks.request_reply(replies, str.__add__, asking, name="asked").to("asked", value=str)
+
+
+def processors(clicks: KStream[str, str]) -> None:
+    points = Stores.persistent_key_value_store("points")
+    points = Stores.key_value_store_builder(points, key=str, value=int)
+    scored = clicks.process(
+        Score, reads=["counts"], updates=[points], replies=["told"], outputs=["odd"], name="score"
+    )
+    scored.to("scores", key=str, value=str, name="scores")
+    scored.peek(other, name="peeked")
+    scored.output("odd").to("odd", name="odd")
+    scored.reply("told").map_values(str, name="told").to("told", value=str)
+
+
+class Score(ContextualProcessor[str, str, str, str]):
+    def process(self, record: Record[str, str]) -> None: ...
 
 
 def transact(key: str, value: str, tx: Transaction) -> None:
