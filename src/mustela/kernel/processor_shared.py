@@ -26,8 +26,6 @@ class SharedStores:
 
     operator: Any
     task: Any
-    _sent: int = 0
-    """How many changes the instance has sent; in their order, as part of it."""
 
     def any_key_store(self, name: str) -> Any:
         """Return a store of any lane, as of the end of the epoch before."""
@@ -86,8 +84,9 @@ class SharedStores:
         reply = None if reply_to is None else reply_output(node.name, reply_to)
         answered = isolated(key if reply_key is _KEY else reply_key)
         operation = Operation(fn, tuple(map(isolated, args)), reply, answered)
-        self._sent += 1
-        order = None if hand.order is None else (*hand.order, self.task.group, self._sent)
+        # The parts of a record may be in several lanes: the key group puts them in order. What one
+        # of them sends stays as it was sent, whatever came before it in the epoch.
+        order = None if hand.order is None else (*hand.order, self.task.group)
         operator.take_in_hand(hand._replace(order=order))
         try:
             record = Record(key, operation, hand.timestamp)

@@ -60,10 +60,11 @@ class SharedContext:
 
         ``fn(old, *args)`` is called where the key is, with its value or None, and returns the new
         value; None deletes. The changes of an epoch to a store are made in the order of the records
-        that asked for them, those of one record as they were asked for: each sees what those before
-        it left. If ``fn`` raises, nothing is changed, and the record that asked meets the
-        processing handler. The store belongs to these changes alone: no processor is connected to
-        it, and `any_key_store` reads it.
+        that asked for them; those of one record step by step, as the steps were written, and those
+        of one step as it asked for them. Each sees what those before it left. If ``fn`` raises,
+        nothing is changed, and the record that asked meets the processing handler. The store
+        belongs to these changes alone: no processor is connected to it, and `any_key_store` reads
+        it.
 
         Args:
             store: The store, one of ``process(..., updates=[...])``.

@@ -186,6 +186,46 @@ def test_two_steps_may_change_one_store() -> None:
         ]
 
 
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("way", WAYS[:3], ids=str)
+def test_steps_that_share_a_store_change_another_one_in_turn(
+    way: dict[str, Any], cut: bool
+) -> None:
+    """Each record passes both; its changes are those of the first step, then of the second."""
+
+    class Log(ContextualProcessor[Any, Any, Any, Any]):
+        def process(self, record: Any) -> None:
+            own = self.context.state_store("own")
+            step, number = self.context.step_name, len(own.get(record.key) or [])
+            own.put(record.key, [*(own.get(record.key) or []), step])
+            self.context.update("lists", "log", append, f"{record.value} {step} {number}")
+            self.context.forward(record)
+            self.context.update("lists", "log", append, f"{record.value} {step} again")
+
+    builder = StreamsBuilder().add_state_store(kv_store("own")).add_state_store(kv_store("lists"))
+    first = builder.stream("in", key=str, value=str)
+    first = first.process(Log, stores=["own"], updates=["lists"], name="first")
+    first.process(Log, stores=["own"], updates=["lists"], name="second")
+    with TopologyTestDriver(builder, **way) as driver:
+        pipe = driver.create_input_topic("in")
+        records = [("a", "r1"), ("b", "r2"), ("a", "r3")]
+        if cut:
+            pipe.pipe_key_value_list(records)
+        else:
+            with driver.epoch():
+                pipe.pipe_key_value_list(records)
+        log = driver.get_key_value_store("lists").get("log")
+    numbers = {"r1": (0, 1), "r2": (0, 1), "r3": (2, 3)}
+    assert log == [
+        told
+        for record, (one, two) in numbers.items()
+        for told in (
+            *(f"{record} first {one}", f"{record} first again"),
+            *(f"{record} second {two}", f"{record} second again"),
+        )
+    ]
+
+
 def test_one_step_may_change_two_stores_and_hear_of_both_by_one_reply() -> None:
     """What comes back from both is one stream."""
 
