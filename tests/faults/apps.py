@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, TextIO
 
 from mustela import (
     App,
+    AsyncCall,
     BufferConfig,
     ContextualProcessor,
     PunctuationType,
@@ -252,7 +254,22 @@ def windows(builder: StreamsBuilder, prefix: str) -> None:
     told.to(f"{prefix}.out", key=str, value=int)
 
 
+def asking(builder: StreamsBuilder, prefix: str) -> None:
+    """Ask a service for each record; what is not answered in time is parked."""
+    url = os.environ["FAULTS_URL"]
+
+    def ask(path: str, call: AsyncCall) -> str:
+        headers = {"Idempotency-Key": call.idempotency_key}
+        request = urllib.request.Request(f"{url}/{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    paths = builder.stream(f"{prefix}.in", key=str, value=str)
+    paths.map_values_async(ask, value=str, name="ask").to(f"{prefix}.out", key=str, value=str)
+
+
 BUILDS: dict[str, Build] = {
+    "asking": asking,
     "word_count": word_count,
     "sequence": sequence,
     "stateless": stateless,

