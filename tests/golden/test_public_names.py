@@ -19,6 +19,8 @@ MODULES = [
     *("mustela.dsl.windows", "mustela.dsl.windowed", "mustela.dsl.suppression"),
     *("mustela.dsl.table_grouping", "mustela.dsl.grouped_table", "mustela.dsl.cogroup"),
     *("mustela.dsl.stores", "mustela.topology.schedule", "mustela.topology.scheduled"),
+    *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
+    "mustela.topology.watermarks",
     *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),
 ]
 
