@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Final
@@ -88,6 +88,12 @@ class _Results:
     times: list[int] = field(default_factory=list[int])
     closed: list[tuple[Closed, bytes, int]] = field(default_factory=list[tuple[Closed, bytes, int]])
 
+    def adders(
+        self,
+    ) -> tuple[Callable[[int], None], Callable[[bytes], None], Callable[[int], None]]:
+        """Return what adds a row, a partner and a timestamp, for loops that do so often."""
+        return self.rows.append, self.others.append, self.times.append
+
     def add_closed(self, closed: Closed, cause: int, time: int) -> None:
         """Add the records of a closed window."""
         for value in closed.values:
@@ -95,6 +101,13 @@ class _Results:
             self.rows.append(-len(self.closed))
             self.others.append(None)
             self.times.append(time)
+
+
+def _between(times: list[int], low: int, high: int) -> tuple[int, int] | None:
+    """Return where the times of a span begin and end, None if there are none."""
+    start = bisect_left(times, low)
+    end = bisect_right(times, high, start)
+    return (start, end) if end > start else None
 
 
 class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
@@ -297,11 +310,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
         left, right = self._sides[LEFT].by_key, self._sides[RIGHT].by_key
         left_looked, right_looked = (side.looked for side in self._sides)
-        add_row, add_other, add_time = (
-            results.rows.append,
-            results.others.append,
-            results.times.append,
-        )
+        add_row, add_other, add_time = results.adders()
         for row in kept:
             key, time = keys[row], times[row]
             if row < lefts:
@@ -310,15 +319,14 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 own, others, looked = right, left.get(key), right_looked
             if others is not None:
                 theirs, raws = others
-                start = bisect_left(theirs, lows[row])
-                end = bisect_right(theirs, highs[row], start)
-                if end - start == 1:
-                    other = theirs[start]
-                    add_row(row)
-                    add_other(raws[start])
-                    add_time(other if other > time else time)
-                elif end > start:
-                    self._add_many(results, row, time, (theirs, raws, start, end))
+                if len(theirs) == 1:
+                    other = theirs[0]
+                    if lows[row] <= other <= highs[row]:
+                        add_row(row)
+                        add_other(raws[0])
+                        add_time(other if other > time else time)
+                elif found := _between(theirs, lows[row], highs[row]):
+                    self._add_many(results, row, time, (theirs, raws, *found))
             if key in looked:
                 if key in own:
                     insert(own[key], time, values[row])
@@ -330,11 +338,6 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         results: _Results, row: int, time: int, found: tuple[list[int], list[bytes], int, int]
     ) -> None:
         theirs, raws, start, end = found
-        if end - start == 1:
-            results.rows.append(row)
-            results.others.append(raws[start])
-            results.times.append(max(theirs[start], time))
-            return
         results.rows.extend(repeat(row, end - start))
         results.others.extend(raws[start:end])
         results.times.extend([max(other, time) for other in theirs[start:end]])
@@ -351,6 +354,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         until, oldest = max(now[row] for row in rows.order), min(times[row] for row in rows.order)
         for group in sorted({groups[row] for row in rows.order}):
             waiting.begin(group, until, oldest)
+        looked = [side.looked for side in self._sides]
+        add_row, add_other, add_time = results.adders()
         for row in rows.order:
             key, time = keys[row], times[row]
             mine = LEFT if row < lefts else RIGHT
@@ -360,17 +365,24 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 self._add_without_key(rows, row, results)
                 continue
             theirs, raws = by_key[1 - mine].get(key, _NOTHING)
-            start = end = 0
-            if theirs:
-                start = bisect_left(theirs, lows[row])
-                end = bisect_right(theirs, highs[row], start)
-            if end > start:
-                self._add_many(results, row, time, (theirs, raws, start, end))
-                self._met(waiting, rows, row, theirs[start:end])
+            count = len(theirs)
+            if count == 1 and lows[row] <= theirs[0] <= highs[row]:
+                other = theirs[0]
+                add_row(row)
+                add_other(raws[0])
+                add_time(other if other > time else time)
+                self._met(waiting, rows, row, theirs)
+            elif count > 1 and (found := _between(theirs, lows[row], highs[row])):
+                self._add_many(results, row, time, (theirs, raws, *found))
+                self._met(waiting, rows, row, theirs[slice(*found)])
             else:
                 self._unmet(waiting, rows, row, highs[row], results)
-            if key in self._sides[mine].looked:
-                insert(by_key[mine].setdefault(key, ([], [])), time, values[row])
+            if key in looked[mine]:
+                own = by_key[mine]
+                if key in own:
+                    insert(own[key], time, values[row])
+                else:
+                    own[key] = [time], [values[row]]
         waiting.save()
 
     def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
@@ -494,10 +506,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             time = rows.times[row]
             if row >= count:
                 insert(known, time, values[row])
-            start = bisect_left(theirs, lows[row])
-            end = bisect_right(theirs, highs[row], start)
-            if end > start:
-                self._add_many(results, row, time, (theirs, raws, start, end))
+            if found := _between(theirs, lows[row], highs[row]):
+                self._add_many(results, row, time, (theirs, raws, *found))
         store.forget()
         return self._joined(rows, results)
 

@@ -95,7 +95,11 @@ class EpochTime:
         if self.custom:
             return [max(before, min(self._reached(place), watermark)) for place in order]
         if not late:
-            return [max(before, min(place[0], watermark)) for place in order]
+            latest = max(before, watermark)
+            return [
+                latest if place[0] >= latest else before if place[0] < before else place[0]
+                for place in order
+            ]
         return [max(before, min(place[0] - late.get(place[1], 0), watermark)) for place in order]
 
     def _reached(self, place: tuple[int, ...]) -> int:
