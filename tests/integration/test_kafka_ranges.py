@@ -324,10 +324,13 @@ def test_a_range_that_was_fetched_ahead_is_read_as_any_other(
         await_end(admin, topic, 101)
     first, second = topics
     reader.ahead(first, 0, 40)
-    reader.ahead(second, 0, 40)  # takes the place of the other
+    reader.ahead(second, 0, 40)
     assert values_of(reader, first, 40, 101) == numbered(first, 100)[40:]
     assert values_of(reader, second, 0, 101) == numbered(second, 100)
     assert values_of(reader, second, 40, 60) == numbered(second, 100)[40:60]
+    for start in range(20):  # each takes the place of one that nobody reads
+        reader.ahead(first, 0, start)
+    assert values_of(reader, first, 18, 101) == numbered(first, 100)[18:]
     (chunk,) = reader.read(second, 0, 40, 101, bare=True)
     assert (chunk.values, chunk.timestamps) == (numbered(second, 100)[40:], [])
     reader.ahead("there-is-no-such-topic", 0, 0)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from mustela.connectors.kafka.log import read_between
+from mustela.connectors.kafka.ranges import RangeReader
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.stage import collection_paused
-from mustela.plan.epoch import GroupMark, changelog_topic
+from mustela.plan.epoch import GroupMark, Program, changelog_topic
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
 from mustela.state.locking import WriteLock
 from mustela.state.overlay import Overlay
 
-__all__ = ["LaneEnvironments", "StateAheadError", "make_current", "read_ahead"]
+__all__ = ["LaneEnvironments", "StateAheadError", "end_reading", "make_current", "read_ahead"]
 
 
 class StateAheadError(InvariantError):
@@ -26,6 +27,9 @@ class StateAheadError(InvariantError):
 
 _RESTORE_TIMEOUT_MS: Final = 3_600_000
 """How long a task waits while another one of its host restores what both want."""
+
+
+_AHEAD_WAIT_MS: Final = 20
 
 
 def make_current(
@@ -89,8 +93,26 @@ def read_ahead(process: Process, stage: int, group: int, committed: Committed) -
         start = positions.get(store.name, 0)
         if store.logged and start < committed.changelog_ends.get(store.name, 0):
             topic = changelog_topic(process.program.application_id, store.name)
-            process.reader.ahead(topic, group, start)
+            _restore_reader(process).ahead(topic, group, start)
             return
+
+
+def end_reading(process: Process) -> None:
+    """Stop what was sent ahead and found nobody to read it."""
+    _restore_reader(process).drop_ahead()
+
+
+def _restore_reader(process: Process) -> RangeReader:
+    program = process.program
+    return RangeReader.shared(_restore_client(program), read_timeout=program.read_timeout)
+
+
+def _restore_client(program: Program) -> dict[str, Any]:
+    """Return the properties of consumers that restore.
+
+    One that has fetched ahead to the end of its log waits there at the broker, not in a loop.
+    """
+    return {**program.consumer, "fetch.wait.max.ms": str(_AHEAD_WAIT_MS)}
 
 
 def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
@@ -107,7 +129,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
         start = positions.get(store.name, 0)
         counts: list[int] = []
         rows = read_between(
-            program.consumer,
+            _restore_client(program),
             changelog_topic(program.application_id, store.name),
             spec.group,
             start,

@@ -44,7 +44,7 @@ from mustela.spark.frames import (
     unpack_batch,
 )
 from mustela.spark.global_tables import global_views
-from mustela.spark.lanes import LaneEnvironments, make_current, read_ahead
+from mustela.spark.lanes import LaneEnvironments, end_reading, make_current, read_ahead
 from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
@@ -416,6 +416,9 @@ def places_task(
             work.act(process, *place, report)
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
+    finally:
+        if work.ahead is not None:
+            end_reading(process)
     yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
 
 

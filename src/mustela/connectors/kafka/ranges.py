@@ -28,6 +28,7 @@ from mustela.model import Headers
 __all__ = ["RangeReader", "RawChunk"]
 
 CONSUMERS_MAX = 8
+AHEAD_MAX = 2
 QUERY_TIMEOUT_S = 10.0
 CHUNK_BYTES_MAX = 16 << 20
 _WAIT_S = 0.1
@@ -106,7 +107,7 @@ class RangeReader:
         self._isolation = isolation
         self._free: list[_Client] = []
         self._made = 0
-        self._ahead: tuple[TopicPartition, _Client] | None = None
+        self._ahead: dict[tuple[str, int, int], _Client] = {}
 
     @classmethod
     def shared(cls, properties: Mapping[str, Any], *, read_timeout: float = 30.0) -> RangeReader:
@@ -124,39 +125,31 @@ class RangeReader:
     def ahead(self, topic: str, partition: int, start: int) -> None:
         """Begin to fetch what a later read will ask for, while the caller does other work.
 
-        One range is fetched ahead at a time, as far as the client's queue holds. It is a hint: a
-        failure shows when the range is read, and what is not read is dropped.
+        Two ranges are fetched ahead at a time, each as far as the client's queue holds: the one
+        that is read next, and the one behind it. It is a hint: a failure shows when the range is
+        read. What nobody reads is fetched until `drop_ahead`, or until others take its place.
         """
-        self._drop_ahead()
-        if not self._free and self._made >= CONSUMERS_MAX:
+        place = (topic, partition, start)
+        if place in self._ahead or not (self._free or self._made < CONSUMERS_MAX):
             return
+        if len(self._ahead) == AHEAD_MAX:
+            self._drop(next(iter(self._ahead)))
         client = self._take()
-        where = TopicPartition(topic, partition, start)
+        where = TopicPartition(*place)
         try:
             self._point(client, where)
         except KafkaException:
             self._give_back(client, where, sound=False)
         else:
-            self._ahead = (where, client)
+            self._ahead[place] = client
 
-    def _drop_ahead(self) -> None:
-        if self._ahead is not None:
-            (where, client), self._ahead = self._ahead, None
-            self._give_back(client, where, sound=True)
+    def drop_ahead(self) -> None:
+        """Fetch no more of what was begun ahead and not read."""
+        for place in list(self._ahead):
+            self._drop(place)
 
-    def _pointed(self, where: TopicPartition) -> _Client | None:
-        """Return the client that fetches a range already, if one does."""
-        if self._ahead is None:
-            return None
-        there, client = self._ahead
-        if (there.topic, there.partition, there.offset) != (
-            where.topic,
-            where.partition,
-            where.offset,
-        ):
-            return None
-        self._ahead = None
-        return client
+    def _drop(self, place: tuple[str, int, int]) -> None:
+        self._give_back(self._ahead.pop(place), TopicPartition(*place), sound=True)
 
     def _point(self, client: _Client, where: TopicPartition) -> None:
         client.hear_of(where.topic, self._read_timeout)
@@ -191,7 +184,7 @@ class RangeReader:
         if start >= end:
             return
         where = TopicPartition(topic, partition, start)
-        pointed = self._pointed(where)
+        pointed = self._ahead.pop((topic, partition, start), None)
         client = pointed or self._take()
         sound = False
         try:
@@ -211,7 +204,7 @@ class RangeReader:
 
     def close(self) -> None:
         """Close the consumers that no read uses."""
-        self._drop_ahead()
+        self.drop_ahead()
         while self._free:
             self._free.pop().consumer.close()
             self._made -= 1
