@@ -18,12 +18,15 @@ __all__ = ["Trace"]
 
 # Classes that are given by the library and not made by users, with the modules they are in.
 _MODULES = {
+    "FixedKeyProcessorContext": "mustela.kernel.processor_context",
     "KeyValueStore": "mustela.state.kinds.key_value",
+    "ProcessorContext": "mustela.kernel.processor_context",
+    "Schedule": "mustela.kernel.punctuation",
     "SessionStore": "mustela.state.kinds.session_store",
     "StoreBuilder": "mustela.dsl.stores",
     "TestInputTopic": "mustela.testing.topics",
     "TestOutputTopic": "mustela.testing.topics",
-    "Topology": "mustela.topology.graph",
+    "Topology": "mustela.dsl.topology_builder",
     "VersionedKeyValueStore": "mustela.state.kinds.versioned_store",
     "WindowStore": "mustela.state.kinds.window_store",
 }

@@ -13,14 +13,10 @@ from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
-from mustela.topology.processor_context import (
-    FixedKeyProcessorContext,
-    ProcessingContext,
-    ProcessorContext,
-    RecordMetadata,
-)
+from mustela.topology import processor_context as declared
+from mustela.topology.processor_context import ProcessingContext, RecordMetadata
 
-__all__ = ["KernelContext", "make_context"]
+__all__ = ["FixedKeyProcessorContext", "KernelContext", "ProcessorContext", "make_context"]
 
 
 class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContext):
@@ -155,7 +151,7 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
         )
 
 
-class RecordContext(KernelContext, ProcessorContext[Any, Any]):
+class ProcessorContext(KernelContext, declared.ProcessorContext[Any, Any]):
     """The context of a `Processor`."""
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
@@ -163,7 +159,7 @@ class RecordContext(KernelContext, ProcessorContext[Any, Any]):
         self._forward(record, child, Record)
 
 
-class FixedKeyContext(KernelContext, FixedKeyProcessorContext[Any, Any]):
+class FixedKeyProcessorContext(KernelContext, declared.FixedKeyProcessorContext[Any, Any]):
     """The context of a `FixedKeyProcessor`."""
 
     def forward(self, record: FixedKeyRecord[Any, Any], child: str | None = None) -> None:
@@ -173,5 +169,5 @@ class FixedKeyContext(KernelContext, FixedKeyProcessorContext[Any, Any]):
 
 def make_context(operator: ProcessorStep, task: Task) -> KernelContext:
     """Return the context of a new task."""
-    made = FixedKeyContext if operator.node.fixed_key else RecordContext
+    made = FixedKeyProcessorContext if operator.node.fixed_key else ProcessorContext
     return made(operator, task)

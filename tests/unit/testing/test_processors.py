@@ -104,6 +104,8 @@ def test_what_belongs_to_a_record_is_at_hand() -> None:
         def process(self, record: Record[str, str]) -> None:
             context = self.context
             seen.append((record, context.headers, context.record_metadata(), context.step_name))
+            assert context.value_serde == context.key_serde
+            context.commit()
             seen.append((context.key_serde.name, context.app_configs()["application_id"]))
 
     builder = StreamsBuilder()
@@ -113,6 +115,7 @@ def test_what_belongs_to_a_record_is_at_hand() -> None:
         topic.pipe_input("a", "first")
         seen.clear()
         topic.pipe_input("k", "v", timestamp=5, headers=(("h", b"1"),))
+        assert driver.metrics["commit_requests:look"] == 2
     headers = (("h", b"1"),)
     place = RecordMetadata(topic="in", partition=0, offset=1)
     assert seen == [
@@ -729,3 +732,39 @@ def test_stages_and_windows_follow_processors() -> None:
     with TopologyTestDriver(builder, key_groups=4, lanes=2) as driver:
         driver.create_input_topic("in").pipe_input("a", "x", timestamp=500)
         assert driver.create_output_topic("out").read_key_values_to_list() == [(1000, 1)]
+
+
+def test_fixed_key_records_say_more_than_their_value() -> None:
+    """Time and headers can change, the key cannot."""
+
+    class Mark(ContextualFixedKeyProcessor[str, str, str]):
+        def process(self, record: Any) -> None:
+            marked = record.with_timestamp(7).with_headers([("h", b"1")])
+            self.context.forward(marked)
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process_values(Mark, name="mark").to("out", value=str)
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("in").pipe_input("k", "v", timestamp=5)
+        (sent,) = driver.create_output_topic("out").read_records_to_list()
+        assert (sent.key, sent.value, sent.timestamp) == ("k", "v", 7)
+        assert sent.headers == (("h", b"1"),)
+
+
+def test_time_is_at_hand() -> None:
+    """The largest timestamp so far, and the clock of the epoch."""
+    seen: list[tuple[int, int]] = []
+
+    class Clock(ContextualProcessor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            del record
+            now = self.context.current_system_time()
+            seen.append((self.context.current_stream_time(), now))
+
+    builder = StreamsBuilder().add_state_store(store("s"))
+    builder.stream("in", key=str, value=str).process(Clock, stores=["s"])
+    with TopologyTestDriver(builder, initial_wall_clock=100) as driver, driver.epoch():
+        topic = driver.create_input_topic("in")
+        for timestamp in (5, 9, 7):
+            topic.pipe_input("k", "v", timestamp=timestamp)
+    assert seen == [(5, 100), (9, 100), (9, 100)]
