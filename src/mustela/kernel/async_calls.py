@@ -93,16 +93,17 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         """Return when to look again for the results of each key group."""
         now = self.context.time.now_ms
         youngest: dict[int, int] = {}
-        for entry in (*self._running.values(), *self._ready):
+        for entry in self._running.values():
             since = entry.waiting.since_ms
             youngest[entry.group] = max(youngest.get(entry.group, since), since)
         due = {
             group: now + self._calls.poll_ms(max(0, now - since))
             for group, since in youngest.items()
         }
+        no_room = {entry.group for entry in self._ready}
         for group in self._store.groups:
-            if group not in due and self._rows(group).waits:  # more than there was room for
-                due[group] = now + self._calls.poll_ms(0)
+            if group in no_room or (group not in due and self._rows(group).waits):
+                due[group] = now + self._calls.poll_ms(None)
         return due
 
     def _rows(self, group: int) -> ParkingRows:

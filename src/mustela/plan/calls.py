@@ -129,8 +129,13 @@ class StepCalls(Protocol):
         """Forget the outcomes of parked calls of key groups, but for those that are wanted."""
         ...
 
-    def poll_ms(self, age_ms: int) -> int:
-        """Return after how long to look again for calls of which the youngest is so old."""
+    def poll_ms(self, age_ms: int | None) -> int:
+        """Return after how long to look again.
+
+        Args:
+            age_ms: How old the youngest call is that is being made; None if there are calls for
+                which there was no room.
+        """
         ...
 
 

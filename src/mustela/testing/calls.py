@@ -79,13 +79,12 @@ class DriverCalls:
         """Return the calls that are held, in the order in which they were begun."""
         return [call for step in self._steps.values() for call in step.waiting()]
 
-    def end(
-        self, calls: Iterable[HeldCall], error: BaseException | None = None
-    ) -> set[tuple[str, int]]:
-        """Make calls, or let them fail; return the steps and key groups that wait for them."""
-        return {
-            (call.step, self._steps[call.step].end(call.idempotency_key, error)) for call in calls
-        }
+    def end(self, calls: Iterable[HeldCall], error: BaseException | None = None) -> set[str]:
+        """Make calls, or let them fail; return the steps that wait for them."""
+        chosen = list(calls)
+        for call in chosen:
+            self._steps[call.step].end(call.idempotency_key, error)
+        return {call.step for call in chosen}
 
     def crash(self, *, keep_outcomes: bool) -> bool:
         """Forget the calls that are being made, as when the process dies that makes them.
@@ -161,7 +160,9 @@ class HoldsCalls:
     def _end(self, calls: Iterable[HeldCall] | None, error: BaseException | None) -> int:
         chosen = self._calls.waiting() if calls is None else list(calls)
         stages = {step.name: at.index for at in self._cluster.plan.stages for step in at.steps}
-        places = {(stages[step], group) for step, group in self._calls.end(chosen, error)}
+        ended = {stages[step] for step in self._calls.end(chosen, error)}
+        groups = range(self._cluster.key_groups)  # in any of them calls may wait for room
+        places = [(stage, group) for stage in ended for group in groups]
         self._cluster.due.wake(places, self._clock.now_ms())
         self._tick()
         return len(chosen)
@@ -199,10 +200,12 @@ class DriverStepCalls:
         self._calls = {name: call for name, call in self._calls.items() if call.parked}
 
     def start(self, request: CallRequest) -> bool:
-        """Take a call on."""
-        if request.call_id not in self._ended:
-            now = self._desk.clock.now_ms()
-            self._calls.setdefault(request.call_id, _Call(request, now))
+        """Take a call on; False if there are as many as a process makes at once."""
+        if request.call_id in self._ended or request.call_id in self._calls:
+            return True
+        if len(self._calls) >= self._node.rules.capacity:
+            return False
+        self._calls[request.call_id] = _Call(request, self._desk.clock.now_ms())
         return True
 
     def completed(self, *, wait: bool) -> list[Outcome]:
@@ -250,9 +253,10 @@ class DriverStepCalls:
             if ended[0] not in groups or name in wanted
         }
 
-    def poll_ms(self, age_ms: int) -> int:
+    def poll_ms(self, age_ms: int | None) -> int:
         """Return when the first call takes too long, or the circuit breaker lets one through."""
-        del age_ms
+        if age_ms is None and not self._pause_ms():
+            return 1
         if not self._desk.held:
             return max(1, self._pause_ms())
         now = self._desk.clock.now_ms()
@@ -272,15 +276,14 @@ class DriverStepCalls:
             for name, call in self._calls.items()
         ]
 
-    def end(self, call_id: str, error: BaseException | None) -> int:
-        """Make a call, or let it fail; return the key group of its record."""
+    def end(self, call_id: str, error: BaseException | None) -> None:
+        """Make a call, or let it fail."""
         call = self._calls.pop(call_id)
         if error is None:
             outcome = self._desk.result(self._attempts.make(call.request))
         else:
             outcome = Outcome(call_id, call.attempt, None, type(error).__name__, str(error))
         self._ended[call_id] = (call.request.group, outcome)
-        return call.request.group
 
     def crash(self, *, keep_outcomes: bool) -> bool:
         """Forget the calls that are being made; return whether there were any."""

@@ -98,6 +98,37 @@ def test_unordered_calls_of_a_key_overlap() -> None:
         assert rows(running) == [("a", "2X"), ("a", "1X")]
 
 
+def test_calls_for_which_there_is_no_room_wait_their_turn() -> None:
+    """In the order in which their records came, also those whose key is not new."""
+    with driver(shout, AsyncOptions(capacity=2), hold_calls=True) as running:
+        topic = running.create_input_topic("in")
+        topic.pipe_key_value_list([(key, f"{n}x") for n, key in enumerate("abcdca")])
+        made: list[list[str]] = []
+        while calls := running.held_calls():
+            made.append([call.value for call in calls])
+            running.complete_calls()
+        assert made == [["0x", "1x"], ["2x", "3x"], ["5x", "4x"]]
+        assert len(rows(running)) == 6
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_one_step_that_calls_can_follow_another(crashes: bool) -> None:
+    """Each key's records stay in order through both."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=str, value=str)
+    first = words.map_values_async(shout, name="first", value=str)
+    first.map_values_async(lambda word: word + "!", name="second").to("out", value=str)
+    choices: Any = {"hold_calls": True, "key_groups": 8, "crash_after_every_record": crashes}
+    with TopologyTestDriver(builder, **choices) as running:
+        topic = running.create_input_topic("in")
+        topic.pipe_key_value_list([("a", "1x"), ("b", "2x"), ("a", "3x"), ("a", "4x")])
+        while calls := running.held_calls():
+            running.complete_calls(calls[-1:])
+        found = rows(running)
+    assert [value for key, value in found if key == "a"] == ["1X!", "3X!", "4X!"]
+    assert [value for key, value in found if key == "b"] == ["2X!"]
+
+
 @pytest.mark.parametrize("lose_state", [False, True])
 def test_parked_calls_are_made_again_behind_a_crash(lose_state: bool) -> None:
     """By the same idempotency key; each record still has one result."""
@@ -363,9 +394,9 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=60)
-@given(STEPS, st.booleans(), st.sampled_from([1, 8]), st.booleans())
+@given(STEPS, st.booleans(), st.sampled_from([1, 8]), st.booleans(), st.booleans())
 def test_each_record_has_one_result_in_the_order_of_its_key(
-    steps: list[tuple[str, Any]], ordered: bool, key_groups: int, crashes: bool
+    steps: list[tuple[str, Any]], ordered: bool, key_groups: int, crashes: bool, by_watermark: bool
 ) -> None:
     """Whatever is parked, completed, failed or lost, and wherever it crashes."""
     rules = AsyncOptions(
@@ -373,6 +404,8 @@ def test_each_record_has_one_result_in_the_order_of_its_key(
     )
     sent: dict[str, list[str]] = defaultdict(list)
     choices: Any = {"hold_calls": True, "key_groups": key_groups, "lanes": 3}
+    if by_watermark:
+        choices["settings"] = {"event_time": "watermark"}
     with driver(shout, rules, crash_after_every_record=crashes, **choices) as running:
         topic = running.create_input_topic("in")
         number = 0
@@ -391,9 +424,8 @@ def test_each_record_has_one_result_in_the_order_of_its_key(
                 end = running.complete_calls
                 (end(calls) if what == "complete" else running.fail_calls(OSError("x"), calls))
         running.advance_wall_clock_time(1)
-        for _ in range(2 * number + 2):
-            running.complete_calls()
-            running.advance_wall_clock_time(1)
+        while running.complete_calls():
+            pass
         assert not running.held_calls()
         got: dict[str, list[str]] = defaultdict(list)
         for key, value in rows(running):

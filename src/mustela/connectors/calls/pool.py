@@ -28,6 +28,9 @@ _LATENCY_SHARE: Final = 0.2
 """How much the last call counts in the usual time of a call."""
 
 _POLL_SHARE: Final = 4
+_ROOM_MS: Final = 100
+"""After so long there may be room for calls that had none."""
+
 _CLOSE_S: Final = 1.0
 
 
@@ -128,12 +131,14 @@ class CallPool:
         self._owner.close()
         self._owner = Owner(self._root)
 
-    def poll_ms(self, age_ms: int) -> int:
+    def poll_ms(self, age_ms: int | None) -> int:
         """Return after how long to look again: soon for young calls, later for old ones.
 
         Where the driver sees outcomes by itself, a task only has to find out whether a process has
         died.
         """
+        if age_ms is None:
+            return _ROOM_MS
         least, most = (1_000, 10_000) if self._watched else (50, 2_000)
         return min(most, max(least, age_ms // _POLL_SHARE))
 
@@ -232,7 +237,7 @@ class ProcessCalls:
             if name.group in mine and name.call_id not in wanted:
                 self._spool.remove(name)
 
-    def poll_ms(self, age_ms: int) -> int:
+    def poll_ms(self, age_ms: int | None) -> int:
         """Return after how long to look again."""
         return self._pool.poll_ms(age_ms)
 
