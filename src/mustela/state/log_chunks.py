@@ -42,7 +42,8 @@ SEALED: Final = b"\x02"
 """First byte of the key of a sealed row of a list; behind it stands its segment."""
 
 CHUNK_BYTES_MAX: Final = 262_144
-"""A chunk with more than this gets no more rows, so that no record is too large for the broker."""
+"""What the rows of a chunk come to at most; a larger row is alone in its chunk, so that no record is
+larger than the broker would take of the row by itself."""
 
 _SEGMENT_BYTES: Final = 8
 _FIRST_TIME: Final = 0x40
@@ -112,11 +113,12 @@ def _parts(rows: list[tuple[bytes, bytes | None]]) -> Iterator[Rows]:
     part: list[tuple[bytes, bytes | None]] = []
     size = 0
     for row in rows:
-        part.append(row)
-        size += len(row[0]) + len(row[1] or b"")
-        if size > CHUNK_BYTES_MAX:
+        more = len(row[0]) + len(row[1] or b"")
+        if part and size + more > CHUNK_BYTES_MAX:
             yield part
             part, size = [], 0
+        part.append(row)
+        size += more
     if part:
         yield part
 

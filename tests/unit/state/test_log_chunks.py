@@ -65,9 +65,12 @@ def test_large_segments_go_in_several_records():
     row = bytes(CHUNK_BYTES_MAX // 4)
     rows = [(time_key(0, b"%04d" % number), row) for number in range(20)]
     chunks = chunks_of(rows, lambda _segment: 6)
-    assert list(chunks) == [chunk_of(rows[0][0][:8], number) for number in range(7, 12)]
+    assert list(chunks) == [chunk_of(rows[0][0][:8], number) for number in range(7, 14)]
     assert [row for chunk in chunks.values() for row in chunk] == rows
-    assert max(len(pack_chunk(chunk)) for chunk in chunks.values()) < 2 * CHUNK_BYTES_MAX
+    assert max(len(pack_chunk(chunk)) for chunk in chunks.values()) < CHUNK_BYTES_MAX
+    large = (time_key(0, b"0001x"), bytes(4 * CHUNK_BYTES_MAX))
+    parts = chunks_of([*rows[:2], large, *rows[2:4]], lambda _segment: -1).values()
+    assert list(parts) == [rows[:2], [large], rows[2:4]]
 
 
 def test_a_chunk_that_is_replaced_takes_its_rows_with_it():
