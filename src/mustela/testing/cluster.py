@@ -85,6 +85,7 @@ class Cluster:
         self.marks: dict[Place, Committed] = {}
         self.counters: Counter[str] = Counter()
         self.has_ticks_left = False
+        self._followed = -1
         self.incarnation = 1
         self.epoch = 0
         self.attempt = 0
@@ -188,8 +189,10 @@ class Cluster:
         self.watermark = result.watermark
         self.due.learn(result.reports, watermark=result.watermark.value, now_ms=result.now_ms)
         self.counters.update(result.counters)
-        following = self.due.scheduled_ms
-        self.has_ticks_left = following is not None and 0 <= following <= result.now_ms
+        following = -1 if self.due.scheduled_ms is None else self.due.scheduled_ms
+        # Only where schedules get on: something else may want to run at a time that has passed.
+        self.has_ticks_left = self._followed != following >= 0 and following <= result.now_ms
+        self._followed = following
         self.epoch = result.token.epoch
         self.attempt = 0
         return rows

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import (
+    AsyncOptions,
     CatchUp,
     Consumed,
     ContextualProcessor,
@@ -363,6 +364,29 @@ def test_a_scheduled_stream_goes_on_like_any_other(
         for _ in range(2):
             driver.advance_wall_clock_time(MINUTE)
         assert driver.create_output_topic("out").read_key_values_to_list() == wanted
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_ticks_go_on_while_calls_to_the_outside_are_parked(crashes: bool) -> None:
+    """A call that waits wants to run all the time, and is no tick that is left."""
+    patient = AsyncOptions(timeout=timedelta(hours=1))
+    builder = StreamsBuilder()
+    builder.stream("words", key=str, value=int).map_values_async(abs, patient, name="near").to(
+        "near", key=str, value=int
+    )
+    ticks = builder.scheduled(
+        "beat", number, every=MINUTE, catch_up=CatchUp.all(ticks_max=2), key=str, value=int
+    )
+    ticks.map_values_async(abs, patient, name="far").to("beats", key=str, value=int)
+    with TopologyTestDriver(
+        builder, initial_wall_clock=0, hold_calls=True, crash_after_every_record=crashes
+    ) as driver:
+        driver.create_input_topic("words").pipe_input("a", -7)
+        driver.advance_wall_clock_time(timedelta(minutes=5))
+        for _ in range(6):
+            driver.complete_calls()
+        assert rows(driver) == [(n, n * MINUTE_MS) for n in range(1, 6)]
+        assert driver.create_output_topic("near").read_key_values_to_list() == [("a", 7)]
 
 
 STEPS = st.one_of(
