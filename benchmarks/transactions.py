@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -167,7 +168,10 @@ def trial(environment: dict[str, str], records: int) -> dict[str, Any]:
                 break
     finally:
         child.stdin.close()
-        child.wait(60)
+        try:
+            child.wait(60)
+        except subprocess.TimeoutExpired:
+            child.kill()
     return numbers([epoch for epoch in epochs if epoch.records], records)
 
 
@@ -249,6 +253,8 @@ def main() -> int:
     if given.app:
         run_app()
         return 0
+    # A plain end would leave the broker; an exception ends all in order.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     ways = [tuple(map(int, way.split("/"))) for way in given.ways.split(",")]
     found: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="mustela-bench-") as name:
