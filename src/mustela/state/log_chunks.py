@@ -42,8 +42,8 @@ SEALED: Final = b"\x02"
 """First byte of the key of a sealed row of a list; behind it stands its segment."""
 
 CHUNK_BYTES_MAX: Final = 262_144
-"""What the rows of a chunk come to at most; a larger row is alone in its chunk, so that no record is
-larger than the broker would take of the row by itself."""
+"""What the rows of a chunk come to at most. A larger row is alone in its chunk: no record is larger
+than the row that the broker would have to take anyway."""
 
 _SEGMENT_BYTES: Final = 8
 _FIRST_TIME: Final = 0x40
