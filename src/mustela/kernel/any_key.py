@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
-from typing import Protocol, cast
+from typing import Protocol
 
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
@@ -187,5 +187,5 @@ class AnyKeyReader:
         typed = self._typed.get(name)
         if typed is None:
             rows = self.store(name)
-            typed = self._typed[name] = cast("AnyStore", open_store(rows, rows.spec))
+            typed = self._typed[name] = open_store(rows, rows.spec)
         return typed

@@ -30,7 +30,7 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
         self.use_key_serde(spec.key_serde)
         self._store = self.lane_store(spec)
         self._codec = StoreCodec(spec, spec.value_serde or ValueSerde())
-        self._failures = self.user_failures(None)
+        self._bad_rows = self.user_failures(None)
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return None: replies have keys of their own."""
@@ -52,8 +52,8 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
                 new = operation.fn(self._codec.decode_one(before), *operation.args)
                 after = self._codec.encode_one(new, timestamps[row])
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._failures.function = operation.fn
-                self._failures.one(batch, row, error)
+                self._bad_rows.function = operation.fn
+                self._bad_rows.one(batch, row, error)
                 continue
             stored[key] = changed[key] = after
             if operation.reply is not None:

@@ -10,7 +10,7 @@ changelogs, as it does before it runs a lane.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from mustela.errors import UsageError
@@ -81,14 +81,18 @@ class OtherLanes:
     def _snapshot(self, stage: int, group: int) -> Snapshot:
         logged = self._process.program.plan.stages[stage].logged
         committed = self._order.marks[stage][group].committed(logged)
-        for _ in range(_TRIES):
+        tries = _TRIES
+        while True:
             environment, read = make_current(self._process, stage, group, committed)
             for store, count in read.items():
                 self.restored[store] = self.restored.get(store, 0) + count
-            # The lane that owns it may have found it damaged meanwhile, and begun to restore it.
-            with suppress(StateNotReadyError):
+            try:
                 return environment.snapshot(committed)
-        return environment.snapshot(committed)
+            except StateNotReadyError:
+                # The lane that owns it has found it damaged meanwhile, and begun to restore it.
+                tries -= 1
+                if not tries:
+                    raise
 
     def close(self) -> None:
         """Let go of what was opened."""
