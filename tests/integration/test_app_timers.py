@@ -106,6 +106,7 @@ def test_punctuators_are_called_though_no_record_has_ever_come(world: World) -> 
 
 @pytest.mark.crash
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_each_timer_and_each_beat_is_effective_once_over_kills(
     broker: DevelopmentBroker, tmp_path: Path
 ) -> None:
