@@ -2,9 +2,12 @@
 
 Each record moves money between two accounts of one customer; one record in a hundred pays one of
 a hundred shops instead, whose accounts are thus shared. The topic is full before the application
-starts. What it writes is compared, row by row, with a plain program that runs all transfers in a
-row; a run whose output differs has no number. Rates are those behind the first epochs, in which
-workers and consumers begin.
+starts. ``--work`` lets each transaction hash so many times too, as one that checks a signature
+would: what is parallel is then more, beside what is not.
+
+What the application writes is compared, row by row, with a plain program that runs all transfers
+in a row; a run whose output differs has no number. Rates are those behind the first epochs, in
+which workers and consumers begin.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +39,7 @@ CUSTOMERS = 200_000
 SHOPS = 100
 SHARED = 0.01
 FIRST_BALANCE = 100
+WORK = int(os.environ.get("BENCH_WORK", "0"))
 _INPUT = "transfers"
 _SEED = 20_260
 _WARM_UP_EPOCHS = 5
@@ -61,6 +66,9 @@ def accounts_of(_id: str, transfer: str) -> list[str]:
 
 def move(_id: str, transfer: str, tx: Transaction) -> str:
     """Move money; return both balances."""
+    digest = transfer.encode()
+    for _ in range(WORK):
+        digest = sha256(digest).digest()
     source, target, amount = transfer.split()
     accounts = tx.store("accounts")
     balance = accounts.get(source, FIRST_BALANCE) - int(amount)
@@ -202,11 +210,18 @@ class Bench:
         folder: For state.
         records: How many transfers.
         shared: Which part of them shares an account with others.
+        settings: Variables of the application.
     """
 
     def __init__(
-        self, broker: DevelopmentBroker, folder: Path, records: int, shared: float
+        self,
+        broker: DevelopmentBroker,
+        folder: Path,
+        records: int,
+        shared: float,
+        settings: dict[str, str],
     ) -> None:
+        self._settings = settings
         self._servers = broker.bootstrap_servers
         self._folder = folder
         self._records = records
@@ -228,7 +243,7 @@ class Bench:
                 "MUSTELA__BOOTSTRAP_SERVERS": self._servers,
                 "MUSTELA__STATE_DIR": str(self._folder / name),
                 "MUSTELA__LANES": str(lanes),
-                "MUSTELA__COMMIT_INTERVAL": "500ms",
+                **self._settings,
             },
             self._records,
         )
@@ -248,6 +263,8 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--runs", type=int, default=3, help="of each number of lanes")
     parser.add_argument("--shared", type=float, default=SHARED, help="part of the transfers")
+    parser.add_argument("--work", type=int, default=0, help="hashes in each transaction")
+    parser.add_argument("--commit-ms", type=int, default=2_000)
     parser.add_argument("--ways", default="1/1,1/2,2/2", help="lanes/cores, comma separated")
     given = parser.parse_args()
     if given.app:
@@ -260,7 +277,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mustela-bench-") as name:
         folder = Path(name)
         with DevelopmentBroker(folder / "broker", heap_mb=1_024) as broker:
-            bench = Bench(broker, folder, given.records, given.shared)
+            settings = {
+                "MUSTELA__COMMIT_INTERVAL": f"{given.commit_ms}ms",
+                "BENCH_WORK": str(given.work),
+            }
+            bench = Bench(broker, folder, given.records, given.shared, settings)
             for number in range(given.runs):
                 for lanes, cores in ways if number % 2 == 0 else reversed(ways):
                     label = f"{lanes} lanes, {cores} cores"
