@@ -189,7 +189,6 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             self._settle(outcome)
         for name, fate in fates.items():
             if fate == "lost" and name in self._running:
-                self.count("calls_made_again")
                 self._ready.appendleft(self._running.pop(name))
 
     def _taken_up(self, group: int, rows: Any) -> list[Entry]:
@@ -199,10 +198,10 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             Entry(group, one.place.key, read_waiting(one.data), one.place, one.owner, listed=True)
             for one in found
         ]
-        if self.node.ordered:
-            keyed = [(entry.key, entry) for entry in entries if entry.key is not None]
-            counts = self._rows(group).counts([key for key, _ in keyed])
-            for (key, entry), count in zip(keyed, counts, strict=True):
+        keyed = [(entry.key, entry) for entry in entries if entry.key is not None]
+        counts = self._rows(group).counts([key for key, _ in keyed])
+        for (key, entry), count in zip(keyed, counts, strict=True):
+            if count:  # else it was parked by a program that does not keep order
                 queue = KeyQueue(self._rows(group), group, key, count - 1, count)
                 queue.lead(entry)
                 self._queues[key] = queue
@@ -211,7 +210,9 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
     def _start(self) -> None:
         while self._ready and self._calls.start(self._ready[0].request()):
             entry = self._ready.popleft()
-            entry.owner = None
+            if entry.owner is not None:  # who made the call has died
+                self.count("calls_made_again")
+                entry.owner = None
             self._running[entry.waiting.call_id] = entry
 
     @property

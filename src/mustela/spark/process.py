@@ -8,6 +8,7 @@ a fork, or when a new program comes, everything is built anew.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
-from mustela.state.directories import environment_path
+from mustela.state.directories import environment_path, make_private
 from mustela.state.interfaces import Environment, EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
@@ -67,6 +68,8 @@ class Process:
         """Return what makes calls to the outside, if any step needs it."""
         if self._calls is None and call_steps(self.program.plan):
             root, watched = calls_root(self.program), bool(self.program.spool_dir)
+            if not watched:
+                make_private(Path(tempfile.gettempdir()), root)
             self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
 
