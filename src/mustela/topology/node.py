@@ -86,8 +86,10 @@ class Node:
 
     @property
     def acts_at_start(self) -> bool:
-        """Whether the step wants a turn in each key group before any record: it says then when it
-        wants the next one."""
+        """Whether the step wants a turn in each key group before any record.
+
+        It says then when it wants the next one.
+        """
         return False
 
     @property
