@@ -68,6 +68,7 @@ def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_start_uses_an_archive_of_classes_and_survives_a_bad_one(tmp_path: Path) -> None:
     """A cut file and bytes that are no archive cost time, and nothing else."""
     made = subprocess.run(
