@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import shutil
+import tempfile
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,6 +26,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.runtime.events import AppState
+from mustela.spark.engine import SparkEngine
 from tests.faults.process import ChildApp
 from tests.integration.app_world import Watcher, World
 from tests.integration.http_service import HttpService
@@ -193,6 +197,26 @@ def test_replies_come_from_another_program(world: World) -> None:
     assert {key: sorted(values) for key, values in by_key(world, sink).items()} == {
         key: sorted(values) for key, values in wanted.items()
     }
+
+
+@pytest.mark.slow
+def test_lanes_look_for_results_where_the_driver_cannot(
+    world: World, service: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster, whose workers share no disk with the driver."""
+    monkeypatch.setattr(SparkEngine, "_shares_disk", False)
+    source, sink = world.topic("in"), world.topic("out")
+    app, watcher = world.app(enriching(asking(service.url), source, sink, AsyncOptions()))
+    sent = {f"k{n}": [f"a{n}?delay=0.5", f"b{n}"] for n in range(10)}
+    with app:
+        world.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        for nth in range(2):
+            world.send(source, [(key, paths[nth]) for key, paths in sent.items()])
+        world.until(lambda: len(world.rows(sink)) == 20, "all is answered", app)
+    wanted = {key: [p.partition("?")[0].upper() for p in paths] for key, paths in sent.items()}
+    assert by_key(world, sink) == wanted
+    assert watcher.counter("parked:ask") > 0
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"mustela-{os.getuid()}-calls")
 
 
 @pytest.mark.slow
