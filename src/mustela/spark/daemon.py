@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 Worker = Callable[[socket.socket, bool], int]
+UnraisableHook = Callable[[Any], object]
 
 _MODULES = (
     "confluent_kafka",
@@ -33,12 +35,26 @@ def _until_spark_is_gone(worker: Worker) -> Worker:
     """Return ``worker`` without its traceback when Spark closes the socket of an idle worker."""
 
     def run(sock: socket.socket, authenticated: bool) -> int:
+        sys.unraisablehook = but_for_broken_pipes(sys.unraisablehook)
         try:
             return worker(sock, authenticated)
         except BrokenPipeError:
             return 1
 
     return run
+
+
+def but_for_broken_pipes(hook: UnraisableHook) -> UnraisableHook:
+    """Return ``hook`` for all but what a buffer raises that is dropped with its socket closed.
+
+    From Python 3.13 on this is reported, and no caller can catch it.
+    """
+
+    def report(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, BrokenPipeError):
+            hook(unraisable)
+
+    return report
 
 
 def without_archives(path: list[str]) -> list[str]:

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
-from mustela.spark.daemon import without_archives
+from mustela.spark.daemon import but_for_broken_pipes, without_archives
 
 LIB = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVES = [str(path) for path in sorted(LIB.glob("*.zip"))]
@@ -37,7 +38,7 @@ def test_archives_are_used_where_nothing_is_installed(tmp_path: Path) -> None:
 def test_a_daemon_imports_the_package() -> None:
     """With the path that Spark gives it."""
     code = (
-        "import sys; from mustela.spark.daemon import without_archives;"
+        "import sys; from mustela.spark.daemon import but_for_broken_pipes, without_archives;"
         "sys.path[:] = without_archives(sys.path); import pyspark.worker; print(pyspark.__file__)"
     )
     path = os.pathsep.join([*ARCHIVES, os.environ.get("PYTHONPATH", "")])
@@ -49,3 +50,20 @@ def test_a_daemon_imports_the_package() -> None:
         check=True,
     )
     assert found.stdout.strip() == pyspark.__file__
+
+
+@pytest.mark.parametrize(("error", "reported"), [(BrokenPipeError, 0), (ValueError, 1)])
+def test_a_buffer_that_spark_has_closed_is_not_worth_a_traceback(
+    error: type[Exception], reported: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anything else that cannot be raised is reported as before."""
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", but_for_broken_pipes(seen.append))
+
+    class Buffer:
+        def __del__(self) -> None:
+            raise error
+
+    buffer: Buffer | None = Buffer()
+    del buffer
+    assert len(seen) == reported
