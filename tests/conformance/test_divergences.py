@@ -52,3 +52,14 @@ def test_a_repartition_keeps_records_without_a_key(run_topology: RunTopology) ->
     out = run_topology(builder.build(), records, **EVERY)
     assert out["out"] == [(None, "x"), ("a", "y")]
     assert out["counts"] == [("a", 1)]
+
+
+def test_a_row_that_is_not_there_is_not_transformed(run_topology: RunTopology) -> None:
+    """A table without a store is a view of the rows before it, and there is none to look at."""
+    builder = StreamsBuilder()
+    rows = builder.table("rows", key=str, value=str)
+    shown = rows.transform_values(lambda _key, value: value or "nil", value=str)
+    stream = builder.stream("in", key=str, value=str)
+    stream.join(shown, lambda one, row: f"{one}+{row}", value=str).to("out")
+    records = [at(0).send("in", "a", "1"), at(1).send("rows", "a", "x"), at(2).send("in", "a", "2")]
+    assert run_topology(builder.build(), records, **EVERY)["out"] == [("a", "2+x")]

@@ -77,6 +77,20 @@ def _deletions_seen_further_on(
             readers = [other for other in example.steps if step["id"] in other.get("in", ())]
             if any(reader["op"] != "to" for reader in readers):
                 return "rest"
+        if step["op"] == "suppress_time" and producers & set(_above(example, step)):
+            return "rest"  # a deletion that goes on, or does not, tells the time
+    return None
+
+
+def _absent_rows_are_not_transformed(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams joins what a transformer without a store makes of a row that is not there."""
+    for step in example.steps:
+        if step["op"] in {"stream_table_join", "table_join", "fk_join"}:
+            above = [_step(example, name) for name in _above(example, step, through=_TABLE_STEPS)]
+            if any(s["op"] == "transform_values" and not s["store"] for s in above):
+                return "rest"
     return None
 
 
@@ -226,6 +240,7 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
     {
         "deletions-only-of-rows": _deletions_only_of_rows,
         "no-initial-old-values": _no_initial_old_values,
+        "absent-rows-are-not-transformed": _absent_rows_are_not_transformed,
         "foreign-results-are-kept": _foreign_results_are_kept,
         "suppress-inclusive-ends": _suppressed_windows_are_final,
         "suppress-old-value": _suppressed_old_values,
