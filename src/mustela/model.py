@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from mustela.errors import DataError, UsageError
 
@@ -312,7 +312,7 @@ def fixed_key_record(
     """
     if timestamp < 0:
         raise _negative(timestamp)
-    record: FixedKeyRecord[K, V] = FixedKeyRecord.__new__(FixedKeyRecord)
+    record: FixedKeyRecord[Any, Any] = object.__new__(FixedKeyRecord)  # pyright: ignore[reportUnknownVariableType]
     fill = object.__setattr__
     fill(record, "_key", key)
     fill(record, "value", value)
@@ -328,8 +328,9 @@ def as_headers(headers: HeadersLike) -> Headers:
         >>> as_headers({"a": b"1"})
         (('a', b'1'),)
     """
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((str(name), value) for name, value in pairs)
+    if isinstance(headers, Mapping):
+        headers = cast("Mapping[str, bytes | None]", headers).items()
+    return tuple((str(name), value) for name, value in headers)
 
 
 def _negative(timestamp: int) -> NegativeTimestampError:

@@ -30,7 +30,7 @@ def source_node(
 ) -> SourceNode:
     """Return the node that reads topics as a stream; see `StreamsBuilder.stream`."""
     pattern = cast("re.Pattern[Any]", topics) if isinstance(topics, re.Pattern) else None
-    names = () if pattern is not None else topic_names(topics, at=at)
+    names = () if pattern is not None else topic_names(cast("object", topics), at=at)
     said = choose("name", name, options.name, holder="Consumed", at=at)
     default = path_name("-".join(names)) if pattern is None else pattern_name(pattern)
     return SourceNode(

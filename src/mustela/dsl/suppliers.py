@@ -168,7 +168,9 @@ def output_names(
     if isinstance(outputs, str):
         outputs = [outputs]
     said: Mapping[str, object | None] = (
-        outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
+        cast("Mapping[str, object]", outputs)
+        if isinstance(outputs, Mapping)
+        else dict.fromkeys(outputs)
     )
     return {check_name(name, what="output", at=at): types for name, types in said.items()}
 

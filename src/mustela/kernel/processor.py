@@ -140,7 +140,8 @@ class ProcessorOperator(ProcessorStep):
         if not wanted or batch.key_bytes is None:
             return
         by_group: dict[int, list[bytes]] = {}
-        for group, key in zip(groups, batch.key_bytes, strict=True):
+        column: Any = batch.key_bytes  # None where a row has no key
+        for group, key in zip(groups, column, strict=True):
             if key is not None:
                 by_group.setdefault(group, []).append(key)
         for spec in wanted:

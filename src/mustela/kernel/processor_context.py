@@ -12,8 +12,8 @@ from mustela.kernel.processor_transact import TransactMethods
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
 from mustela.topology import processor_context as declared
+from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
 from mustela.topology.processor_context import ProcessingContext, RecordMetadata
 
 __all__ = ["FixedKeyProcessorContext", "KernelContext", "ProcessorContext", "make_context"]
@@ -108,8 +108,8 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
 
     def _send(self, record: Any, target: str | None, kind: Any) -> None:
         if not isinstance(record, kind):
-            wanted = kind[0] if isinstance(kind, tuple) else kind
-            msg = f"forward takes a {wanted.__name__}, not {type(record).__name__} {record!r:.60}"
+            wanted = getattr(kind, "__name__", "Record")
+            msg = f"forward takes a {wanted}, not {type(record).__name__} {record!r:.60}"
             raise TypeError(msg)
         if self.operator.hand is None:
             step = self.operator.step.name

@@ -74,7 +74,7 @@ class _Wiring:
                 senders[reader].append(number)
         shared = sharing({index: step.node for index, step in enumerate(stage.steps)})
         groups = with_between(shared, senders)
-        unit_of = {index: (index,) for index in senders}
+        unit_of: dict[int, tuple[int, ...]] = {index: (index,) for index in senders}
         for group in groups:
             unit_of.update(dict.fromkeys(group, tuple(sorted(group))))
         done: set[tuple[int, ...]] = set()
@@ -326,7 +326,7 @@ class StageRunner:
             if len(unit) > 1:
                 self._pass_group(unit, finishing=finishing)
                 continue
-            (index,) = unit
+            index = next(iter(unit))
             operator, number = self._operators[index], self._wiring.first_step + index
             if self._waits(index):
                 batches = [Batch.empty() if b is None else b for b in self._take(index)]

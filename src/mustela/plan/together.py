@@ -91,7 +91,9 @@ def _reached(
         for step in edges[todo.pop()]:
             if step in seen:
                 continue
-            fresh = {step} | (sets[set_of[step]] if step in set_of and step not in steps else set())
+            fresh: set[S] = {step}
+            if step in set_of and step not in steps:
+                fresh |= sets[set_of[step]]
             todo.extend(fresh - seen)
             seen |= fresh
     return seen

@@ -340,7 +340,7 @@ def test_a_batch_fetches_the_rows_of_its_keys_at_once() -> None:
         original = type(environment).snapshot
 
         def spied(self: Any, committed: Any) -> Any:
-            snapshot = original(self, committed)
+            snapshot: Any = original(self, committed)
             get, getmulti = snapshot.get, snapshot.getmulti
             snapshot.get = lambda *given: (calls.append("get"), get(*given))[1]
             snapshot.getmulti = lambda *given: (calls.append("getmulti"), getmulti(*given))[1]

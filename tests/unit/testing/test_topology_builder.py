@@ -298,11 +298,10 @@ def test_a_global_store_is_read_only_and_its_processor_forwards_nothing() -> Non
 
 def test_a_bad_record_of_a_global_store_meets_the_handler() -> None:
     """Left out and counted on, or the end of the epoch."""
-    topic_bytes = {"key": bytes, "value": bytes}
     for handler, wanted in (("continue", ["ok@1 of 1"]), ("fail", None)):
         settings = {"deserialization_handler": handler}
         with TopologyTestDriver(with_global_store(), settings=settings) as driver:
-            facts = driver.create_input_topic("facts", **topic_bytes)
+            facts = driver.create_input_topic("facts", key=bytes, value=bytes)
             questions = driver.create_input_topic("questions")
             if wanted is None:
                 with pytest.raises(DataError, match="'facts'"):
