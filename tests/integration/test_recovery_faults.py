@@ -93,8 +93,8 @@ def test_two_instances_that_restart_each_other_still_make_progress(inside: Insid
         if app.state is not AppState.ERROR:
             app.close()
 
-    ends = [app.error for app in runs[:-1]]
-    codes = {error.code for error in ends if error is not None}
+    ends: list[Any] = [app.error for app in runs[:-1]]
+    codes = {getattr(error, "code", None) for error in ends}
     assert None not in ends
     assert codes == {"FENCED"}, "\n".join(line for end in ends for line in format_exception(end))
     assert runs[-1].error is None
