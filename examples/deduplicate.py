@@ -1,6 +1,6 @@
 """Let each order pass once, and tell of those that come again.
 
-    mustela topics create orders && mustela topics create new-orders && mustela topics create repeats
+    for topic in orders new-orders repeats; do mustela topics create $topic; done
     mustela run deduplicate:app
 
 A processor remembers the orders it has seen in a store of its own. What is new goes on, and is

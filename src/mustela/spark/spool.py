@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from io import RawIOBase
 from pathlib import Path
 
 from mustela.errors import EnvironmentFault
@@ -72,23 +73,26 @@ def fetch(kept: bytes) -> bytes:
     if kept[:1] == _HERE:
         return kept[1:]
     start, size, path = kept[1:].decode().split(":", 2)
-    length = int(size)
     try:
-        opened = Path(path).open("rb", buffering=0)
+        with Path(path).open("rb", buffering=0) as file:
+            return _read(file, int(start), int(size))
     except FileNotFoundError as error:
+        msg = f"{path} is gone"
         raise SpoolGoneError(
-            f"{path} is gone",
+            msg,
             why="a newer instance of the application clears the directory, or something else did",
             fix="see that nothing deletes files of a running application",
         ) from error
-    with opened as file:
-        file.seek(int(start))
-        data = file.read(length)
-        while len(data) < length:
-            more = file.read(length - len(data))
-            assert more, f"{path} is shorter than its task said"
-            data += more
-        return data
+
+
+def _read(file: RawIOBase, start: int, length: int) -> bytes:
+    file.seek(start)
+    data = file.read(length) or b""
+    while len(data) < length:
+        more = file.read(length - len(data))
+        assert more, f"{file} is shorter than its task said"
+        data += more
+    return data
 
 
 def forget(root: str, token: Token) -> None:

@@ -249,7 +249,8 @@ def test_windows_that_close_do_not_depend_on_epochs_lanes_or_crashes(
     """By watermark, each window once, with every record that was not late."""
     topology = finals(TimeWindows(size=ms(10), advance=ms(5), grace=ms(grace)))
     found: list[list[tuple[str, int, int]]] = []
-    for moments, extra in (([], {}), (sorted(cuts), {"key_groups": 8, "lanes": 3})):
+    spread: dict[str, Any] = {"key_groups": 8, "lanes": 3}
+    for moments, extra in (([], {}), (sorted(cuts), spread)):
         with TopologyTestDriver(
             topology, settings=BY_WATERMARK, crash_after_every_record=bool(extra), **extra
         ) as driver:
