@@ -17,7 +17,7 @@ from mustela.runtime.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
 from mustela.runtime.recovery import read_last_record
-from tests.integration.kafka_rows import MakeSink
+from tests.integration.kafka_rows import MakeSink, await_end
 from tests.unit.runtime.plans import settings_for
 
 pytestmark = pytest.mark.broker
@@ -87,6 +87,7 @@ def test_a_claim_is_made_again_when_no_newer_instance_fenced_it(
 ) -> None:
     """An older instance that opens its producer anew, and then goes, does not end a newer one."""
     coordinator = start("claim-again", [lambda: make_sink("claim-again").close()])
+    await_end(admin, "claim-again-epochs", 2)  # the record, and the mark of its commit
     last = read_last_record(coordinator._settings, admin)
     assert last is not None
     assert (last.incarnation, coordinator.state.incarnation) == (1, 1)
