@@ -26,6 +26,7 @@ from mustela import (
 from mustela import topology as room
 from mustela.planner.explain import explain
 from mustela.planner.planner import plan
+from mustela.serdes.json import JsonSerde
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
 
@@ -95,7 +96,7 @@ def transactions(clicks: KStream[str, str]) -> None:
     supplier = Stores.persistent_key_value_store("pages")
     pages = Stores.key_value_store_builder(supplier, key=str, value=str)
     done = clicks.transact(keys=pair, fn=transact, stores=pages, name="together")
-    done.refused().to("refused", value="json")
+    done.refused().to("refused", value=JsonSerde())
 
 
 def calls(builder: StreamsBuilder, clicks: KStream[str, str]) -> None:
