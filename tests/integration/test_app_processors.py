@@ -103,7 +103,7 @@ def test_processors_share_stores_and_read_global_ones_over_a_restart(world: Worl
             world.until(lambda t=total: len(world.rows(names["out"])) >= t, "all is through", app)
     found: dict[str, list[str]] = {key: [] for key in keys}
     for row in world.rows(names["out"]):
-        found[row.key.decode()].append(row.value.decode())
+        found[(row.key or b"").decode()].append((row.value or b"").decode())
     assert found == expected
     unknown = [row.value for row in world.rows(names["unknown"])]
     assert unknown == [b"sea"] * 2 * len(keys)
