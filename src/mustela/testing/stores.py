@@ -22,6 +22,7 @@ __all__ = ["AnyStore", "DriverStores"]
 
 Commit = Callable[[JobResult], object]
 
+
 class DriverGroupView:
     """The committed rows of one store in one key group; each write is an epoch of its own.
 
