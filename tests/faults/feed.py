@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from tests.faults.watch import Row
 
 BATCH = 20
 ABORT_EVERY = 9
+SETTLE_S = 1.0
+READ_DEADLINE_S = 60.0
 MakeRecord = Callable[[random.Random, int], tuple[str, str]]
 
 
@@ -131,30 +134,59 @@ def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[Row]]:
     return found
 
 
-def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "read-all",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
+def _stable_ends(settings: dict[str, Any], places: list[TopicPartition]) -> dict[int, int]:
+    """Return where committed records end, behind the markers of commits that have returned.
+
+    The broker writes them a moment later. It is not waited for long: an application may be writing
+    all the time, or have left a transaction open.
+    """
+    committed, written = (
+        Consumer({**settings, "isolation.level": f"read_{level}"})
+        for level in ("committed", "uncommitted")
     )
+    deadline = time.monotonic() + SETTLE_S
     try:
-        places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+        while True:
+            ends, all_ends = (
+                {place.partition: client.get_watermark_offsets(place, 30)[1] for place in places}
+                for client in (committed, written)
+            )
+            if ends == all_ends or time.monotonic() > deadline:
+                return ends
+    finally:
+        committed.close()
+        written.close()
+
+
+def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
+    """Yield what was committed when this was called: a topic may grow all the time."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "read-all",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 20,
+        "log_level": 0,
+    }
+    places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    ends = _stable_ends(settings, places)
+    consumer = Consumer(settings)
+    try:
         consumer.assign(places)
-        left = set(range(partitions))
+        left = {partition for partition, end in ends.items() if end > 0}
+        deadline = time.monotonic() + READ_DEADLINE_S
         while left:
-            for message in consumer.consume(1000, 10):
-                if message.error() is not None:
-                    left.discard(message.partition() or 0)
-                    continue
-                place = (message.partition() or 0, message.offset() or 0)
+            assert time.monotonic() < deadline, f"{topic} cannot be read up to {ends}"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if message.error() is None and offset < ends[partition]:
                 key: Any = message.key()
-                timestamp: int = message.timestamp()[1]
-                yield Row(*place, key, message.value(), None, timestamp)
+                yield Row(partition, offset, key, message.value(), None, message.timestamp()[1])
+            else:
+                left.discard(partition)
     finally:
         consumer.close()
