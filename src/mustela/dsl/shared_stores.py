@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from mustela.dsl.names import path_name
 from mustela.dsl.registry import AddedStore, Registry
 from mustela.dsl.stores import StoreBuilder
+from mustela.dsl.suppliers import known_store
 from mustela.errors import Origin
-from mustela.topology.errors import BadOptionError, SharedStoreError, UnknownStoreError
+from mustela.topology.errors import BadOptionError, SharedStoreError
 from mustela.topology.processor import OutputNode
 from mustela.topology.update import update_output
 
@@ -53,25 +54,10 @@ def checked_updates(
             known = registry.add_store(store.spec(), at, plain=store.plain)
         else:
             (name,) = store_names([store], option="updates", at=at)
-            known = _added(registry, name, step, at)
+            known = known_store(registry, name, verb="updates", step=step, at=at)
         _check_kind(known, step, at)
         found[known.spec.name] = known
     return list(found.values())
-
-
-def _added(registry: Registry, name: str, step: str, at: Origin) -> AddedStore:
-    known = registry.store(name)
-    if known is not None:
-        return known
-    msg = f"step {step!r} updates store {name!r}, which was not added"
-    raise UnknownStoreError(
-        msg,
-        evidence={"stores": ", ".join(registry.store_names) or "none"},
-        at=at,
-        why="a store is added before a step uses it",
-        fix="builder.add_state_store(Stores.key_value_store_builder(...)) before this line",
-        fields={"step": step, "store": name},
-    )
 
 
 def _check_kind(store: AddedStore, step: str, at: Origin) -> None:

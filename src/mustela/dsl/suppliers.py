@@ -197,15 +197,24 @@ def _own_stores(supplier: object, *, at: Origin) -> Sequence[Any]:
 def _connected(registry: Registry, store: object, *, step: str, at: Origin) -> AddedStore:
     if not isinstance(store, str):
         return add_store_builder(registry, store, verb="process", at=at)
-    known = registry.store(store)
-    if known is None:
-        msg = f"step {step!r} uses store {store!r}, which was not added"
-        raise UnknownStoreError(
-            msg,
-            evidence={"stores": ", ".join(registry.store_names) or "none"},
-            at=at,
-            why="a store is added before a step uses it",
-            fix="builder.add_state_store(Stores.key_value_store_builder(...)) before this line",
-            fields={"step": step, "store": store},
-        )
-    return known
+    return known_store(registry, store, verb="uses", step=step, at=at)
+
+
+def known_store(registry: Registry, name: str, *, verb: str, step: str, at: Origin) -> AddedStore:
+    """Return a store that was added.
+
+    Raises:
+        UnknownStoreError: If it was not; the text says that the step ``verb`` it.
+    """
+    known = registry.store(name)
+    if known is not None:
+        return known
+    msg = f"step {step!r} {verb} store {name!r}, which was not added"
+    raise UnknownStoreError(
+        msg,
+        evidence={"stores": ", ".join(registry.store_names) or "none"},
+        at=at,
+        why="a store is added before a step uses it",
+        fix="builder.add_state_store(Stores.key_value_store_builder(...)) before this line",
+        fields={"step": step, "store": name},
+    )

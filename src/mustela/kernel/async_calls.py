@@ -11,7 +11,6 @@ from mustela.kernel.async_queue import Entry, KeyQueue
 from mustela.kernel.each import drop, without
 from mustela.kernel.encode import encode_column
 from mustela.kernel.keyed import KeyedOperator
-from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.options import Handler
 from mustela.kernel.parked import (
     ParkedRecord,
@@ -115,13 +114,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
     def _entries(self, batch: Batch) -> list[Entry]:
         """Return new records as they will be parked, without those that cannot be."""
         failures = self.encode_failures()
-        known, column = self.context.key_serde, batch.key_bytes
-        key_bytes: list[Any]
-        if column is not None and (known is EXCHANGED or known == self._key):
-            key_bytes = list(column)
-        else:
-            key_bytes, failed = encode_column(self._key, batch.keys, batch, failures)
-            batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
+        batch, key_bytes = self.encoded_keys(batch, self.context.key_serde)
         values, failed = encode_column(self._value, batch.values, batch, failures)
         batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
         values = drop(values, failed)

@@ -94,10 +94,16 @@ class KeyedOperator(Operator[N]):
 
     def with_key_bytes(self, batch: Batch) -> tuple[Batch, list[bytes]]:
         """Return the batch and its keys as bytes, without the rows whose key has none."""
-        batch = self.without_nulls(batch)
-        known = self.context.key_serde
+        return self.encoded_keys(self.without_nulls(batch), self.context.key_serde)
+
+    def encoded_keys(self, batch: Batch, known: Serde[Any] | None) -> tuple[Batch, list[Any]]:
+        """Return the rows whose key can be encoded, and their keys as bytes; None for a null key.
+
+        Args:
+            batch: The rows.
+            known: The serde that made the key bytes which the rows carry, if it is known.
+        """
         if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
             return batch, batch.key_bytes
         key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
-        column: Any = drop(key_bytes, failed)
-        return without(batch, failed), column
+        return without(batch, failed), drop(key_bytes, failed)

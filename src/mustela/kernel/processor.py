@@ -31,10 +31,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mustela.errors import InvariantError, MustelaError
-from mustela.kernel.encode import encode_column
 from mustela.kernel.failures import failing_line
 from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.processor_context import make_context
 from mustela.kernel.processor_output import Forwarded
 from mustela.kernel.processor_step import NO_GROUP, Hand, ProcessorStep, RowColumns, Task
@@ -117,14 +115,9 @@ class ProcessorOperator(ProcessorStep):
         """Return the rows that have a key group, and the key group of each."""
         if not self.node.stores:
             return batch, [NO_GROUP] * len(batch)
-        known = self.context.key_serde
-        if batch.key_bytes is None or not (known is EXCHANGED or known == self._key):
-            column, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
-            batch = batch.with_key_bytes(column)
-            if failed:
-                kept = set(range(len(batch))).difference(failed)
-                batch = batch.take(sorted(kept))
-        keys: Sequence[bytes | None] = batch.key_bytes or ()
+        batch, keys = self.encoded_keys(batch, self.context.key_serde)
+        if keys is not batch.key_bytes:
+            batch = batch.with_key_bytes(keys)
         suffix = self._key.group_suffix
         return batch, row_groups(keys, self.options.key_groups, suffix=suffix)
 

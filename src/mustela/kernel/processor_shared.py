@@ -84,15 +84,10 @@ class SharedStores:
         reply = None if reply_to is None else reply_output(node.name, reply_to)
         answered = isolated(key if reply_key is _KEY else reply_key)
         operation = Operation(fn, tuple(map(isolated, args)), reply, answered)
-        # The parts of a record may be in several lanes: the key group puts them in order. What one
-        # of them sends stays as it was sent, whatever came before it in the epoch.
-        order = None if hand.order is None else (*hand.order, self.task.group)
-        operator.take_in_hand(hand._replace(order=order))
-        try:
+        # What one key group sends stays as it was sent, whatever came before it in the epoch.
+        with operator.sending(hand, self.task.group):
             record = Record(key, operation, hand.timestamp)
             operator.sender.send(record, update_output(store))
-        finally:
-            operator.take_in_hand(hand)
 
     def _not_updated(self, store: str) -> StoreAccessError:
         node = self.operator.node

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
 from mustela.kernel.keyed import KeyedOperator
@@ -107,6 +108,19 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
     def take_in_hand(self, hand: Hand | None) -> None:
         """Say what is being worked on: what is forwarded from now on has its order."""
         self.hand = hand
+
+    @contextmanager
+    def sending(self, hand: Hand, *parts: int) -> Generator[None]:
+        """Let what is sent meanwhile have an order of its own, behind that of what is in hand.
+
+        The parts of a record may be in several lanes: ``parts`` put what they send in order.
+        """
+        order = None if hand.order is None else (*hand.order, *parts)
+        self.take_in_hand(hand._replace(order=order))
+        try:
+            yield
+        finally:
+            self.take_in_hand(hand)
 
 
 class Task:

@@ -39,12 +39,8 @@ class TransactMethods:
             key = hand.batch.keys[hand.row]
         request = Request(isolated(keys), fn, tuple(map(isolated, args)))
         self._sent += 1
-        order = None if hand.order is None else (*hand.order, self.task.group, self._sent)
-        operator.take_in_hand(hand._replace(order=order))
-        try:
+        with operator.sending(hand, self.task.group, self._sent):
             operator.sender.send(Record(key, request, hand.timestamp, hand.headers), REQUESTS)
-        finally:
-            operator.take_in_hand(hand)
 
     def _no_transaction(self, *, asked: bool) -> StoreAccessError:
         node = self.operator.node

@@ -8,13 +8,13 @@ from operator import le
 from typing import Any, Final
 
 from mustela.kernel.codec import NO_TIMESTAMP, StoreCodec
-from mustela.kernel.each import call_each, drop, truths, without
-from mustela.kernel.encode import encode_column, failing
+from mustela.kernel.each import call_each, truths
+from mustela.kernel.encode import failing
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_column, is_immutable_column
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.operator import EXCHANGED, N
+from mustela.kernel.operator import N
 from mustela.kernel.table import call_present
 from mustela.kernel.versioned_lookup import versions_before
 from mustela.plan.batch import Batch
@@ -193,11 +193,7 @@ class JoinOperator(KeyedOperator[N]):
 
     def input_key_bytes(self, batch: Batch, number: int) -> tuple[Batch, list[Any]]:
         """Return the rows of an input whose key has bytes, and these; a null key has none."""
-        known = self.context.key_serdes[number]
-        if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
-            return batch, batch.key_bytes
-        key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
-        return without(batch, failed), drop(key_bytes, failed)
+        return self.encoded_keys(batch, self.context.key_serdes[number])
 
     def call_joiner(
         self, joiner: Callable[..., Any], batch: Batch, columns: tuple[list[Any], ...]

@@ -307,10 +307,8 @@ class Coordinator:
         if not self._look():
             return None
         now_ms = self._clock.now_ms()
-        self.state.watermark.track(self.state.progress.next_offsets, now_ms)
-        cuts, until_ms = self._cut(self.state, now_ms)
         self._due.wake(self._engine.arrivals(), now_ms)
-        look = self._look_at(self.state, cuts, now_ms, until_ms)
+        cuts, look = self._cut(self.state, now_ms)
         if not cuts and not self._is_due(look):
             self._rest(look)
             return None
@@ -322,27 +320,19 @@ class Coordinator:
         if now >= self._next_refresh or state.progress.lag(self.ends) < self._budget.records:
             return
         now_ms = self._clock.now_ms()
-        state.watermark.track(state.progress.next_offsets, now_ms)
-        cuts, until_ms = self._cut(state, now_ms)
+        cuts, look = self._cut(state, now_ms)
         if cuts:
-            look = self._look_at(state, cuts, now_ms, until_ms)
             token = Token(state.incarnation, state.epoch + 1, 0)
             self._ahead.begin(self._turn(state, token, cuts, look))
 
-    def _cut(
-        self, state: CommittedState, now_ms: int
-    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+    def _cut(self, state: CommittedState, now_ms: int) -> tuple[dict[TopicPartition, Cut], Look]:
+        """Choose what the epoch behind a state reads; return it with what was seen of the rest."""
+        state.watermark.track(state.progress.next_offsets, now_ms)
         budget = self._budget.records
-        return self._cutter.cut(self._plan, state, self.ends, budget=budget, now_ms=now_ms)
-
-    def _look_at(
-        self,
-        state: CommittedState,
-        cuts: Mapping[TopicPartition, Cut],
-        now_ms: int,
-        until_ms: int | None,
-    ) -> Look:
-        return Look(
+        cuts, until_ms = self._cutter.cut(
+            self._plan, state, self.ends, budget=budget, now_ms=now_ms
+        )
+        return cuts, Look(
             now_ms=now_ms,
             short=left_behind(state, self.ends, cuts),
             until_ms=until_ms,

@@ -248,12 +248,11 @@ class RowChecks:
         return None
 
 
-def _longest(column: Sequence[bytes | None]) -> int:
-    column_of_bytes: Any = column
+def _longest(column: Sequence[Any]) -> int:
     try:
-        return max(map(len, column_of_bytes), default=0)
+        return max(map(len, column), default=0)
     except TypeError:  # None has no length; to look for it first takes twice the time
-        return max(map(len, filter(None, column)), default=0)
+        return max((len(item) for item in column if item), default=0)
 
 
 def _longest_headers(columns: RowColumns) -> int:

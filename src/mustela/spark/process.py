@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mustela.clock import SystemClock
-from mustela.connectors.calls.pool import CallPool
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.options import KernelOptions
@@ -29,6 +29,9 @@ from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
+
+if TYPE_CHECKING:
+    from mustela.connectors.calls.pool import CallPool
 
 __all__ = ["Process", "current"]
 
@@ -67,6 +70,8 @@ class Process:
     def _desk(self) -> CallPool | None:
         """Return what makes calls to the outside, if any step needs it."""
         if self._calls is None and call_steps(self.program.plan):
+            from mustela.connectors.calls.pool import CallPool  # not every program makes calls
+
             root, watched = calls_root(self.program), bool(self.program.spool_dir)
             if not watched:
                 make_private(Path(tempfile.gettempdir()), root)
