@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.join_windows import JoinWindows
 from mustela.dsl.stream_table_join import Joined
+from mustela.dsl.suppression import BufferConfig, Suppressed
+from mustela.dsl.windows import TimeWindows
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import RULES, plan
@@ -83,6 +86,30 @@ def by_value(_key: object, value: object) -> object:
     return value
 
 
+def foreign_keys() -> Topology:
+    """The right tables travel once, to where the joins are: stored or not, or seen by a filter."""
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=int, value=str)
+    for name, right in {
+        "users": builder.table("users", key=str, value=str),
+        "towns": builder.table("towns", key=str, value=str, store="towns"),
+        "shops": builder.table("shops", key=str, value=str).filter(by_value, name="open"),
+    }.items():
+        joined = orders.join(right, str.__add__, foreign_key=str.lower, name=f"of-{name}")
+        joined.to_stream(name=f"changes-of-{name}")
+    return builder.build()
+
+
+def a_table_that_waits() -> Topology:
+    """A table that only a join behind another stage reads is kept where the join is."""
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", key=str, value=str).group_by_key().reduce(max, name="last")
+    moved = clicks.to_stream(name="changes").select_key(by_value, name="by-value")
+    names = builder.table("names", key=str, value=str, store="names")
+    moved.join(names, str.__add__, name="named", joined=Joined(key=str))
+    return builder.build()
+
+
 def same_key_twice() -> Topology:
     builder = StreamsBuilder()
     spread = builder.stream("clicks", key=str, value=str).select_key(by_value, name="by-value")
@@ -100,7 +127,17 @@ def with_itself() -> Topology:
     return builder.build()
 
 
+def closed_windows() -> Topology:
+    builder = StreamsBuilder()
+    minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+    counts = builder.stream("clicks", key=str).group_by_key().windowed_by(minutes).count(name="n")
+    last = Suppressed.until_window_closes(BufferConfig.unbounded())
+    counts.suppress(last, name="closed").to_stream(name="changes")
+    return builder.build()
+
+
 EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
+    "close_in_window_store": closed_windows,
     "combine_before_shuffle": word_count,
     "each_change": lookups,
     "keep_known_keys": known_keys,
@@ -113,7 +150,15 @@ EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
 
 @pytest.mark.parametrize(
     "example",
-    [word_count, known_keys, filtered_tables, several_stages, lookups],
+    [
+        word_count,
+        known_keys,
+        filtered_tables,
+        several_stages,
+        lookups,
+        foreign_keys,
+        a_table_that_waits,
+    ],
     ids=lambda e: e.__name__,
 )
 def test_a_plan_is_explained(golden: Golden, example: Callable[[], Topology]) -> None:
@@ -131,7 +176,8 @@ def test_a_plan_is_explained_where_each_update_is_emitted(golden: Golden) -> Non
 def test_a_rule_is_seen_before_and_after(golden: Golden, rule: str) -> None:
     """What the rule changes, all other rules being on."""
     topology = EXAMPLE_OF_RULE[rule]()
-    before = explain(plan(topology, options=PlanOptions(rules_off=frozenset({rule}))))
-    after = explain(plan(topology))
+    on = PlanOptions(event_time="watermark")
+    before = explain(plan(topology, options=replace(on, rules_off=frozenset({rule}))))
+    after = explain(plan(topology, options=on))
     assert before != after
     golden(f"plan/rule_{rule}.txt", f"--- before\n{before}\n\n--- after\n{after}\n")

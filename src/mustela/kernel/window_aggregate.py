@@ -19,7 +19,8 @@ from mustela.kernel.window_close import (
     in_merged_order,
     windowed_keys,
 )
-from mustela.model import TIME_MAX
+from mustela.kernel.window_headers import WindowHeaders
+from mustela.model import TIME_MAX, Headers
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import TIME_BYTES
@@ -69,7 +70,16 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         self.skips_null_values = False
         self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
         self._starts: dict[int, list[int]] = {}
-        self._closer = WindowCloser(self, self._store, self._clock, self._codec)
+        self._headers = self._open_headers()
+        self._closer = WindowCloser(
+            self, self._store, self._clock, self._codec, headers=self._headers
+        )
+
+    def _open_headers(self) -> WindowHeaders | None:
+        spec, state = self.node.headers, self.context.state
+        if spec is None or state is None:
+            return None
+        return WindowHeaders(state.store(spec.name, prefix=TIME_BYTES))
 
     def make_fold(self) -> Callable[[Any, Any, Any], Any]:
         """Return the fold of one record, or of one partial result."""
@@ -150,7 +160,11 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
 
     def changes(self, batch: Batch, touched: Touched) -> Batch | None:
         """Return the changes that go on, by key and window."""
-        if self.node.emit == "close" or not touched.rows:
+        if self.node.emit == "close":
+            if self._headers is not None and touched.rows:
+                self._keep_headers(self._headers, batch.headers, touched)
+            return None
+        if not touched.rows:
             return None
         size, keys = self._windows.key_size_ms, batch.keys
         inner = [key[TIME_BYTES:] for key in touched.key_bytes]
@@ -171,6 +185,14 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
             olds=touched.olds,
             key_bytes=self._closer.windowed_bytes(inner, starts),
         )
+
+    @staticmethod
+    def _keep_headers(kept: WindowHeaders, headers: list[Headers] | None, touched: Touched) -> None:
+        last: list[Headers] | None = None
+        if headers is not None:
+            rows = zip(touched.rows, touched.values, strict=True)
+            last = [() if value is None else headers[row] for row, value in rows]
+        kept.keep(touched.key_bytes, last)
 
     def finish(self) -> Batch | None:
         """Tell of the windows that are over, and remove those that are kept no longer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import count, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +12,8 @@ from mustela.kernel.codec import StoreCodec
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
-from mustela.model import TIME_MAX, Windowed
+from mustela.kernel.window_headers import WindowHeaders
+from mustela.model import TIME_MAX, Headers, Windowed
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import (
@@ -23,7 +25,7 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 from mustela.state.kinds.session import SessionRows
-from mustela.state.kinds.window import WindowRows
+from mustela.state.kinds.window import WindowRows, window_keys
 from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["CLOSED_KEY", "WindowCloser", "drop_late", "in_merged_order", "windowed_keys"]
@@ -37,15 +39,19 @@ class LateRecord(Exception):
 
 
 class _Over(NamedTuple):
-    """A window that is over; ``number`` is its place among those of its key group."""
+    """A window that is over, in the order in which windows go on.
+
+    ``number`` is its place among those of its key group, ``at`` the time of its closing.
+    """
 
     start: int
-    end: int
     key: bytes
-    row: bytes
-    at: int
     group: int
     number: int
+    end: int
+    at: int
+    row: bytes
+    headers: Headers
 
 
 def _told_until(view: RowView) -> int:
@@ -107,6 +113,7 @@ class WindowCloser:
         store: Where its windows are.
         clock: Its event time.
         codec: Of the rows of the store.
+        headers: Where the headers of each window's last record are, if they go on with it.
     """
 
     def __init__(
@@ -115,7 +122,10 @@ class WindowCloser:
         store: LaneStore,
         clock: EventClock,
         codec: StoreCodec,
+        *,
+        headers: WindowHeaders | None = None,
     ) -> None:
+        self._headers = headers
         self._operator = operator
         self._store = store
         self._clock = clock
@@ -135,16 +145,25 @@ class WindowCloser:
             first, last = _told_until(view), last_start(self._clock.closed_until(group))
             if last < first:
                 continue
-            rows = WindowRows(view).scan(first, last)
-            size = self._size()
-            over = [
-                _Over(start, min(start + size, TIME_MAX), key, row, start + horizon, group, number)
-                for number, (start, key, row) in enumerate(rows)
-            ]
+            over = list(WindowRows(view).scan(first, last))
             if over:
                 view.put(CLOSED_KEY, pack_time(last + 1))
-                found += over
+                found += self._windows_of(group, over, horizon)
         return self._batch(found)
+
+    def _windows_of(
+        self, group: int, rows: Sequence[tuple[int, bytes, bytes]], horizon: int
+    ) -> list[_Over]:
+        """Return a key group's windows that are over, from the rows of its store."""
+        size = self._size()
+        headers: Iterable[Headers] = repeat(())
+        if self._headers is not None:
+            windows = window_keys([row[0] for row in rows], [row[1] for row in rows])
+            headers = self._headers.take(group, windows)
+        return [
+            _Over(start, key, group, n, min(start + size, TIME_MAX), start + horizon, row, some)
+            for n, (start, key, row), some in zip(count(), rows, headers, strict=False)
+        ]
 
     def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
         """Return the sessions of all key groups that are over.
@@ -165,7 +184,7 @@ class WindowCloser:
                 key=itemgetter(0, 1),
             )
             over = [
-                _Over(start, end, key, row, end + horizon, group, number)
+                _Over(start, key, group, number, end, end + horizon, row, ())
                 for number, (start, key, end, row) in enumerate(rows)
             ]
             if over:
@@ -211,22 +230,21 @@ class WindowCloser:
     def _batch(self, found: list[_Over]) -> Batch | None:
         if not found:
             return None
-        found.sort(key=lambda over: (over.start, over.key))
-        inner: Any = self._node.key or self._node.store.key_serde
-        keys = inner.deserialize_many([over.key for over in found])
-        windowed = [
-            Windowed(key, over.start, over.end) for key, over in zip(keys, found, strict=True)
-        ]
-        values, times = self._codec.decode_many([over.row for over in found])
-        serde: Serde[Any] = self._node.window_key
+        found.sort(key=itemgetter(0, 1))
+        starts, inner, groups, numbers, ends, at, rows, headers = zip(*found, strict=True)
+        serde: Any = self._node.key or self._node.store.key_serde
+        windowed = windowed_keys(serde.deserialize_many(inner), starts, ends)
+        values, times = self._codec.decode_many(rows)
         if self._node.is_session:
-            times = [over.end for over in found]
-        order: list[Order] = [(over.at, -1, -1, -1, over.group, over.number) for over in found]
+            times = list(ends)
+        nobody = repeat(-1)
+        order: list[Order] = list(zip(at, nobody, nobody, nobody, groups, numbers, strict=False))
         wants_old = self._operator.step.wants_old
+        window_key: Serde[Any] = self._node.window_key
         return Batch(
             windowed,
             values,
-            Origins(times, None, order),
+            Origins(times, list(headers) if any(headers) else None, order),
             olds=[None] * len(found) if wants_old else None,
-            key_bytes=serde.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
+            key_bytes=window_key.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
         )

@@ -14,6 +14,7 @@ from mustela.planner.lag import hand_down_lag
 from mustela.planner.lower import lower
 from mustela.planner.old_values import answer_old_values
 from mustela.planner.options import PlanOptions
+from mustela.planner.rules.close_in_window_store import close_in_window_store
 from mustela.planner.rules.combine_before_shuffle import combine_before_shuffle
 from mustela.planner.rules.each_change import each_change
 from mustela.planner.rules.keep_known_keys import keep_known_keys
@@ -35,6 +36,7 @@ RULES: Final = MappingProxyType[str, Rule](
         "keep_known_keys": keep_known_keys,
         "send_old_values": send_old_values,
         "each_change": each_change,
+        "close_in_window_store": close_in_window_store,
         "combine_before_shuffle": combine_before_shuffle,
         "materialize_lookup": materialize_lookup,
         "merge_repartitions": merge_repartitions,

@@ -37,6 +37,8 @@ class WindowAggregateNode(Node):
             combining before the shuffle legal for time windows.
         associative: ``reduce``: the adder is associative, so partial results may be combined.
         emit: When changes go on.
+        headers: Where the headers of each window's last record are kept until it closes; None if
+            they do not go on with it.
         explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
     """
 
@@ -50,6 +52,7 @@ class WindowAggregateNode(Node):
     merger: Callable[[Any, Any, Any], Any] | None = None
     associative: bool = False
     emit: WindowEmit = "update"
+    headers: StoreSpec | None = None
     explicit_store: bool = False
 
     @property
@@ -71,8 +74,8 @@ class WindowAggregateNode(Node):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """The table's store."""
-        return (self.store,)
+        """The table's store, and that of the headers."""
+        return (self.store,) if self.headers is None else (self.store, self.headers)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

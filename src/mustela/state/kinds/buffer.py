@@ -1,6 +1,6 @@
 """Buffers: rows that wait until their time has come.
 
-Two shapes, both format 1. Times, and what first bytes mean: see layout.py.
+Two shapes, both format 1, and a third one. Times, and what first bytes mean: see layout.py.
 
 *Slots*, one for each key (suppress): ``01`` and the record key hold the slot's time and the value,
 so that a later update of the key is one row and keeps the slot; time and record key, with an empty
@@ -9,8 +9,11 @@ value, bring the slots into order.
 *Records*, any number for each key (a join that waits): time, record key and a sequence number of
 four bytes hold the value.
 
-In both ``00 n`` holds how many rows wait and how many bytes their keys and values have, and in the
+In these ``00 n`` holds how many rows wait and how many bytes their keys and values have, and in the
 second ``00 s`` the next sequence number. Rows that leave are removed in the changelog too.
+
+*Headers*, format 2 (windows that wait in their own store): the start of a window and the record key
+hold the headers of its last record, an array of (name, value) in msgpack.
 """
 
 from __future__ import annotations
@@ -34,9 +37,10 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 
-__all__ = ["BUFFER_FORMAT", "Buffered", "RecordBuffer", "SlotBuffer"]
+__all__ = ["BUFFER_FORMAT", "HEADERS_FORMAT", "Buffered", "RecordBuffer", "SlotBuffer"]
 
 BUFFER_FORMAT = 1
+HEADERS_FORMAT = 2
 
 _FILL_KEY: Final = b"\x00n"
 _SEQUENCE_KEY: Final = b"\x00s"
