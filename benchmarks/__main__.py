@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.peers.registry import CONTESTANTS, Contestant, contestants
 from benchmarks.report import write_report
-from benchmarks.results import RESULTS, Results
+from benchmarks.results import RESULTS, OtherRunsError
 from benchmarks.runner import Order, run
 from benchmarks.trial import LoadPlan
 from benchmarks.workloads import WORKLOADS
@@ -55,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
         help="fixed-load runs of each peer; as many as --runs by default, none in quick runs",
     )
     running.add_argument("--out", type=Path, help="folder of the result files")
+    running.add_argument(
+        "--add", action="store_true", help="to the runs that --out holds of the same workload"
+    )
     running.add_argument("--keep", action="store_true", help="keep logs and state")
     return parser
 
@@ -75,9 +78,13 @@ def _run(given: argparse.Namespace) -> int:
     names = list(WORKLOADS) if "all" in given.workload else given.workload
     failed = False
     for name in names:
-        results = run(_order(given, name, chosen))
+        try:
+            results = run(_order(given, name, chosen))
+        except OtherRunsError as error:
+            print(error, file=sys.stderr)
+            return 2
         failed |= any(row.faults for row in results.rows.values())
-        _publish(results, given)
+        print(json.dumps(results.document(), indent=2))
     return 1 if failed else 0
 
 
@@ -85,7 +92,7 @@ def _order(given: argparse.Namespace, name: str, chosen: list[Contestant]) -> Or
     workload = WORKLOADS[name]
     if given.partitions:
         workload = workload.on(given.partitions)
-    runs = given.runs or (1 if given.quick else _RUNS)
+    runs = given.runs if given.runs is not None else (1 if given.quick else _RUNS)
     latency_runs = given.latency_runs
     if latency_runs is None:
         latency_runs = 0 if given.quick else runs
@@ -98,14 +105,9 @@ def _order(given: argparse.Namespace, name: str, chosen: list[Contestant]) -> Or
         load=_QUICK_LOAD if given.quick else LoadPlan(),
         latency_runs=latency_runs,
         keep=given.keep,
+        folder=given.out or (None if given.quick else RESULTS),
+        add=given.add,
     )
-
-
-def _publish(results: Results, given: argparse.Namespace) -> None:
-    print(json.dumps(results.document(), indent=2))
-    folder = given.out or (None if given.quick else RESULTS)
-    if folder is not None:
-        print(results.write(folder), file=sys.stderr)
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -206,7 +206,8 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{title[:1].upper()}{title[1:]}. {about['records']:,} records on {about['partitions']} "
         f"partitions, seed {about['seed']}, commit interval {about['commit_ms']} ms, "
-        f"{about['runs']} runs, fixed load {about['load_per_s']:,} records/s."
+        f"{about['runs']} runs of each at most, and {about.get('latency_runs', 0)} at a fixed load "
+        f"of {about['load_per_s']:,} records/s."
     )
     yield (
         f"Machine: {machine['cpus']} CPUs ({machine['cpu_model']}), {machine['memory_gb']} GB, "

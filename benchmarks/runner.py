@@ -44,6 +44,8 @@ class Order:
         records: In the input topic.
         latency_runs: How often each takes its turn under the fixed load, afterwards.
         keep: Whether logs and state stay for a look afterwards.
+        folder: Where the results are written, behind each run, so that none is lost.
+        add: Whether the runs that the folder holds already count too.
     """
 
     workload: Workload
@@ -54,6 +56,8 @@ class Order:
     load: LoadPlan
     latency_runs: int
     keep: bool = False
+    folder: Path | None = None
+    add: bool = False
     say: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
 
 
@@ -130,23 +134,31 @@ def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
             "partitions": workload.partitions,
             "seed": SEED,
             "commit_ms": order.commit_ms,
-            "runs": order.runs,
             "load_per_s": order.load.rate,
         },
     )
+    if order.folder is not None and order.add:
+        results.add_runs_of(order.folder)
     for contestant in order.contestants:
         # All topics are filled before the first run: filling would disturb it.
-        if workload.program != "latest":
+        if workload.program != "latest" and order.runs:
             inputs.of(contestant.records(order.records))
     for number, contestant in turns(order.contestants, order.runs):
         if workload.program == "latest":
             _restore_turn(inputs, contestant, f"{number}", results)
         else:
             _catch_up_turn(inputs, contestant, f"{number}", results)
+        _save(order, results)
     if workload.latency:
         for number, contestant in turns(order.contestants, order.latency_runs):
             _fixed_load_turn(bench, order, contestant, f"load{number}", results)
+            _save(order, results)
     return results
+
+
+def _save(order: Order, results: Results) -> None:
+    if order.folder is not None:
+        results.write(order.folder)
 
 
 def _catch_up_turn(inputs: _Inputs, contestant: Contestant, name: str, results: Results) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.measure import Window
 from benchmarks.peers.base import parse_event
 from benchmarks.peers.registry import CONTESTANTS, Contestant, contestants
 from benchmarks.peers.spark_peer import committed_by
-from benchmarks.results import Results
+from benchmarks.results import OtherRunsError, Results
 from benchmarks.runner import turns
 from benchmarks.trial import CatchUp, FixedLoad
 
@@ -59,6 +61,33 @@ def test_a_run_without_a_right_output_has_no_number() -> None:
     results.row(MUSTELA).add_fault("3 keys wrong")
     row = json.loads(json.dumps(results.document()))["peers"]["mustela"]["eos"]
     assert row == {"faults": ["3 keys wrong"]}
+
+
+def test_runs_are_added_to_those_of_an_earlier_call(tmp_path: Path) -> None:
+    """Medians, merged latencies and the number of runs are those of all."""
+    about: dict[str, object] = {"name": "count", "records": 10}
+    for rate, latency in ((100_000, 10.0), (300_000, 30.0)):
+        results = Results(machine={"cpus": 2, "load_before": latency}, workload=about)
+        results.add_runs_of(tmp_path)
+        results.row(MUSTELA).add_catch_up(measured(rate), 1_000)
+        results.row(MUSTELA).add_fixed_load(FixedLoad(latencies_ms=[latency], numbers={}))
+        results.write(tmp_path)
+    document = json.loads((tmp_path / "count.json").read_text())
+    eos = document["peers"]["mustela"]["eos"]
+    assert eos["records_per_s"] == {"median": 200_000, "min": 100_000, "max": 300_000}
+    assert eos["latency_ms"] == {"p50": 10, "p95": 30, "p99": 30}
+    assert document["workload"] == {**about, "runs": 2, "latency_runs": 2}
+
+
+@pytest.mark.parametrize("changed", [{"cpus": 4}, {"records": 11}])
+def test_runs_of_another_kind_are_not_added_to(tmp_path: Path, changed: dict[str, object]) -> None:
+    """Neither another machine's nor those over other records."""
+    first = Results(machine={"cpus": 2}, workload={"name": "count", "records": 10})
+    first.write(tmp_path)
+    machine = {**first.machine, **{k: v for k, v in changed.items() if k == "cpus"}}
+    workload = {**first.workload, **{k: v for k, v in changed.items() if k == "records"}}
+    with pytest.raises(OtherRunsError, match=next(iter(changed))):
+        Results(machine=machine, workload=workload).add_runs_of(tmp_path)
 
 
 def test_turns_go_forwards_and_backwards() -> None:
