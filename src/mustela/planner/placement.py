@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.topology.node import Arrival, Node
 from mustela.topology.stateless import MergeNode
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "lifted", "place"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,58 @@ def place(step: FlowStep, placed: Mapping[StepId, Placement], floor: int = 0) ->
     if step.node.changes_keys or step.role == "combine":
         keyed_by = step.node.keyed_by if step.role != "combine" else None
     return Placement(stage=stage, keyed_by=keyed_by, inputs=inputs)
+
+
+def lifted(
+    steps: Sequence[FlowStep],
+    placed: Mapping[StepId, Placement],
+    fixed: Set[StepId] = frozenset(),
+) -> dict[StepId, int]:
+    """Return the stages of steps that shall run later than they could.
+
+    A step whose rows are needed only further on is moved there, if what it reads travels anyway:
+    that goes there at once then, and the rows that the step makes of it do not travel. So the right
+    table of a join by foreign key, which waits for what the left one says, is made at the join.
+
+    Args:
+        steps: All steps, senders first.
+        placed: Where each runs when it runs as early as it can.
+        fixed: Steps that stay where they are.
+    """
+    while True:
+        targets = _targets(steps, placed, fixed)
+        held = {
+            step.id
+            for step in steps
+            if step.id in targets
+            and not all(edge.shuffle or edge.source in targets for edge in step.inputs)
+        }
+        if not held:
+            return targets
+        fixed = fixed | held
+
+
+def _targets(
+    steps: Sequence[FlowStep], placed: Mapping[StepId, Placement], fixed: Set[StepId]
+) -> dict[StepId, int]:
+    """Return the last stage in which the readers of each step find its rows, if it is a later one.
+
+    Who only sends its rows on has no reason to do so later.
+    """
+    targets: dict[StepId, int] = {}
+    latest: dict[StepId, int] = {}
+    read_here: set[StepId] = set()
+    for step in reversed(steps):
+        own = placed[step.id].stage
+        here = step.id in read_here and step.id not in fixed
+        if step.inputs and here and latest[step.id] > own:
+            targets[step.id] = latest[step.id]
+        for edge in step.inputs:
+            stage = targets.get(step.id, own) if edge.shuffle is None else own - 1
+            latest[edge.source] = min(stage, latest.get(edge.source, stage))
+            if edge.shuffle is None:
+                read_here.add(edge.source)
+    return targets
 
 
 def _arrival(edge: Edge, placed: Mapping[StepId, Placement]) -> int:

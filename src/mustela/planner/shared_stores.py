@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mustela.plan.together import sharing, with_between
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
-from mustela.planner.placement import Placement, place
+from mustela.planner.placement import Placement, lifted, place
 from mustela.serdes.values import ValueSerde
 from mustela.topology.errors import StorePathError
 from mustela.topology.node import Arrival
@@ -44,13 +44,23 @@ def keep_together(flow: Flow) -> Flow:
 
 
 def place_all(flow: Flow) -> dict[StepId, Placement]:
-    """Return where each step runs: as low as can be, and with the steps that share its stores."""
+    """Return where each step runs: with the steps that share its stores, and else as low as can be.
+
+    But for steps that are lifted to where their rows are needed.
+    """
     shared = _sharing(flow)
+    placed, floors = _together(flow, shared)
+    floors |= lifted(flow.steps, placed, {step for steps in shared for step in steps})
+    return _placed(flow, floors)
+
+
+def _together(
+    flow: Flow, shared: list[set[StepId]]
+) -> tuple[dict[StepId, Placement], dict[StepId, int]]:
+    """Return where steps run when those that share stores run together, and the floors for that."""
     floors: dict[StepId, int] = {}
     while True:
-        placed: dict[StepId, Placement] = {}
-        for step in flow:
-            placed[step.id] = place(step, placed, floors.get(step.id, 0))
+        placed = _placed(flow, floors)
         low = {
             step: top
             for steps in shared
@@ -59,8 +69,15 @@ def place_all(flow: Flow) -> dict[StepId, Placement]:
             if placed[step].stage < top
         }
         if not low:
-            return placed
+            return placed, floors
         floors.update(low)
+
+
+def _placed(flow: Flow, floors: Mapping[StepId, int]) -> dict[StepId, Placement]:
+    placed: dict[StepId, Placement] = {}
+    for step in flow:
+        placed[step.id] = place(step, placed, floors.get(step.id, 0))
+    return placed
 
 
 def _sharing(flow: Flow) -> list[set[StepId]]:

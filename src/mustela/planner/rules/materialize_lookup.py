@@ -8,7 +8,8 @@ from typing import Final
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
-from mustela.planner.placement import Placement, place
+from mustela.planner.placement import Placement
+from mustela.planner.shared_stores import place_all
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
 from mustela.topology.settle import SettleNode
@@ -42,12 +43,10 @@ def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
     lives in an earlier stage, because the stream got another key on its way, or has no store that
     can be read by key, its changes travel to the join, which keeps the rows in a store of its own.
     """
-    placed: dict[StepId, Placement] = {}
+    placed = place_all(flow)
     steps: dict[StepId, FlowStep] = {}
     for step in flow:
-        placed[step.id] = placement = place(step, placed)
-        known = replace(step, node=_told(step.node, placement, steps))
-        steps[step.id] = known
+        steps[step.id] = replace(step, node=_told(step.node, placed[step.id], steps))
     return replace(flow, steps=tuple(steps.values()))
 
 
