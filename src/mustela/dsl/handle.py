@@ -38,6 +38,11 @@ class Handle(Generic[K, V]):
         """The name of the step that makes this."""
         return self._name
 
+    @property
+    def serdes(self) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        """The serdes of keys and values, where they are known."""
+        return self._key, self._value
+
     def _check_builder(self, other: object, *, verb: str, at: Origin) -> None:
         """Check that a stream or table that this one meets comes from the same builder.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from mustela.dsl.kstream import KStream
@@ -177,6 +178,32 @@ class ProcessedKStream(KStream[K, V]):
                 fields={"step": self._name, "child": "transacted"},
             )
         return self._replies.requests
+
+    def parts(self) -> dict[str, Callable[[], KStream[Any, Any]]]:
+        """Return all that comes out besides what is forwarded, by the names of its parts.
+
+        A part is added to the topology when it is asked for.
+
+        Example:
+            >>> from mustela import ContextualProcessor, StreamsBuilder
+            >>> class Sort(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.output("bad", record)
+            >>> words = StreamsBuilder().stream("words", key=str, value=str)
+            >>> words.process(Sort, outputs=["bad"], name="sort").parts()["sort.output.bad"]().name
+            'sort.output.bad'
+        """
+        step = self._name
+        parts: dict[str, Callable[[], KStream[Any, Any]]] = {
+            path_name(step, "output", name): partial(self.output, name) for name in self._outputs
+        }
+        for name in self._replies.serdes:
+            parts[path_name(step, "reply", name)] = partial(self.reply, name)
+        requests = self._replies.requests
+        if requests is not None:
+            parts[path_name(step, "transacted")] = self.transacted
+            parts[path_name(step, "refused")] = requests.refused
+        return parts
 
     def _reply_parts(self, name: str, at: Origin) -> list[str]:
         """Add a step for each store that may give the reply; return their names."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from mustela.dsl.functions import function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import AddedStore
+from mustela.dsl.registry import AddedStore, Place
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
 from mustela.dsl.suppliers import (
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from mustela.dsl.processed import ProcessedKStream
     from mustela.dsl.stores import StoreBuilder
-    from mustela.dsl.transacted import TransactedKStream
     from mustela.topology.processor_api import ProcessorSupplier
 
     K = TypeVar("K", default=Any)
@@ -41,7 +40,7 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-__all__ = ["Processing", "SideOutput"]
+__all__ = ["Processing", "SideOutput", "Ties", "attach_processor"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +133,8 @@ class Processing(Handle[K, V]):
             ...     driver.create_output_topic("sums-so-far").read_values_to_list()
             [1, 3]
         """
-        ties = _Ties(stores, outputs, reads, updates, replies, transacts)
-        step = self._add_processor("process", supplier, name, ties)
-        return self._processed(step, None)
+        ties = Ties(stores, outputs, reads, updates, replies, transacts)
+        return self._process("process", supplier, name, ties)
 
     def process_values(  # noqa: PLR0913 - what a processor uses, and what comes out of it
         self,
@@ -187,81 +185,89 @@ class Processing(Handle[K, V]):
             ...     driver.create_output_topic("lengths").read_key_values_to_list()
             [('a', 3)]
         """
-        ties = _Ties(stores, outputs, reads, updates, replies, transacts)
-        step = self._add_processor("process_values", supplier, name, ties)
-        return self._processed(step, self._key)
+        ties = Ties(stores, outputs, reads, updates, replies, transacts)
+        return self._process("process_values", supplier, name, ties)
 
-    def _add_processor(
-        self,
-        verb: str,
-        supplier: ProcessorSupplier,
-        name: str | None,
-        ties: _Ties,
-    ) -> _Step:
+    def _process(
+        self, verb: str, supplier: ProcessorSupplier, name: str | None, ties: Ties
+    ) -> ProcessedKStream[Any, Any]:
         at = user_origin()
-        fixed = verb == "process_values"
-        processor = checked_supplier(supplier, verb=verb, at=at)
         place = self._registry.place(
             verb, parents=(self._name,), at=at, name=name, apart=function_name(supplier)
         )
-        known = {
-            output: _serdes(said, self._key, self._value, at)
-            for output, said in output_names(ties.outputs, at=at).items()
-        }
-        registry, step = self._registry, place["name"]
-        used = connected_stores(registry, supplier, ties.stores, step=step, at=at)
-        changed = checked_updates(registry, ties.updates, step=step, at=at)
-        touched = checked_stores(registry, ties.transacts, at) if ties.transacts else ()
-        replies = _reply_serdes(ties.replies, changed, at)
-        node = ProcessorNode(
+        return attach_processor(self, place, supplier, ties, verb=verb)
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What a processor uses and gives, as the user said it."""
+
+    stores: Sequence[str | StoreBuilder] = ()
+    outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = ()
+    reads: Sequence[str] = ()
+    updates: Sequence[str | StoreBuilder] = ()
+    replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = ()
+    transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = ()
+
+
+def attach_processor(
+    stream: Handle[Any, Any],
+    place: Place,
+    supplier: ProcessorSupplier,
+    ties: Ties,
+    *,
+    verb: str,
+) -> ProcessedKStream[Any, Any]:
+    """Add a processor's step, with the ways of all that it sends to other lanes.
+
+    Args:
+        stream: What comes in: its serdes are those of the processor's records.
+        place: Where the step stands.
+        supplier: Gives the processors.
+        ties: What it uses and gives.
+        verb: The method; ``process_values`` takes a `FixedKeyProcessor`.
+    """
+    from mustela.dsl.processed import ProcessedKStream, Replies  # streams make streams
+
+    registry = stream._registry  # pyright: ignore[reportPrivateUsage]
+    key, value = stream._key, stream._value  # pyright: ignore[reportPrivateUsage]
+    at, step = place["origin"], place["name"]
+    fixed = verb == "process_values"
+    processor = checked_supplier(supplier, verb=verb, at=at)
+    outputs = {
+        output: _serdes(said, key, value, at)
+        for output, said in output_names(ties.outputs, at=at).items()
+    }
+    used = connected_stores(registry, supplier, ties.stores, step=step, at=at)
+    changed = checked_updates(registry, ties.updates, step=step, at=at)
+    touched = checked_stores(registry, ties.transacts, at) if ties.transacts else ()
+    replies = _reply_serdes(ties.replies, changed, at)
+    registry.add(
+        ProcessorNode(
             **place,
             supplier=supplier,
             **uses_of(used, step=step),
             fixed_key=fixed,
-            key=self._key,
-            value=self._value,
-            outputs=tuple(known),
+            key=key,
+            value=value,
+            outputs=tuple(outputs),
             reads=store_names(ties.reads, option="reads", at=at),
             updates=tuple(store.spec.name for store in changed),
             replies=tuple(replies),
             transacts=tuple(spec.name for spec in touched),
-            timers=timers_of(processor, place["name"], self._key),
+            timers=timers_of(processor, step, key),
         )
-        registry.add(node)
-        makers = attach_updates(registry, node.name, changed, at)
-        requests = attach_requests(self, place, touched) if touched else None
-        return _Step(node.name, known, replies, tuple(makers.values()), requests)
-
-    def _processed(self, step: _Step, key: Serde[Any] | None) -> ProcessedKStream[Any, Any]:
-        from mustela.dsl.processed import ProcessedKStream, Replies  # streams make streams
-
-        replies = Replies(step.replies, step.makers, step.requests)
-        return ProcessedKStream(
-            self._registry, step.name, key, None, outputs=step.outputs, replies=replies
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ties:
-    """What a processor uses and gives, as the user said it."""
-
-    stores: Sequence[str | StoreBuilder]
-    outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str]
-    reads: Sequence[str]
-    updates: Sequence[str | StoreBuilder]
-    replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str]
-    transacts: str | StoreBuilder | Sequence[str | StoreBuilder]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A processor's step with the serdes of its outputs and replies."""
-
-    name: str
-    outputs: dict[str, tuple[Any, Any]]
-    replies: dict[str, tuple[Any, Any]]
-    makers: tuple[str, ...]
-    requests: TransactedKStream[Any, Any] | None
+    )
+    makers = attach_updates(registry, step, changed, at)
+    requests = attach_requests(stream, place, touched) if touched else None
+    return ProcessedKStream(
+        registry,
+        step,
+        key if fixed else None,
+        None,
+        outputs=outputs,
+        replies=Replies(replies, tuple(makers.values()), requests),
+    )
 
 
 def _serdes(

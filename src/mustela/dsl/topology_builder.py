@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
+from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, Partitioner, options_or
 from mustela.dsl.origin import user_origin
+from mustela.dsl.processing import SideOutput, Ties, attach_processor
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose_serde, serde_to_write
 from mustela.dsl.sources import source_node
 from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import (
     add_store_builder,
-    checked_supplier,
     connected_stores,
-    timers_of,
     uses_of,
 )
 from mustela.errors import Origin
@@ -64,9 +64,13 @@ class Topology(graph.Topology):
     """
 
     _registry: Registry
+    _parts: dict[str, Callable[[], Handle[Any, Any]]]
+    _types: dict[str, tuple[Serde[Any] | None, Serde[Any] | None]]
 
     def __init__(self, registry: Registry | None = None) -> None:
         object.__setattr__(self, "_registry", Registry() if registry is None else registry)
+        object.__setattr__(self, "_parts", {})
+        object.__setattr__(self, "_types", {})
         self._refresh()
 
     def add_source(
@@ -109,17 +113,26 @@ class Topology(graph.Topology):
             raise SourceConflictError(msg, at=at, fix="let the steps read that source")
         return self._refresh()
 
-    def add_processor(
+    def add_processor(  # noqa: PLR0913 - what a processor uses, and what comes out of it
         self,
         name: str,
         supplier: ProcessorSupplier,
         *parents: str,
         key: Any = None,
         value: Any = None,
+        stores: Sequence[str | StoreBuilder] = (),
+        outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        reads: Sequence[str] = (),
+        updates: Sequence[str | StoreBuilder] = (),
+        replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
+        transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
     ) -> Self:
         """Let a processor handle what its parents give.
 
-        With stores, records travel to the lane of their key first.
+        With stores, records travel to the lane of their key first. What else comes out of it than
+        what it forwards is read by these names: ``<name>.output.<output>`` is a side output,
+        ``<name>.reply.<reply>`` tells what was changed, ``<name>.transacted`` is what its
+        transactions send on, ``<name>.refused`` those that were aborted.
 
         Args:
             name: The step's name.
@@ -129,6 +142,12 @@ class Topology(graph.Topology):
             key: Type or serde of the keys that come in; those of the source if it reads one, else
                 Python's own types.
             value: Type or serde of the values that come in, likewise.
+            stores: Names of stores that it uses, or store builders, which are added here.
+            outputs: Names of side outputs, with their types.
+            reads: Names of stores of any steps, of which it reads any key.
+            updates: Stores whose keys it has changed in their own lanes.
+            replies: Names of the outputs that tell what was changed, with the types of their keys.
+            transacts: The stores of the transactions that it asks for.
 
         Returns:
             This topology.
@@ -137,35 +156,40 @@ class Topology(graph.Topology):
             UnknownStepError: If a parent is not there, or there is none.
             DuplicateNameError: If the name is taken.
             FunctionError: If the supplier gives no processor, or the same one twice.
+            UnknownStoreError: If a store was not added.
+            SharedStoreError: If a store cannot be updated.
 
         Example:
-            >>> from mustela import ContextualProcessor, Topology
-            >>> class Copy(ContextualProcessor):
+            >>> from mustela import ContextualProcessor, Topology, TopologyTestDriver
+            >>> class Sort(ContextualProcessor):
             ...     def process(self, record):
-            ...         self.context.forward(record)
-            >>> topology = Topology().add_source("in", "in").add_processor("copy", Copy, "in")
-            >>> topology["copy"].parents
-            ('in',)
+            ...         if record.value < 0:
+            ...             self.context.output("bad", record)
+            ...         else:
+            ...             self.context.forward(record)
+            >>> topology = Topology().add_source("numbers", "numbers", key=str, value=int)
+            >>> topology = topology.add_processor("sort", Sort, "numbers", outputs=["bad"])
+            >>> topology = topology.add_sink("good", "good", "sort", key=str, value=int)
+            >>> topology = topology.add_sink("bad", "bad", "sort.output.bad")
+            >>> with TopologyTestDriver(topology) as driver:
+            ...     driver.create_input_topic("numbers").pipe_value_list([1, -2])
+            ...     driver.create_output_topic("bad").read_values_to_list()
+            [-2]
         """
         at = user_origin()
         registry = self._registry
-        processor = checked_supplier(supplier, verb="add_processor", at=at)
-        self._check_parents(name, parents, at=at)
-        place = registry.place("add_processor", parents=parents, at=at, name=name)
-        known = self._serdes_of(parents)
-        key_serde = choose_serde("key", key, None, holder="", at=at) or known[0]
-        value_serde = choose_serde("value", value, None, holder="", at=at) or known[1]
-        used = connected_stores(registry, supplier, (), step=name, at=at)
-        registry.add(
-            ProcessorNode(
-                **place,
-                supplier=supplier,
-                **uses_of(used, step=name),
-                key=key_serde,
-                value=value_serde,
-                timers=timers_of(processor, name, key_serde),
-            )
+        steps = self._parents(name, parents, at=at)
+        known = self._serdes_of(steps)
+        incoming: Handle[Any, Any] = Handle(
+            registry,
+            steps[0],
+            choose_serde("key", key, None, holder="", at=at) or known[0],
+            choose_serde("value", value, None, holder="", at=at) or known[1],
         )
+        ties = Ties(stores, outputs, reads, updates, replies, transacts)
+        place = registry.place("add_processor", parents=steps, at=at, name=name)
+        made = attach_processor(incoming, place, supplier, ties, verb="add_processor")
+        self._parts.update(made.parts())
         return self._refresh()
 
     def add_sink(
@@ -202,8 +226,8 @@ class Topology(graph.Topology):
             'copies'
         """
         at = user_origin()
-        self._check_parents(name, parents, at=at)
-        place = self._registry.place("add_sink", parents=parents, at=at, name=name)
+        steps = self._parents(name, parents, at=at)
+        place = self._registry.place("add_sink", parents=steps, at=at, name=name)
         if isinstance(topic, str):
             check_name(topic, what="topic", at=at)
         else:
@@ -212,8 +236,8 @@ class Topology(graph.Topology):
         if partitioner is not None:
             role = "partitioner"
             check_function(partitioner, _PARTITIONED, role=role, verb="add_sink", at=at)
-        known = self._serdes_of(parents)
-        step = parents[0]
+        known = self._serdes_of(steps)
+        step = steps[0]
         key_serde = choose_serde("key", key, None, holder="", at=at)
         value_serde = choose_serde("value", value, None, holder="", at=at)
         self._registry.add(
@@ -403,7 +427,8 @@ class Topology(graph.Topology):
         uses = uses_of([*self._registry.stores_of(node), added], step=processor)
         self._registry.replace(replace(node, **uses))
 
-    def _check_parents(self, name: str, parents: Iterable[str], *, at: Origin) -> None:
+    def _parents(self, name: str, parents: Iterable[str], *, at: Origin) -> tuple[str, ...]:
+        """Return the steps that a new one reads; parts of a processor's step are added."""
         if not parents:
             msg = f"step {name!r} reads no other step"
             raise UnknownStepError(
@@ -413,15 +438,24 @@ class Topology(graph.Topology):
                 fix="name the steps that it reads, behind what it is made of",
                 fields={"step": name},
             )
+        steps: list[str] = []
         for parent in parents:
+            if parent in self._parts:
+                part = self._parts[parent]()
+                self._types[part.name] = part.serdes
+                steps.append(part.name)
+                continue
             if isinstance(self._step(parent, at=at), SinkNode):
                 msg = f"step {name!r} cannot read {parent!r}, which is a sink"
                 raise UnknownStepError(msg, at=at, fields={"step": name, "parent": parent})
+            steps.append(parent)
+        return tuple(steps)
 
     def _step(self, name: str, *, at: Origin) -> Any:
         found = next((node for node in self._registry.nodes if node.name == name), None)
         if found is None:
-            names = ", ".join(node.name for node in self._registry.nodes) or "none"
+            known = [*(node.name for node in self._registry.nodes), *self._parts]
+            names = ", ".join(dict.fromkeys(known)) or "none"
             msg = f"there is no step {name!r}"
             raise UnknownStepError(
                 msg,
@@ -434,14 +468,15 @@ class Topology(graph.Topology):
         return found
 
     def _serdes_of(self, parents: Iterable[str]) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """Return the serdes of what comes in, where sources say them and all say the same."""
-        nodes = [self._registry.node(parent) for parent in parents]
-        if not all(isinstance(node, SourceNode) for node in nodes):
-            return None, None
-        sources = cast("list[SourceNode]", nodes)
-        keys = [source.key or BytesSerde() for source in sources]
-        values = [source.value or BytesSerde() for source in sources]
+        """Return the serdes of what comes in, where they are known and all say the same."""
+        keys, values = zip(*(self._types_of(parent) for parent in parents), strict=True)
         return (
             keys[0] if all(key == keys[0] for key in keys) else None,
             values[0] if all(value == values[0] for value in values) else None,
         )
+
+    def _types_of(self, step: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        node = self._registry.node(step)
+        if isinstance(node, SourceNode):
+            return node.key or BytesSerde(), node.value or BytesSerde()
+        return self._types.get(step, (None, None))

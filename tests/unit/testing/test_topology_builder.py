@@ -336,3 +336,99 @@ def test_a_read_only_store_is_filled_from_its_topic_alone() -> None:
         driver.create_input_topic("in").pipe_input("sky", "sky")
         assert driver.create_output_topic("out").read_values_to_list() == ["blue@0 of 1"] * 2
         assert driver.metrics["failed_records:spoil"] == 2
+
+
+class Sort(ContextualProcessor[str, int, str, int]):
+    def process(self, record: Record[str, int]) -> None:
+        if record.value < 0:
+            self.context.output("negative", record)
+        else:
+            self.context.forward(record)
+
+
+def _add(old: int | None, more: int) -> int:
+    return (old or 0) + more
+
+
+def _move(tx: Any, source: str, amount: int) -> int:
+    if amount > 99:
+        tx.abort("too much")
+    balances = tx.store("balances")
+    balances.put(source, balances.get(source, 0) + amount)
+    return balances.get(source)
+
+
+class Shared(ContextualProcessor[str, int, Any, Any]):
+    """Reads, changes and transacts on stores of other lanes."""
+
+    def process(self, record: Record[str, int]) -> None:
+        seen = self.context.any_key_store("sums").get("all", 0)
+        self.context.update("sums", "all", _add, record.value, reply_to="summed")
+        self.context.transact([record.key], _move, record.key, record.value)
+        self.context.forward(record.with_value(seen))
+
+
+@pytest.mark.parametrize("key_groups", [1, 8])
+def test_a_processor_of_a_topology_reaches_other_lanes_as_one_of_a_stream(key_groups: int) -> None:
+    """``reads``, ``updates``, ``replies`` and ``transacts`` mean what they mean in the DSL."""
+    topology = (
+        Topology()
+        .add_source("numbers", "numbers", key=str, value=int)
+        .add_processor(
+            "shared",
+            Shared,
+            "numbers",
+            reads=["sums"],
+            updates=[store("sums")],
+            replies=["summed"],
+            transacts=store("balances"),
+        )
+        .add_sink("seen", "seen", "shared", key=str, value=int)
+        .add_processor("new", New, "shared.reply.summed", key=str)
+        .add_sink("sums", "sums", "new", key=str, value=int)
+        .add_sink("moved", "moved", "shared.transacted", key=str, value=int)
+        .add_processor("why", Why, "shared.refused", key=str)
+        .add_sink("refused", "refused", "why", key=str, value=str)
+    )
+    with TopologyTestDriver(topology, key_groups=key_groups, lanes=min(3, key_groups)) as driver:
+        driver.create_input_topic("numbers").pipe_key_value_list([("a", 5), ("b", 7), ("a", 100)])
+        outputs = {
+            topic: driver.create_output_topic(topic).read_key_values_to_list()
+            for topic in ("seen", "sums", "moved", "refused")
+        }
+    assert outputs == {
+        "seen": [("a", 0), ("b", 5), ("a", 12)],
+        "sums": [("all", 5), ("all", 12), ("all", 112)],
+        "moved": [("a", 5), ("b", 7)],
+        "refused": [("a", "too much")],
+    }
+
+
+class New(ContextualProcessor[str, Any, str, int]):
+    def process(self, record: Record[str, Any]) -> None:
+        self.context.forward(record.with_value(record.value.new))
+
+
+class Why(ContextualProcessor[str, Any, str, str]):
+    def process(self, record: Record[str, Any]) -> None:
+        self.context.forward(record.with_value(record.value.reason))
+
+
+def test_a_side_output_is_read_by_its_name() -> None:
+    """A side output has types of its own, and is there only if a step reads it."""
+    topology = Topology().add_source("numbers", "numbers", key=str, value=int)
+    topology = topology.add_processor("sort", Sort, "numbers", outputs=["negative"])
+    assert "sort.output.negative" not in [node.name for node in topology.nodes]
+    topology = topology.add_sink("bad", "bad", "sort.output.negative")
+    with TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("numbers").pipe_value_list([1, -2])
+        assert driver.create_output_topic("bad").read_values_to_list() == [-2]
+
+
+def test_a_processor_is_given_its_stores_where_it_is_added() -> None:
+    topology = Topology().add_source("numbers", "numbers", key=str, value=int)
+    topology = topology.add_processor("sum", Sum, "numbers", stores=[store("sums")])
+    topology = topology.add_sink("out", "out", "sum", key=str, value=int)
+    with TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("numbers").pipe_key_value_list([("a", 1), ("a", 2)])
+        assert driver.create_output_topic("out").read_values_to_list() == [1, 3]
