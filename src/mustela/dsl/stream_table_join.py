@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
+from mustela.dsl.join_copies import kept_for, windows_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import options_or
@@ -127,6 +128,15 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         buffer = StoreSpec(name=name, kind="buffer", key_serde=key, value_serde=mine)
     row = choose_serde("value", None, said.other_value, holder="Joined", at=at)
     row = row or other._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
+    copy = replace(
+        versions or StoreSpec(name="copy"),
+        name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
+        key_serde=key,
+        value_serde=row,
+    )
+    kept_ms = windows_kept_ms(registry, other.name)
+    if kept_ms is not None:
+        copy = kept_for(copy, kept_ms)
     registry.add(
         StreamTableJoinNode(
             **place,
@@ -134,12 +144,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
             kind=kind,
             with_key=with_key,
             key=key,
-            copy=replace(
-                versions or StoreSpec(name="copy"),
-                name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
-                key_serde=key,
-                value_serde=row,
-            ),
+            copy=copy,
             grace_ms=grace_ms,
             buffer=buffer,
             explicit_store=place["explicit_name"],

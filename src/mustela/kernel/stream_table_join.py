@@ -7,14 +7,16 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from mustela.kernel.each import drop, without
+from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_column
 from mustela.kernel.table_lookup import JoinOperator, LookupTable, in_order, spread
 from mustela.kernel.versioned_lookup import VersionedLookup
-from mustela.plan.batch import Batch, Order
+from mustela.plan.batch import Batch, Order, Origins
 from mustela.topology.stream_table_join import StreamTableJoinNode
 
 __all__ = ["StreamTableJoinOperator", "behind"]
 
+_NO_TIME: Final = -1
 _LAST: Final = 1 << 63
 """Longer than any part of an order."""
 
@@ -48,10 +50,13 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         self._left = self.node.kind == "left"
         self._table: LookupTable | None = None
         self._versions: VersionedLookup | None = None
+        self._windows: EventClock | None = None
         if self.node.table.store.kind == "versioned":
             self._versions = VersionedLookup(self, self.node.table)
         else:
             self._table = LookupTable(self, self.node.table)
+            if self._table.timed is not None:
+                self._windows = EventClock(self.context, self._table.timed, lag_ms=self.step.lag_ms)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Join the records of the stream; changes of the table give no result by themselves."""
@@ -66,12 +71,24 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         result: Batch | None = None
         if len(stream):
             found, failed = self._found(self._table, (stream, key_bytes), changes, changed)
+            if self._windows is not None:
+                found = self._known(found, (stream, key_bytes), (changes, changed))
             if failed:
                 stream = without(stream, failed)
                 key_bytes, found = drop(key_bytes, failed), drop(found, failed)
             result = self._joined(stream, key_bytes, found)
         self._table.tell(changes, changed)
+        if self._windows is not None:
+            self._windows.row_times(changes, changed)
         return result
+
+    def finish(self) -> Batch | None:
+        """Forget the windows that can change no more."""
+        if self._windows is not None:
+            assert self._table is not None
+            self._windows.save()
+            self._table.expire(self._windows)
+        return None
 
     def _admitted(self, stream: Batch, *, ordered: bool) -> tuple[Batch, list[Any]]:
         """Return the records that take part, and their keys as bytes; None for a null key."""
@@ -115,6 +132,39 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         values, failed = self.call_joiner(self.node.joiner, stream, columns)
         result = Batch(stream.keys, values, stream.origins, rows=stream.rows, key_bytes=key_bytes)
         return without(result, failed)
+
+    def _known(
+        self,
+        found: list[Any],
+        stream: tuple[Batch, list[Any]],
+        changes: tuple[Batch, list[bytes]],
+    ) -> list[Any]:
+        """Return the rows without those of windows that are forgotten when a record asks.
+
+        By stream time that moves with the changes alone, as it does for the table.
+        """
+        assert self._windows is not None
+        assert self._table is not None
+        (records, key_bytes), (told, changed) = stream, changes
+        asking = [row for row, key in enumerate(key_bytes) if key is not None]
+        keys = [*changed, *(key_bytes[row] for row in asking)]
+        times = [*told.timestamps, *repeat(_NO_TIME, len(asking))]
+        order: list[Order] | None = None
+        index: Sequence[int] = range(len(keys))
+        causes, places = told.order or [], records.order
+        if places is not None and len(causes) == len(changed):
+            order = [*causes, *behind([places[row] for row in asking], causes)]
+            index = sorted(index, key=order.__getitem__)
+        both = Batch(keys, keys, Origins(times, None, order)).take(index)
+        judged = self._windows.row_times(both, both.keys)
+        at = dict(zip(index, judged, strict=True))
+        first = len(changed)
+        asked = keys[first:]
+        kept = self._table.is_kept(asked, [at[first + place] for place in range(len(asked))])
+        for row, known in zip(asking, kept, strict=True):
+            if not known:
+                found[row] = None
+        return found
 
     def _found(
         self,

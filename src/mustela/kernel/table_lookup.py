@@ -131,14 +131,24 @@ class LookupTable:
 
     def _places(self, keys: list[bytes]) -> list[bytes]:
         """Return where a copy keeps the rows of keys; those of windows in order of time."""
-        serde = self._lookup.store.key_serde
-        if self._kept_ms is None or serde is None:
+        if self._kept_ms is None:
             return keys
-        # Behind the record key stands the start of a window, or the end of a session.
+        return time_keys(self._window_times(keys), keys)
+
+    def _window_times(self, keys: Sequence[bytes]) -> list[int]:
+        """Return what stands behind each record key: a window's start, or a session's end."""
+        serde = self._lookup.store.key_serde
+        assert serde is not None, self._lookup.store.name
         begin = -serde.group_suffix
         end = begin + TIME_BYTES or None
-        times = [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
-        return time_keys(times, keys)
+        return [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
+
+    def is_kept(self, keys: Sequence[bytes], times: Sequence[int]) -> list[bool]:
+        """Say of windows of a copy whether they are still known at a time each."""
+        assert self._kept_ms is not None, self._lookup.store.name
+        kept_ms = self._kept_ms
+        pairs = zip(self._window_times(keys), times, strict=True)
+        return [begin >= time - kept_ms for begin, time in pairs]
 
     def expire(self, clock: EventClock) -> None:
         """Forget the windows of a copy that can change no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -41,6 +42,22 @@ def topology(windows: Any, *, held: bool = False) -> StreamsBuilder:
     return builder
 
 
+def stream_topology(windows: Any, *, left_grace: int = GRACE) -> StreamsBuilder:
+    """Join each change of one windowed count with the row of another one."""
+    builder = StreamsBuilder()
+    own = windows if left_grace == GRACE else TimeWindows(size=ms(SIZE), grace=ms(left_grace))
+    counts: list[Any] = []
+    for topic, windowed in (("a", own), ("b", windows)):
+        grouped = builder.stream(topic, key=str, value=str).group_by_key()
+        counts.append(grouped.windowed_by(windowed).count(store=f"counts-{topic}"))
+    changes = counts[0].to_stream()
+    both = changes.left_join(counts[1], lambda one, other: f"{one}-{other}", name="both")
+    both.select_key(lambda window, _value: f"{window.key}@{window.start}").to(
+        "out", key=str, value=str
+    )
+    return builder
+
+
 def copied(driver: TopologyTestDriver) -> int:
     """Return how many rows the copies hold."""
     cluster = driver._cluster
@@ -54,6 +71,7 @@ def copied(driver: TopologyTestDriver) -> int:
     return total
 
 
+@pytest.mark.parametrize("build", [topology, stream_topology])
 @pytest.mark.parametrize("event_time", ["stream-time", "watermark"])
 @pytest.mark.parametrize(
     "windows",
@@ -63,10 +81,12 @@ def copied(driver: TopologyTestDriver) -> int:
     ],
     ids=["time", "session"],
 )
-def test_copies_of_windows_do_not_grow(windows: Any, event_time: str) -> None:
+def test_copies_of_windows_do_not_grow(
+    windows: Any, event_time: str, build: Callable[[Any], StreamsBuilder]
+) -> None:
     """However many windows there were, only those that may still change are kept."""
-    with TopologyTestDriver(topology(windows), settings={"event_time": event_time}) as driver:
-        sides = [driver.create_input_topic(topic) for topic in ("a", "b")]
+    with TopologyTestDriver(build(windows), settings={"event_time": event_time}) as driver:
+        sides = [driver.create_input_topic(topic) for topic in ("b", "a")]
         for number in range(60):
             for side in sides:
                 side.pipe_input("k", "x", timestamp=number * 40)
@@ -112,3 +132,58 @@ def test_by_stream_time_a_side_forgets_as_its_own_table_does() -> None:
         right.pipe_input("k", "x", timestamp=2)
         out = driver.create_output_topic("out", key=str, value=str)
         assert out.read_values_to_list() == ["1-None", "1-None", "None-1"]
+
+
+def of_streams(
+    found: list[tuple[str, str, int]], event_time: str, *, at_once: bool, **options: Any
+) -> list[Any]:
+    """Return what a stream with a long grace finds in windows with a short one."""
+    builder = stream_topology(TimeWindows(size=ms(SIZE), grace=ms(GRACE)), left_grace=1000)
+    settings = {"event_time": event_time, "emit": "every"}
+    with TopologyTestDriver(builder, settings=settings, **options) as driver:
+        topics = {name: driver.create_input_topic(name) for name in "ab"}
+        if at_once:
+            with driver.epoch():
+                for topic, key, time in found:
+                    topics[topic].pipe_input(key, "x", timestamp=time)
+        else:
+            for topic, key, time in found:
+                topics[topic].pipe_input(key, "x", timestamp=time)
+        out = driver.create_output_topic("out", key=str, value=str)
+        return sorted(out.read_key_values_to_list())
+
+
+def told(found: list[tuple[str, str, int]], kept_ms: int) -> list[tuple[str, str]]:
+    """Return the same by stream time, in plain Python."""
+    counts: dict[tuple[str, str, int], int] = {}
+    now = {"a": -1, "b": -1}
+    rows: list[tuple[str, str]] = []
+    for topic, key, time in found:
+        now[topic] = max(now[topic], time)
+        start = time - time % SIZE
+        if start + SIZE + (1000 if topic == "a" else GRACE) <= now[topic]:
+            continue
+        counts[topic, key, start] = counts.get((topic, key, start), 0) + 1
+        if topic == "a":
+            other = counts.get(("b", key, start)) if start >= now["b"] - kept_ms else None
+            rows.append((f"{key}@{start}", f"{counts['a', key, start]}-{other}"))
+    return sorted(rows)
+
+
+@given(
+    records,
+    st.sampled_from(["stream-time", "watermark"]),
+    st.lists(st.tuples(st.just("a"), st.sampled_from("kl"), st.integers(0, 100)), max_size=4),
+)
+def test_a_stream_finds_windows_as_long_as_their_table_keeps_them(
+    found: list[tuple[str, str, int]], event_time: str, late: list[tuple[str, str, int]]
+) -> None:
+    """However the records are cut into epochs, and if the program crashes behind each of them."""
+    found.sort(key=lambda record: (record[2], record[0]))
+    newest = max((time for _, _, time in found), default=0) + 1
+    found = [*found, ("a", "k", newest), *late]  # piped in the order in which an epoch merges them
+    whole = of_streams(found, event_time, at_once=True)
+    parts = of_streams(found, event_time, at_once=False, crash_after_every_record=True)
+    assert whole == parts
+    if event_time == "stream-time":
+        assert parts == told(found, SIZE + GRACE)
