@@ -24,6 +24,7 @@ from mustela.model import TIME_MAX, Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.calls import Outcome, Result, StepCalls, read_results, write_results
 from mustela.plan.keygroups import row_groups
+from mustela.plan.time import FULL
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.parking import Parked, ParkingRows
@@ -104,6 +105,11 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             if group in no_room or (group not in due and self._rows(group).waits):
                 due[group] = now + self._calls.poll_ms(None)
         return due
+
+    def parked(self) -> dict[int, int]:
+        """Return how much of what may be parked is in each key group."""
+        most = self.node.rules.max_parked
+        return {group: -(-self._rows(group).parked * FULL // most) for group in self._store.groups}
 
     def _rows(self, group: int) -> ParkingRows:
         rows = self._parking.get(group)
@@ -279,7 +285,9 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         self._start()  # of keys whose last result came just now
         self._let_go(self._running.keys() - parked)
         gone = set(map(id, self._gone))
-        self._add([entry for entry in self._fresh if id(entry) not in gone])
+        stay = [entry for entry in self._fresh if id(entry) not in gone]
+        self._count(stay)
+        self._add(stay)
         for entry in self._gone:
             if entry.place is not None:
                 self._rows(entry.group).remove(entry.place)
@@ -294,6 +302,14 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         for queue in self._queues.values():
             if queue.count != queue.before:
                 queue.parking.set_count(queue.key, queue.count)
+
+    def _count(self, stay: Sequence[Entry]) -> None:
+        """Note how many records of each key group will wait; the store still shows those before."""
+        more = Counter(entry.group for entry in stay)
+        more.subtract(entry.group for entry in self._gone if entry.place is not None)
+        for group, change in more.items():
+            if change:
+                self._rows(group).parked += change
 
     def _let_go(self, names: Iterable[str]) -> set[str]:
         """Leave calls to later epochs, but for those that have just ended; return their names."""

@@ -120,6 +120,17 @@ class Operator(Generic[N]):
         """Return the wall-clock time at which each key group wants to run; see above."""
         return {}
 
+    def parked(self) -> dict[int, int]:
+        """Return how much of what this step may have parked is in each key group.
+
+        Asked behind `finish`, as due times are. While all key groups together have as much as the
+        step may have, no records are read.
+
+        Returns:
+            Key group to a part of `mustela.plan.time.FULL`.
+        """
+        return {}
+
     def key_serde_out(self) -> Serde[Any] | None:
         """Return the serde of the ``key_bytes`` that go on, if they have one."""
         return self.context.key_serde

@@ -301,17 +301,19 @@ class StageRunner:
             self._pass(finishing=True)
 
     def due_times(self, groups: Iterable[int]) -> dict[int, Due]:
-        """Return when each of the key groups wants to run though no record comes to it.
+        """Return when each key group wants to run though no record comes, and what it has parked.
 
         With ``event_time = stream-time`` event time stands still while no record comes.
         """
         by_record = self.options.event_time == "stream-time"
         event = [] if by_record else [op.due_event_times() for op in self._operators]
         wall = [operator.due_processing_times() for operator in self._operators]
+        parked = [operator.parked() for operator in self._operators]
         return {
             group: Due(
                 min((times.get(group, NEVER) for times in event), default=NEVER),
                 min((times.get(group, NEVER) for times in wall), default=NEVER),
+                max((parts.get(group, 0) for parts in parked), default=0),
             )
             for group in groups
         }

@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["ALWAYS", "AT_ONCE", "NEVER", "NOTHING_DUE", "Due", "EpochTime"]
+__all__ = ["ALWAYS", "AT_ONCE", "FULL", "NEVER", "NOTHING_DUE", "Due", "EpochTime"]
 
 NEVER: Final = 2**63 - 1
 ALWAYS: Final = -(2**63)
+FULL: Final = 2**40
+"""All records that a step may have parked; what a key group has is told as a part of it."""
 
 
 class Due(NamedTuple):
@@ -18,10 +20,13 @@ class Due(NamedTuple):
     Attributes:
         event_ms: The watermark at which it wants to, or `NEVER`.
         wall_ms: The wall-clock time at which it wants to, or `NEVER`.
+        parked: How much of what a step may have parked is in this key group, as a part of `FULL`;
+            of several steps the largest part.
     """
 
     event_ms: int = NEVER
     wall_ms: int = NEVER
+    parked: int = 0
 
     def reached(self, watermark: int, now_ms: int) -> bool:
         """Say whether the time has come.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mustela.plan.epoch import TaskReport
 from mustela.plan.keygroups import schedule_group
 from mustela.plan.plan import Plan
-from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due
+from mustela.plan.time import AT_ONCE, FULL, NEVER, NOTHING_DUE, Due
 from mustela.topology.scheduled import ScheduledSourceNode
 
 __all__ = ["DueTimes"]
@@ -60,6 +60,11 @@ class DueTimes:
             self._first = Due.first(due for dues in self._times.values() for due in dues)
         return self._first
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a step has as many records parked as it may: then nothing is read."""
+        return any(sum(due.parked for due in dues) >= FULL for dues in self._times.values())
+
     def order(self) -> Mapping[int, tuple[Due, ...]]:
         """Return what an epoch's lanes are told, by stage."""
         return {stage: tuple(dues) for stage, dues in self._times.items()}
@@ -69,7 +74,7 @@ class DueTimes:
         for stage, group in places:
             dues = self._times.get(stage)
             if dues is not None:
-                dues[group] = Due(dues[group].event_ms, min(dues[group].wall_ms, now_ms))
+                dues[group] = dues[group]._replace(wall_ms=min(dues[group].wall_ms, now_ms))
                 self._first = None
 
     def learn(self, reports: Iterable[TaskReport], *, watermark: int, now_ms: int) -> None:
@@ -89,7 +94,7 @@ class DueTimes:
                     self._following[report.stage, group] = due.wall_ms
                     # Ticks that are still left have come nearer to now: no pause before them.
                     wall_ms = due.wall_ms if due.wall_ms > known else wall_ms
-                dues[group] = Due(_later(due.event_ms, watermark), wall_ms)
+                dues[group] = Due(_later(due.event_ms, watermark), wall_ms, due.parked)
         self._first = None
 
 

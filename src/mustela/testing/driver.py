@@ -164,6 +164,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._cluster.global_topics.options = self._options
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
+        self._waiting: deque[list[Row]] = deque()
         self._until: int | None = None
         self._at_least = -1
         self._triggered: tuple[str, ...] = ()
@@ -461,10 +462,14 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             self._run_all([row], grouped=False)
 
     def _run_all(self, rows: list[Row], *, grouped: bool) -> None:
-        """Run an epoch, and those of the rows that come back as input."""
-        waiting = deque([rows])
+        """Run an epoch, and those of the rows that come back as input.
+
+        Rows wait while a step has as many records parked as it may.
+        """
+        waiting = self._waiting
+        waiting.append(rows) if rows else waiting.appendleft(rows)
         for _ in range(EPOCHS_PER_CALL_MAX):
-            if not waiting:
+            if not waiting or (waiting[0] and self._cluster.due.is_full):
                 return
             written = self._run_epoch(waiting.popleft())
             back = [row for row in written if self._cluster.add_topic(row.topic)]

@@ -172,6 +172,9 @@ class AsyncOptions:
             None: what ``processing_handler`` of the settings says.
         wait: How long an epoch waits for results before it parks what is not done and commits
             without it. None: half the commit interval, shared by all that waits in an epoch.
+        max_parked: How many records may be parked, over all lanes. While there are so many the
+            application reads nothing: records wait in their topics until calls have ended. What an
+            epoch has read it keeps, so there may be as many more as an epoch reads.
         event_time_lag: How far event time is held back for the steps behind, so that windows there
             wait for records that were parked so long.
 
@@ -189,11 +192,13 @@ class AsyncOptions:
     circuit_breaker: CircuitBreaker | None = None
     on_failure: OnFailure | Callable[[Any, CallFailedError], Any] | None = None
     wait: timedelta | None = None
+    max_parked: int = 1_000_000
     event_time_lag: timedelta = _NOTHING
 
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("AsyncOptions", "capacity", self.capacity)
+        _at_least_one("AsyncOptions", "max_parked", self.max_parked)
         check_span("AsyncOptions", "timeout", self.timeout)
         check_span("AsyncOptions", "event_time_lag", self.event_time_lag, zero=True)
         if self.wait is not None:

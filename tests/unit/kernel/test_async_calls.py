@@ -111,6 +111,45 @@ def test_calls_for_which_there_is_no_room_wait_their_turn() -> None:
         assert len(rows(running)) == 6
 
 
+@pytest.mark.parametrize("keys", ["abcdefab", "aaaaaaaa"])
+@pytest.mark.parametrize("key_groups", [1, 8])
+def test_nothing_is_read_while_as_many_records_are_parked_as_may_be(
+    keys: str, key_groups: int
+) -> None:
+    """Records wait in their topic until calls have ended; each has its result, in order."""
+    choices: Any = {"hold_calls": True, "key_groups": key_groups, "lanes": min(3, key_groups)}
+    with driver(shout, AsyncOptions(max_parked=3), **choices) as running:
+        topic = running.create_input_topic("in")
+        sent = [(key, f"{number}x") for number, key in enumerate(keys)]
+        topic.pipe_key_value_list(sent)
+        assert running.metrics["parked:call"] == running.metrics["records:in"] == 3
+        first = running.held_calls()[0]
+        running.complete_calls([first])
+        assert running.metrics["records:in"] == 4
+        assert rows(running) == [(first.key, first.value.upper())]
+        running.crash(lose_state=True)
+        running.advance_wall_clock_time(1)
+        while running.complete_calls():
+            pass
+        found = [*rows(running), (first.key, first.value.upper())]
+        assert sorted(found) == sorted((key, value.upper()) for key, value in sent)
+        assert running.metrics["records:in"] == len(sent)
+
+
+def test_what_an_epoch_has_read_it_keeps() -> None:
+    """An epoch may go over the bound; the next one reads when there is room again."""
+    with driver(shout, AsyncOptions(max_parked=2), hold_calls=True) as running:
+        topic = running.create_input_topic("in")
+        with running.epoch():
+            topic.pipe_key_value_list([(key, "x") for key in "abcd"])
+        topic.pipe_input("e", "x")
+        assert [call.key for call in running.held_calls()] == list("abcd")
+        running.complete_calls(running.held_calls()[:2])
+        assert [call.key for call in running.held_calls()] == list("cd")
+        running.complete_calls(running.held_calls()[:1])
+        assert [call.key for call in running.held_calls()] == list("de")
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 def test_one_step_that_calls_can_follow_another(crashes: bool) -> None:
     """Each key's records stay in order through both."""
@@ -354,6 +393,7 @@ def test_event_time_can_wait_for_what_is_parked() -> None:
     "make",
     [
         lambda: AsyncOptions(capacity=0),
+        lambda: AsyncOptions(max_parked=0),
         lambda: AsyncOptions(timeout=timedelta(0)),
         lambda: AsyncOptions(on_failure="ignore"),  # type: ignore[arg-type]
         lambda: Retry(attempts=0),
@@ -394,13 +434,17 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=60)
-@given(STEPS, st.booleans(), st.sampled_from([1, 8]), st.booleans(), st.booleans())
+@given(STEPS, st.booleans(), st.sampled_from([1, 8]), st.booleans(), st.sampled_from([3, 99]))
 def test_each_record_has_one_result_in_the_order_of_its_key(
-    steps: list[tuple[str, Any]], ordered: bool, key_groups: int, crashes: bool, by_watermark: bool
+    steps: list[tuple[str, Any]], ordered: bool, key_groups: int, crashes: bool, most: int
 ) -> None:
-    """Whatever is parked, completed, failed or lost, and wherever it crashes."""
+    """Whatever is parked, held back, completed, failed or lost, and wherever it crashes."""
+    by_watermark = len(steps) % 2 == 0
     rules = AsyncOptions(
-        ordered=ordered, on_failure=lambda record, _error: record.value.upper(), capacity=2
+        ordered=ordered,
+        on_failure=lambda record, _error: record.value.upper(),
+        capacity=2,
+        max_parked=most,
     )
     sent: dict[str, list[str]] = defaultdict(list)
     choices: Any = {"hold_calls": True, "key_groups": key_groups, "lanes": 3}

@@ -8,7 +8,7 @@ from mustela.plan.epoch import TaskReport
 from mustela.plan.keygroups import schedule_group
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.step import Step
-from mustela.plan.time import AT_ONCE, NEVER, NOTHING_DUE, Due, EpochTime
+from mustela.plan.time import AT_ONCE, FULL, NEVER, NOTHING_DUE, Due, EpochTime
 from mustela.runtime.due import DueTimes
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
@@ -76,6 +76,20 @@ def test_the_earliest_of_each_kind_counts() -> None:
     assert times.first == Due(50, 7)
     times.learn([TaskReport(stage=1, task=0, due={0: Due(event_ms=1)})], watermark=41, now_ms=5)
     assert times.first == Due(50, 7)
+
+
+def test_nothing_is_read_while_a_step_is_full() -> None:
+    """What all key groups have parked counts together; to be woken does not change it."""
+    times = DueTimes(plan(), 3, known=False)
+    third = -(-FULL // 3)
+    full = {group: Due(wall_ms=7, parked=third) for group in range(3)}
+    times.learn([TaskReport(stage=2, task=0, due=full)], watermark=10, now_ms=5)
+    assert times.is_full
+    times.wake([(2, 0)], 6)
+    assert times.is_full
+    less = {1: Due(wall_ms=7, parked=third - 9)}
+    times.learn([TaskReport(stage=2, task=0, due=less)], watermark=10, now_ms=5)
+    assert not times.is_full
 
 
 def test_what_stays_due_waits_until_time_goes_on() -> None:

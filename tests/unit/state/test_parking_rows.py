@@ -37,6 +37,7 @@ def test_queues_are_those_of_lists(backend: str, ops: list[Any]) -> None:
     with world(backend, PARKING) as epochs:
         for op in ops:
             parking = ParkingRows(epochs.view)
+            assert parking.parked == len(records)  # nobody has noted it: it is counted
             known = list(records)
             match op:
                 case "add", new:

@@ -3,6 +3,7 @@
 Layout, format 1. What first bytes mean: see layout.py.
 
 - ``00 n``: the next sequence number of the key group, eight bytes.
+- ``00 p``: how many records of the key group wait, eight bytes; counted where it is missing.
 - ``01``, record key: how many records of the key wait, where they wait for each other.
 - ``02``, length of the record key (four bytes, all ones for null), record key, sequence number
   (eight bytes): a record, as its owner wrote it.
@@ -25,6 +26,7 @@ __all__ = ["PARKING_FORMAT", "Parked", "ParkingRows", "Place"]
 PARKING_FORMAT: Final = 1
 
 _NEXT: Final = b"\x00n"
+_PARKED: Final = b"\x00p"
 _RECORD: Final = b"\x02"
 _CALLED: Final = b"\x03"
 _READY: Final = b"\x04"
@@ -98,6 +100,18 @@ class ParkingRows:
 
     def __init__(self, view: RowView) -> None:
         self.view = view
+
+    @property
+    def parked(self) -> int:
+        """How many records of the key group wait."""
+        stored = self.view.get(_PARKED)
+        if stored is not None:
+            return int.from_bytes(stored, "big")
+        return sum(key[:1] == _RECORD for key, _ in self.view.range(_RECORD, _CALLED))
+
+    @parked.setter
+    def parked(self, number: int) -> None:
+        self.view.put(_PARKED, _number(number))
 
     def counts(self, keys: Sequence[bytes]) -> list[int]:
         """Return how many records of each key wait."""
