@@ -69,6 +69,13 @@ if TYPE_CHECKING:
     from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
     from mustela.state.transaction import Refusal, Transaction, TransactionRefused
     from mustela.testing.driver import TopologyTestDriver
+    from mustela.testing.mock_context import (
+        CapturedForward,
+        CapturedPunctuator,
+        CapturedRequest,
+        MockFixedKeyProcessorContext,
+        MockProcessorContext,
+    )
     from mustela.topology.async_calls import (
         AsyncCall,
         AsyncOptions,
@@ -118,6 +125,9 @@ __all__ = [
     "BufferConfig",
     "CallFailedError",
     "Cancellable",
+    "CapturedForward",
+    "CapturedPunctuator",
+    "CapturedRequest",
     "CatchUp",
     "CircuitBreaker",
     "CogroupedKStream",
@@ -145,6 +155,8 @@ __all__ = [
     "LatePolicy",
     "LogAndSkipOnInvalidTimestamp",
     "Materialized",
+    "MockFixedKeyProcessorContext",
+    "MockProcessorContext",
     "MustelaError",
     "Printed",
     "ProcessedKStream",
@@ -214,6 +226,9 @@ _MODULE_OF: Final[dict[str, str]] = {
     "BufferConfig": "mustela.dsl.suppression",
     "CallFailedError": "mustela.topology.async_calls",
     "Cancellable": "mustela.topology.timers",
+    "CapturedForward": "mustela.testing.mock_context",
+    "CapturedPunctuator": "mustela.testing.mock_context",
+    "CapturedRequest": "mustela.testing.mock_context",
     "CatchUp": "mustela.topology.schedule",
     "CircuitBreaker": "mustela.topology.async_calls",
     "CogroupedKStream": "mustela.dsl.cogroup",
@@ -241,6 +256,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "LatePolicy": "mustela.topology.watermarks",
     "LogAndSkipOnInvalidTimestamp": "mustela.topology.timestamps",
     "Materialized": "mustela.dsl.options",
+    "MockFixedKeyProcessorContext": "mustela.testing.mock_context",
+    "MockProcessorContext": "mustela.testing.mock_context",
     "MustelaError": "mustela.errors",
     "Printed": "mustela.dsl.options",
     "ProcessedKStream": "mustela.dsl.processed",

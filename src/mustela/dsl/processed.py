@@ -19,7 +19,7 @@ from mustela.topology.processor import OutputNode
 from mustela.topology.stateless import MergeNode
 from mustela.topology.update import Updated, reply_output
 
-__all__ = ["ProcessedKStream"]
+__all__ = ["ProcessedKStream", "parts_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -179,32 +179,6 @@ class ProcessedKStream(KStream[K, V]):
             )
         return self._replies.requests
 
-    def parts(self) -> dict[str, Callable[[], KStream[Any, Any]]]:
-        """Return all that comes out besides what is forwarded, by the names of its parts.
-
-        A part is added to the topology when it is asked for.
-
-        Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder
-            >>> class Sort(ContextualProcessor):
-            ...     def process(self, record):
-            ...         self.context.output("bad", record)
-            >>> words = StreamsBuilder().stream("words", key=str, value=str)
-            >>> words.process(Sort, outputs=["bad"], name="sort").parts()["sort.output.bad"]().name
-            'sort.output.bad'
-        """
-        step = self._name
-        parts: dict[str, Callable[[], KStream[Any, Any]]] = {
-            path_name(step, "output", name): partial(self.output, name) for name in self._outputs
-        }
-        for name in self._replies.serdes:
-            parts[path_name(step, "reply", name)] = partial(self.reply, name)
-        requests = self._replies.requests
-        if requests is not None:
-            parts[path_name(step, "transacted")] = self.transacted
-            parts[path_name(step, "refused")] = requests.refused
-        return parts
-
     def _reply_parts(self, name: str, at: Origin) -> list[str]:
         """Add a step for each store that may give the reply; return their names."""
         parts: list[str] = []
@@ -229,3 +203,30 @@ class Replies:
     serdes: Mapping[str, tuple[Any, Any]]
     makers: tuple[str, ...]
     requests: TransactedKStream[Any, Any] | None = None
+
+
+def parts_of(stream: ProcessedKStream[Any, Any]) -> dict[str, Callable[[], KStream[Any, Any]]]:
+    """Return all that comes out of a processor besides what it forwards, by the names of the parts.
+
+    A part is added to the topology when it is asked for.
+
+    Example:
+        >>> from mustela import ContextualProcessor, StreamsBuilder
+        >>> class Sort(ContextualProcessor):
+        ...     def process(self, record):
+        ...         self.context.output("bad", record)
+        >>> words = StreamsBuilder().stream("words", key=str, value=str)
+        >>> sorted_words = words.process(Sort, outputs=["bad"], name="sort")
+        >>> parts_of(sorted_words)["sort.output.bad"]().name
+        'sort.output.bad'
+    """
+    step, replies = stream.name, stream._replies  # pyright: ignore[reportPrivateUsage]
+    parts: dict[str, Callable[[], KStream[Any, Any]]] = {}
+    for name in stream._outputs:  # pyright: ignore[reportPrivateUsage]
+        parts[path_name(step, "output", name)] = partial(stream.output, name)
+    for name in replies.serdes:
+        parts[path_name(step, "reply", name)] = partial(stream.reply, name)
+    if replies.requests is not None:
+        parts[path_name(step, "transacted")] = stream.transacted
+        parts[path_name(step, "refused")] = replies.requests.refused
+    return parts

@@ -13,6 +13,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, Partitioner, options_or
 from mustela.dsl.origin import user_origin
+from mustela.dsl.processed import parts_of
 from mustela.dsl.processing import SideOutput, Ties, attach_processor
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose_serde, serde_to_write
@@ -189,7 +190,7 @@ class Topology(graph.Topology):
         ties = Ties(stores, outputs, reads, updates, replies, transacts)
         place = registry.place("add_processor", parents=steps, at=at, name=name)
         made = attach_processor(incoming, place, supplier, ties, verb="add_processor")
-        self._parts.update(made.parts())
+        self._parts.update(parts_of(made))
         return self._refresh()
 
     def add_sink(

@@ -15,6 +15,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.topology import processor_context as declared
 from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
 from mustela.topology.processor_context import ProcessingContext, RecordMetadata
+from mustela.topology.processor_metrics import ProcessorMetrics
 
 __all__ = ["FixedKeyProcessorContext", "KernelContext", "ProcessorContext", "make_context"]
 
@@ -30,6 +31,7 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
     def __init__(self, operator: ProcessorStep, task: Task) -> None:
         self.operator = operator
         self.task = task
+        self._metrics = ProcessorMetrics(lambda name, more: operator.count(f"user.{name}", more))
 
     @property
     def application_id(self) -> str:
@@ -65,6 +67,10 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
     def app_configs(self) -> Mapping[str, Any]:
         """Return the application's settings by name."""
         return dict(self.operator.options.app_configs)
+
+    def metrics(self) -> ProcessorMetrics:
+        """Return what counts for this step."""
+        return self._metrics
 
     def record_metadata(self) -> RecordMetadata | None:
         """Return where the record in hand was read."""

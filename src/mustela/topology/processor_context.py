@@ -6,12 +6,13 @@ written in `mustela.kernel.processor_context`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
+from mustela.topology.processor_metrics import MetricsContext
 from mustela.topology.processor_shared import SharedContext
 from mustela.topology.processor_time import TimeContext
 from mustela.topology.processor_transact import TransactContext
@@ -37,7 +38,7 @@ class RecordMetadata:
     offset: int
 
 
-class ProcessingContext(TimeContext, SharedContext, TransactContext):
+class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsContext):
     """What the contexts of both kinds of processors have in common."""
 
     @property
@@ -128,6 +129,24 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext):
         """
         raise NotImplementedError
 
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        """Return the application's settings whose dotted names begin with a prefix, without it.
+
+        Args:
+            prefix: What the names begin with.
+
+        Example:
+            >>> from mustela import Processor
+            >>> class Configured(Processor):
+            ...     def init(self, context):
+            ...         self.most = context.app_configs_with_prefix("epoch.").get("max_records")
+        """
+        return {
+            name.removeprefix(prefix): value
+            for name, value in _dotted(self.app_configs())
+            if name.startswith(prefix)
+        }
+
     def record_metadata(self) -> RecordMetadata | None:
         """Return where the record in hand was read, None if no topic has it.
 
@@ -185,6 +204,14 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext):
             ...         self.context.commit()
         """
         raise NotImplementedError
+
+
+def _dotted(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(cast("Mapping[str, Any]", value), f"{path}{name}.")
+        else:
+            yield path + name, value
 
 
 class ProcessorContext(ProcessingContext, Generic[K, V]):

@@ -81,6 +81,34 @@ def test_what_belongs_to_a_record_is_at_hand() -> None:
     ]
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_what_a_processor_counts_is_among_the_metrics(crashes: bool) -> None:
+    """Over all key groups; an epoch that is run again counts once."""
+
+    class Counting(ContextualProcessor[str, int, str, int]):
+        def init(self, context: Any) -> None:
+            super().init(context)
+            self.odd = context.metrics().counter("odd")
+            assert context.metrics().counter("odd") is self.odd
+
+        def process(self, record: Record[str, int]) -> None:
+            self.odd.increment(record.value % 2)
+            configs = self.context.app_configs()
+            most = self.context.app_configs_with_prefix("epoch.")["max_records"]
+            assert most == configs["epoch"]["max_records"]
+
+    builder = StreamsBuilder().add_state_store(store("s"))
+    numbers = builder.stream("in", key=str, value=int)
+    numbers.process(Counting, stores=["s"], name="count")
+    choices: Any = {"key_groups": 8, "lanes": 3, "crash_after_every_record": crashes}
+    with TopologyTestDriver(builder, **choices) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_key_value_list([("a", 1), ("b", 2), ("c", 3)])
+        with driver.epoch():
+            topic.pipe_key_value_list([(key, 1) for key in "abcd"])
+        assert driver.metrics["user.odd:count"] == 6
+
+
 def test_an_instance_is_opened_and_closed_once_for_its_key_group() -> None:
     """The order is init, process, close."""
     calls: list[str] = []
