@@ -116,6 +116,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         )
         walk = _Walk(changes, key_bytes, len(left_keys), sides, self.node.kind)
         walk.mends = not self._every
+        walk.later = self.node.later if self._every else None
         results = walk.results()
         self._left.tell(left, left_keys)
         self._right.tell(right, right_keys)
@@ -247,6 +248,9 @@ class _Walk:
         mends: Where one record takes both sides away, as it can where a table is joined twice with
             the same table, the row goes too. With each update told as Kafka Streams tells it, the
             row stays, because each side alone finds nothing on the other.
+        later: The side that hears of a record later than the other, if there is one: because it
+            comes back from another lane, as the result of a join by foreign key does. Then what a
+            record does to both sides is no single event.
     """
 
     def __init__(
@@ -265,6 +269,7 @@ class _Walk:
         self._goes_on = _GOES_ON[kind]
         self._has_row = _HAS_ROW[kind]
         self.mends = True
+        self.later: int | None = None
         self._shown: dict[bytes, _Pair] = {}
         self._results: list[_Result] = []
 
@@ -279,7 +284,11 @@ class _Walk:
         index = sorted(range(count), key=order.__getitem__)
         for _, group in groupby(index, key=lambda row: order[row][:_PLACE]):
             event = list(group)
-            ahead = self._ahead(event) if len(event) > 1 else {}
+            ahead: dict[tuple[int, bytes], Row] = {}
+            if self.later is not None:
+                event.sort(key=lambda row: int(row >= self._lefts) == self.later)
+            elif len(event) > 1:
+                ahead = self._ahead(event)
             for row in event:
                 self._step(row, ahead)
         return self._results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
@@ -15,6 +15,7 @@ from mustela.planner.shared_stores import place_all
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.table_join import TableJoinNode
 
 __all__ = ["assemble", "store_set_identity"]
 
@@ -108,7 +109,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
 
 def _stage(index: int, flow: Flow, placed: Mapping[StepId, Placement], travels: _Travels) -> Stage:
     here = [step for step in flow if placed[step.id].stage == index]
-    steps = tuple(_step(step, placed[step.id], travels) for step in here if step.role is not None)
+    steps = tuple(_step(step, placed, travels) for step in here if step.role is not None)
     sent = {
         travel.exchange.name: travel.exchange
         for travel in travels.values()
@@ -133,7 +134,12 @@ def _stage(index: int, flow: Flow, placed: Mapping[StepId, Placement], travels: 
     )
 
 
-def _step(step: FlowStep, placement: Placement, travels: _Travels) -> Step:
+def _step(step: FlowStep, placed: Mapping[StepId, Placement], travels: _Travels) -> Step:
+    placement = placed[step.id]
+    if isinstance(step.node, TableJoinNode):
+        first, second = (placed[edge.source].stage for edge in placement.inputs)
+        later = None if first == second else int(second > first)
+        step = replace(step, node=replace(step.node, later=later))
     inputs = [
         edge.source[0] if edge.shuffle is None else travels[step.id, edge].exchange.name
         for edge in placement.inputs
