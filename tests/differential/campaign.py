@@ -1,24 +1,24 @@
-"""Runs pairs of operators, some examples each, and counts what was covered."""
+"""Runs chains of operators, some examples each, and counts what was covered."""
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.differential.compare import Difference, compare
-from tests.differential.draw import OPERATORS, STATELESS, WITHOUT_ORDER, Example, examples
+from tests.differential.compare import Compared, Difference, compare
+from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
+from tests.differential.pairs import Chain, alone, chains, composable, left_out
 
-__all__ = ["Report", "pairs_from", "run", "until"]
+__all__ = ["Report", "complete", "directed", "run", "until"]
 
-Pair = tuple[str, ...]
-_PAIRED = [name for name in OPERATORS if name not in WITHOUT_ORDER]
+_UNMET_SHOWN = 20
+_ROUNDS_MAX = 4
 _ANY_HEALTH = (
     HealthCheck.too_slow,
     HealthCheck.filter_too_much,
@@ -34,37 +34,53 @@ class Report:
     Attributes:
         examples: How many examples were compared and equal.
         operators: Examples by operator.
-        pairs: Examples by pair of operators, one of which reads what the other gives.
+        pairs: Examples by pair of operators, one of which reads what the other gives, in which the
+            last step of the topology wrote something that was compared.
+        whole: The same, where the comparison reached the last input.
         known: Examples that showed a known divergence, by its id.
         refused: Examples that Kafka Streams refused, by its reason.
-        differences: What is unexplained, by pair.
+        differences: What is unexplained, by chain.
     """
 
     examples: int = 0
     operators: Counter[str] = field(default_factory=Counter[str])
-    pairs: Counter[Pair] = field(default_factory=Counter[Pair])
+    pairs: Counter[Chain] = field(default_factory=Counter[Chain])
+    whole: Counter[Chain] = field(default_factory=Counter[Chain])
     known: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
-    differences: dict[Pair, str] = field(default_factory=dict[Pair, str])
+    differences: dict[Chain, str] = field(default_factory=dict[Chain, str])
 
-    def count(self, example: Example, known: set[str]) -> None:
+    def count(self, example: Example, compared: Compared) -> None:
         """Count an example that ran on both sides."""
         self.examples += 1
         self.operators.update(example.operators)
-        if len(example.operators) > 1:
-            self.pairs[example.operators] += 1
-        self.known.update(known)
+        if compared.told:
+            met = set(pairwise(example.operators))
+            self.pairs.update(met)
+            if compared.whole:
+                self.whole.update(met)
+        self.known.update(compared.known)
+
+    def unmet(self) -> list[Chain]:
+        """Return the pairs that no example has met yet, though they can be composed."""
+        return [pair for pair in composable() if pair not in self.pairs]
 
     def lines(self) -> Iterator[str]:
         """Yield the report as text."""
-        wanted = len(_PAIRED) ** 2
         every = OPERATORS.keys() | STATELESS.keys()
         yield f"{self.examples} examples, {len(self.differences)} unexplained differences"
         missing = sorted(every - self.operators.keys())
         yield f"operators: {len(self.operators)} of {len(every)}" + (
             f", without {', '.join(missing)}" if missing else ""
         )
-        yield f"pairs of operators: {len(self.pairs)} of {wanted}"
+        yield (
+            f"pairs of stateful operators: {len(self.pairs)} of {len(composable())}, "
+            f"{len(self.whole)} of them compared to the last record"
+        )
+        for pair in self.unmet()[:_UNMET_SHOWN]:
+            yield f"  not met: {', '.join(pair)}"
+        for reason, pairs in left_out().items():
+            yield f"  left out: {len(pairs)} pairs: {reason}"
         for name, count in sorted(self.operators.items()):
             yield f"  {name}: {count}"
         for name, count in sorted(self.known.items()):
@@ -73,48 +89,63 @@ class Report:
             yield f"refused by Kafka Streams: {reason}: {count}"
 
 
-def pairs_from(start: int) -> list[Pair]:
-    """Return every operator alone, then every pair, in an order that the seed decides."""
-    rng = random.Random(start)
-    alone: list[Pair] = [(name,) for name in (*OPERATORS, *STATELESS)]
-    pairs: list[Pair] = list(itertools.product(_PAIRED, repeat=2))
-    rng.shuffle(pairs)
-    return alone + pairs
+def directed(start: int) -> list[Chain]:
+    """Return every operator alone, then chains that meet every pair once, as the seed decides."""
+    return alone() + chains(composable(), start)
 
 
-def until(pairs: Iterable[Pair], minutes: float | None) -> Iterator[Pair]:
-    """Yield pairs as long as there is time; None for as long as it takes."""
+def until(found: Iterable[Chain], minutes: float | None) -> Iterator[Chain]:
+    """Yield chains as long as there is time; None for as long as it takes."""
     start = time.perf_counter()
-    for pair in pairs:
+    for chain in found:
         if minutes is not None and time.perf_counter() - start > 60 * minutes:
             return
-        yield pair
+        yield chain
+
+
+def complete(report: Report, found: Iterable[Chain], start: int) -> Iterator[Chain]:
+    """Yield chains, then again those pairs of them that the report has not met, by themselves.
+
+    A pair is not met where the last step wrote nothing, or where a divergence came first.
+    """
+    wanted: set[Chain] = set()
+    for chain in found:
+        wanted.update(pairwise(chain))
+        yield chain
+    for again in range(1, _ROUNDS_MAX):
+        differ = {pair for chain in report.differences for pair in pairwise(chain)}
+        unmet = wanted - report.pairs.keys() - differ
+        yield from chains(unmet, start + again, length=2)
 
 
 def run(
-    pairs: Iterable[Pair],
+    found: Iterable[Chain],
     kafka_streams: KafkaStreams,
     *,
     start: int,
-    each: Callable[[Pair], int],
+    each: Callable[[Chain], int],
     shrink: bool = True,
+    report: Report | None = None,
 ) -> Report:
-    """Compare examples of each pair, and stop at a pair's first unexplained difference.
+    """Compare examples of each chain, and stop at a chain's first unexplained difference.
 
     Args:
-        pairs: Operators alone or in pairs.
+        found: Operators alone or in chains.
         kafka_streams: The other side.
         start: The seed; the same one draws the same examples.
-        each: How many examples a pair gets.
+        each: How many examples a chain gets.
         shrink: Whether to look for the smallest example that differs.
+        report: What to add to.
     """
-    report = Report()
-    for pair in pairs:
-        phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    report = report or Report()
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    runs: Counter[Chain] = Counter()
+    for chain in found:
+        runs[chain] += 1
 
-        @seed(start)
+        @seed(start * runs[chain])
         @settings(
-            max_examples=each(pair),
+            max_examples=each(chain),
             deadline=None,
             database=None,
             derandomize=False,
@@ -122,7 +153,7 @@ def run(
             report_multiple_bugs=False,
             suppress_health_check=_ANY_HEALTH,
         )
-        @given(example=examples(pair))
+        @given(example=examples(chain))
         def once(example: Example) -> None:
             try:
                 report.count(example, compare(example, kafka_streams))
@@ -132,9 +163,9 @@ def run(
         try:
             once()
         except Difference as difference:
-            report.differences[pair] = str(difference)
+            report.differences[chain] = str(difference)
         except Exception as problem:  # noqa: BLE001 - that Mustela fails is a difference too
             notes = getattr(problem, "__notes__", [])
             told = [f"{type(problem).__name__}: {problem}", *notes]
-            report.differences[pair] = "\n".join(told)
+            report.differences[chain] = "\n".join(told)
     return report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mustela import TopologyTestDriver
 from tests.differential.divergences import divergence_of
@@ -12,12 +12,26 @@ from tests.differential.draw import WITHOUT_ORDER, Example
 from tests.differential.kafka_streams import KafkaStreams
 from tests.differential.steps import build
 
-__all__ = ["Difference", "compare", "of_kafka_streams", "of_mustela"]
+__all__ = ["Compared", "Difference", "compare", "of_kafka_streams", "of_mustela"]
 
 Row = tuple[Any, Any, int]
 """Key, value and time."""
 Written = list[list[list[Row]]]
 """Rows by input and sink."""
+
+
+class Compared(NamedTuple):
+    """What a comparison says.
+
+    Attributes:
+        known: The ids of the known divergences that the example shows.
+        whole: Whether it reached the last input: behind some divergences nothing can be compared.
+        told: Whether the last step wrote a row before the end of the comparison.
+    """
+
+    known: set[str]
+    whole: bool
+    told: bool
 
 
 class Difference(AssertionError):
@@ -65,13 +79,10 @@ def of_mustela(example: Example, **options: Any) -> Written:
     return written
 
 
-def compare(example: Example, kafka_streams: KafkaStreams) -> set[str]:
+def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
     """Run an example on both sides and compare.
 
     After each input the rows of each topic must be the same, those of a key in the same order.
-
-    Returns:
-        The ids of the known divergences that the example shows.
 
     Raises:
         Difference: If the sides differ in a way that is not known.
@@ -80,17 +91,19 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> set[str]:
     theirs = of_kafka_streams(example, kafka_streams)
     ours = of_mustela(example)
     known: set[str] = set()
+    told = False
     same = _same if WITHOUT_ORDER.isdisjoint(example.operators) else _same_rows
     for number, (record, wanted, got) in enumerate(zip(example.inputs, theirs, ours, strict=True)):
         if all(same(w, g) for w, g in zip(wanted, got, strict=True)):
+            told = told or bool(wanted[-1])
             continue
         explained = divergence_of(example, theirs, ours, number)
         if explained is None:
             raise Difference(_told(example, number, record, wanted, got))
         known.add(explained[0])
         if explained[1] == "rest":
-            break
-    return known
+            return Compared(known, whole=False, told=told)
+    return Compared(known, whole=True, told=told)
 
 
 def _same(wanted: Sequence[Row], got: Sequence[Row]) -> bool:

@@ -284,7 +284,7 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
 
 WITHOUT_ORDER = {"self_join"}
 """Operators that read one step twice: what they give for one record has no order that counts, so
-nothing is drawn behind them, nor before them what makes several records of one."""
+nothing is drawn behind them."""
 
 
 @dataclass
@@ -361,9 +361,7 @@ class _Sketch:
             else:
                 inputs.append(self.source(kind, versioned.get(number)))
         if step.pop("self", False):
-            topic = f"t{len(self.topics)}"
-            self.topics.append(topic)
-            inputs = [self.add({"op": "stream", "topic": topic})] * 2
+            inputs *= 2
         if step.pop("global", False):
             topic = f"t{len(self.topics)}"
             self.topics.append(topic)

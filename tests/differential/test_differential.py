@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator
+from itertools import pairwise
 
 import pytest
 
-from tests.differential.campaign import Report, pairs_from, run
+from tests.differential.campaign import Report, directed, run
 from tests.differential.draw import OPERATORS, STATELESS
 from tests.differential.kafka_streams import KafkaStreams, missing_compiler
+from tests.differential.pairs import composable, left_out
 
 SEED = int(os.environ.get("MUSTELA_DIFFERENTIAL_SEED", "1"))
 # A slice: the long run is `./dev differential`.
-PAIRS_MAX = 70
+CHAINS_MAX = 50
 # The first example that Hypothesis draws is the smallest there is, so one says nothing.
 ALONE = 12
 TOGETHER = 5
@@ -34,10 +37,10 @@ def kafka_streams(tmp_path_factory: pytest.TempPathFactory) -> Generator[KafkaSt
 
 @pytest.fixture(scope="module")
 def report(kafka_streams: KafkaStreams) -> Report:
-    """Each operator alone, and a slice of the pairs."""
-    pairs = pairs_from(SEED)[: len(OPERATORS) + len(STATELESS) + PAIRS_MAX]
+    """Each operator alone, and a slice of the chains that meet every pair."""
+    found = directed(SEED)[: len(OPERATORS) + len(STATELESS) + CHAINS_MAX]
     return run(
-        pairs, kafka_streams, start=SEED, each=lambda pair: ALONE if len(pair) == 1 else TOGETHER
+        found, kafka_streams, start=SEED, each=lambda chain: ALONE if len(chain) == 1 else TOGETHER
     )
 
 
@@ -45,7 +48,7 @@ def test_both_sides_write_the_same(report: Report) -> None:
     """But for the divergences that are known, which have ids and reasons."""
     print(*report.lines(), sep="\n")
     assert not report.differences, "\n\n".join(
-        f"{', '.join(pair)}: {text}" for pair, text in report.differences.items()
+        f"{', '.join(chain)}: {text}" for chain, text in report.differences.items()
     )
 
 
@@ -53,3 +56,12 @@ def test_the_slice_covers_every_operator(report: Report) -> None:
     """And Kafka Streams refuses almost nothing of what is drawn."""
     assert report.operators.keys() == OPERATORS.keys() | STATELESS.keys()
     assert sum(report.refused.values()) * 20 <= report.examples
+
+
+def test_chains_meet_every_pair_once() -> None:
+    """Whatever the seed."""
+    for start in range(5):
+        met = Counter(pair for chain in directed(start) for pair in pairwise(chain))
+        assert met == Counter(composable())
+    left = [pair for pairs in left_out().values() for pair in pairs]
+    assert len(left) + len(composable()) == len(OPERATORS) ** 2
