@@ -2,9 +2,10 @@
 
 A running application asks an HTTP service, a process of its own, that answers after 50 ms. Records
 of keys of their own are sent all at once. Measured are the seconds from the first send to the last
-committed output that a read_committed consumer sees, and the epochs meanwhile: their number, and
-the longest time from an epoch's start to the end of its commit. The output is compared with what
-each record must give, once; a run whose output differs has no number.
+committed output that a read_committed consumer sees, and the epochs meanwhile: their number, the
+longest time from an epoch's start to the end of its commit, and, while calls are being made, the
+longest time from one commit to the next. The output is compared with what each record must give,
+once; a run whose output differs has no number.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,7 @@ class Trial:
             seconds = time.monotonic() - started
         self._consumer.close()
         mine = [epoch for _, epoch in epochs.done[before:]]
+        ends = [started, *(end for end, _ in epochs.done[before:])]
         if fault:
             return {"fault": fault}
         return {
@@ -148,6 +151,8 @@ class Trial:
             "epochs": len(mine),
             "longest_epoch_s": round(max(epoch.seconds for epoch in mine), 3),
             "longest_job_s": round(max(epoch.job_seconds for epoch in mine), 3),
+            "longest_commit_s": round(max(e.seconds - e.job_seconds for e in mine), 3),
+            "longest_time_between_commits_s": round(max(b - a for a, b in pairwise(ends)), 3),
             "parked": sum(epoch.counters.get("parked:ask", 0) for epoch in mine),
         }
 

@@ -129,10 +129,14 @@ class _Reporter:
         """Say when an epoch is committed, and that the application failed."""
         if isinstance(event, EpochDone):
             seconds: dict[str, float] = {}
+            longest: dict[int, float] = {}
             for report in event.reports:
                 took = report.seconds.get("lane", report.seconds.get("source", 0.0))
                 took -= report.seconds.get("wait", 0.0)
                 seconds[f"stage {report.stage} task {report.task}"] = took
+                longest[report.stage] = max(longest.get(report.stage, 0.0), took)
+            seconds["job around its tasks"] = event.job_seconds - sum(longest.values())
+            seconds["commit"] = event.seconds - event.job_seconds
             print(json.dumps([time.monotonic(), event.records, seconds]), flush=True)
         elif isinstance(event, StateChanged) and event.state is AppState.ERROR:
             print("null", flush=True)

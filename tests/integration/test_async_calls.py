@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -112,6 +113,37 @@ def test_slow_failing_and_hanging_answers_hold_nobody_up_but_their_key(
     assert watcher.counter("call_retries:ask") == 3 * 2 + 2 + 2
     assert longest(watcher) < 2.5
     assert service.most_at_once > 10
+
+
+def test_epochs_are_committed_while_calls_are_being_made(world: World) -> None:
+    """One call is held until all others are answered and committed, epoch by epoch."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    gate, patient = threading.Event(), AsyncOptions(timeout=timedelta(minutes=2))
+
+    def answer(path: str) -> str:
+        if path == "gate":
+            gate.wait(120)
+        return path.upper()
+
+    def rows() -> dict[str, list[str]]:
+        return by_key(world, sink)
+
+    with HttpService(answer) as service:
+        build = enriching(asking(service.url), source, sink, patient)
+        app, watcher = world.app(build)
+        with app:
+            world.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+            world.send(source, [("held", "gate")])
+            world.until(lambda: len(service.asked) == 1, "the call is made", app)
+            for number in range(1, 6):
+                before = len(watcher.epochs)
+                world.send(source, [("held", f"h{number}"), (f"k{number}", f"w{number}")])
+                world.until(lambda: len(rows()) == number, "an answer is committed", app)  # noqa: B023
+                world.until(lambda: len(watcher.epochs) > before, "its epoch is done", app)  # noqa: B023
+            assert "held" not in rows()
+            gate.set()
+            world.until(lambda: len(rows().get("held", ())) == 6, "the held key goes on", app)
+    assert rows().pop("held") == ["GATE", *(f"H{number}" for number in range(1, 6))]
 
 
 def python_workers() -> list[psutil.Process]:
