@@ -17,7 +17,7 @@ from typing import Any
 from mustela import JoinWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
-from mustela.kernel.stage import StageRunner
+from mustela.kernel.stage import StageRunner, collection_paused
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.time import EpochTime
@@ -126,7 +126,8 @@ def run_lane(
     runner = StageRunner(stage, topics=topics, options=options, state=state, time=time_now)
     runner.run(inputs)
     runner.finish()
-    state.changes()
+    with collection_paused():
+        state.changes()
     return runner.take_output().exchanges
 
 

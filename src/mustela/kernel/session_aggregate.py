@@ -61,7 +61,7 @@ class SessionAggregateOperator(WindowOperator):
         for view, places in self._routes:
             keys = [names[place] for place in places]
             for name, rows in zip(keys, SessionRows(view).load_many(keys), strict=True):
-                mine = [Cell(name, start, end, None, end, raw) for start, end, raw in rows]
+                mine = [Cell(name, start, end, None, end, raw, raw) for start, end, raw in rows]
                 sessions[name] = mine
                 cells += mine
         self._names = names
@@ -124,6 +124,11 @@ class SessionAggregateOperator(WindowOperator):
                 if (name := self._names[place]) in names
             }
             SessionRows(view).save_many(rows)
+
+    def forget(self) -> None:
+        """Let go of the sessions, too."""
+        super().forget()
+        self._sessions = {}
 
     def windowed_bytes(
         self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from mustela.kernel.isolate import copy_value, is_immutable_column
+from mustela.kernel.sliding_sweep import Sweeper, SweepError
 from mustela.kernel.window_updates import Cell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
 from mustela.topology.windows import SlidingWindowSpec
 
 __all__ = ["SlidingAggregateOperator"]
+
+
+_row_of = attrgetter("row")
+_time_of = attrgetter("time")
 
 
 class _Windows:
@@ -103,7 +109,7 @@ class SlidingAggregateOperator(WindowOperator):
             tos = [highs[key] + 1 for key in keys]
             for name, found in zip(keys, rows.fetch_many(keys, froms, tos), strict=True):
                 mine = {
-                    start: Cell(name, start, start + self._difference, None, 0, raw)
+                    start: Cell(name, start, start + self._difference, None, 0, raw, raw)
                     for start, raw in found
                 }
                 self._windows[name] = _Windows(mine)
@@ -114,6 +120,65 @@ class SlidingAggregateOperator(WindowOperator):
         values, times = self._codec.decode_many([cell.raw for cell in cells])
         for cell, value, time in zip(cells, values, times, strict=True):
             cell.value, cell.time = value, time
+
+    def fold_all(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> list[int]:
+        """Fold the records of each key in one sweep, as far as they come in order of time."""
+        if self._stepwise:
+            return super().fold_all(batch, key_bytes, times)
+        rows_of: dict[bytes, list[int]] = {}
+        for row, name in enumerate(key_bytes):
+            if name in rows_of:
+                rows_of[name].append(row)
+            else:
+                rows_of[name] = [row]
+        late: list[int] = []
+        columns = batch.keys, batch.values, batch.timestamps
+        sweeper = Sweeper(
+            difference=self._difference,
+            fold=self._fold,
+            initializer=self._initializer,
+            own=self.own,
+            copies=self._shared,
+            touched=self._touches,
+        )
+        for name, rows in rows_of.items():
+            first = self._first_in_order(name, rows, batch.timestamps, times)
+            if first:
+                late += self.fold_rows(batch, key_bytes, times, rows[:first])
+                del rows[:first]
+            cells, starts = self._windows[name].cells, self._windows[name].starts
+            picked = (map(column.__getitem__, rows) for column in columns)
+            try:
+                sweeper.sweep(
+                    name, list(map(cells.__getitem__, starts)), zip(rows, *picked, strict=True)
+                )
+            except SweepError as error:
+                self._failing.one(batch, error.row, error.__cause__ or error)
+        self._replaces = self._replaces or any(cell.value is None for cell in self._touches)
+        late.sort()
+        return late
+
+    def _changed(self) -> list[Cell]:
+        """Return them in the order of the records, as if all had been folded one by one."""
+        return sorted(super()._changed(), key=_row_of)
+
+    def _first_in_order(
+        self, name: bytes, rows: Sequence[int], timestamps: Sequence[int], times: Sequence[int]
+    ) -> int:
+        """Return from which of a key's rows on all records are on time and none is behind another.
+
+        Those before, and records from before the first window that could end with them, are added
+        one by one.
+        """
+        difference, grace, first = self._difference, self._grace, 0
+        latest = max(map(_time_of, self._windows[name].cells.values()), default=0)
+        for place, row in enumerate(rows):
+            time = timestamps[row]
+            if time < latest or time < difference or time < times[row] - grace:
+                first = place + 1
+            if time > latest:
+                latest = time
+        return first
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
         """Fold one record into each window around it, and begin those that it makes."""

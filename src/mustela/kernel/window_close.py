@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count, repeat
 from operator import itemgetter
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from mustela.kernel.codec import StoreCodec
@@ -29,6 +30,8 @@ from mustela.state.kinds.window import WindowRows, window_keys
 from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["CLOSED_KEY", "WindowCloser", "drop_late", "in_merged_order", "windowed_keys"]
+
+_START = Struct(">q")
 
 CLOSED_KEY: Final = b"\x00c"
 """Where a store keeps, for each key group, up to where windows have been told of."""
@@ -220,7 +223,10 @@ class WindowCloser:
 
     def windowed_bytes(self, inner: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
         """Return the bytes of windowed keys, from those of the keys inside and the starts."""
-        tails = {start: start.to_bytes(8, "big", signed=True) for start in set(starts)}
+        pack, some = _START.pack, set(starts)
+        if len(some) * 2 > len(starts):
+            return [key + pack(start) for key, start in zip(inner, starts, strict=True)]
+        tails = {start: pack(start) for start in some}
         return [key + tails[start] for key, start in zip(inner, starts, strict=True)]
 
     def _size(self) -> int:

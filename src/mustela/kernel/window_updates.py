@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from mustela.kernel.aggregate import AggregateOperator
 from mustela.kernel.changes import ChangeOrigins
@@ -44,8 +46,11 @@ class _EncodeError(Exception):
     """A row cannot be encoded; the cause says why."""
 
 
-class Cell:
+class Cell(msgspec.Struct, eq=False, gc=False):
     """The aggregate of one window while an epoch runs.
+
+    There are very many of them, and no cycle goes through one: the garbage collector need not
+    look at them.
 
     Attributes:
         name: Bytes of the record key.
@@ -58,25 +63,14 @@ class Cell:
         row: The last record that changed it.
     """
 
-    __slots__ = ("before", "end", "name", "raw", "row", "start", "time", "value")
-
-    def __init__(
-        self,
-        name: bytes,
-        start: int,
-        end: int,
-        value: Any,
-        time: int,
-        raw: bytes | None = None,
-    ) -> None:
-        self.name = name
-        self.start = start
-        self.end = end
-        self.value = value
-        self.time = time
-        self.raw = raw
-        self.before = raw
-        self.row = -1
+    name: bytes
+    start: int
+    end: int
+    value: Any
+    time: int
+    raw: bytes | None = None
+    before: bytes | None = None
+    row: int = -1
 
 
 class WindowOperator(AggregateOperator[WindowAggregateNode]):
@@ -118,13 +112,36 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         self._touches: list[Cell] = []
         self._replaces = False
         self._told: list[_Told] = []
-        late: list[int] = []
         times = self._clock.row_times(batch, key_bytes)
         self.load(batch, key_bytes, times)
-        rows = zip(key_bytes, batch.keys, batch.values, batch.timestamps, times, strict=True)
-        for row, (name, key, value, time, now) in enumerate(rows):
+        late = self.fold_all(batch, key_bytes, times)
+        if late:
+            drop_late(self, batch, late)
+        changed = self._changed()
+        self._encode_rest(batch, changed)
+        self.save(changed)
+        told = self._changes(batch, changed) if self._tells else None
+        self.forget()
+        return told
+
+    def fold_all(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> list[int]:
+        """Fold all records; return the rows that came too late, once for each window missed."""
+        return self.fold_rows(batch, key_bytes, times, range(len(batch)))
+
+    def fold_rows(
+        self,
+        batch: Batch,
+        key_bytes: Sequence[bytes],
+        times: Sequence[int],
+        rows: Iterable[int],
+    ) -> list[int]:
+        """Fold some rows, one after the other; return the late ones as `fold_all` does."""
+        late: list[int] = []
+        keys, values, timestamps = batch.keys, batch.values, batch.timestamps
+        for row in rows:
+            name = key_bytes[row]
             try:
-                missed = self.add(row, name, key, value, time, now)
+                missed = self.add(row, name, keys[row], values[row], timestamps[row], times[row])
             except _EncodeError as error:
                 self._refusing.one(batch, row, error.__cause__ or error)
                 self.recover(name)
@@ -134,12 +151,12 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
                 self.recover(name)
                 continue
             late += [row] * missed
-        if late:
-            drop_late(self, batch, late)
-        changed = self._changed()
-        self._encode_rest(batch, changed)
-        self.save(changed)
-        return self._changes(batch, changed) if self._tells else None
+        return late
+
+    def forget(self) -> None:
+        """Let go of what was at work, for the garbage collector would look at all of it."""
+        self._touches = []
+        self._told = []
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows that the records may touch."""

@@ -195,7 +195,10 @@ def time_keys(times: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
         >>> time_keys([5, 5], [b"a", b"b"]) == [time_key(5, b"a"), time_key(5, b"b")]
         True
     """
-    heads = {time: _TIME.pack(time + _SIGN) for time in set(times)}
+    pack, some = _TIME.pack, set(times)
+    if len(some) * 2 > len(times):
+        return [pack(time + _SIGN) + key for time, key in zip(times, keys, strict=True)]
+    heads = {time: pack(time + _SIGN) for time in some}
     return [heads[time] + key for time, key in zip(times, keys, strict=True)]
 
 

@@ -1,0 +1,122 @@
+"""Sliding windows of one key whose records come in order of time: all of them in one sweep.
+
+A record that comes behind all others of its key changes the windows that it lies in, and begins two
+at most: the one that ends with it, and the one right behind the record before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mustela.kernel.isolate import copy_value
+from mustela.kernel.window_updates import Cell
+
+__all__ = ["SweepError", "Sweeper"]
+
+Record = tuple[int, Any, Any, int]
+"""Row, key, value and time."""
+
+
+class SweepError(Exception):
+    """A function of the user failed; the cause says how.
+
+    Attributes:
+        row: The record's row.
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweeper:
+    """Adds records to windows.
+
+    Attributes:
+        difference: How far apart the records of a window may be.
+        fold: (key, value, aggregate or None) -> aggregate.
+        initializer: Gives a first aggregate, or None.
+        own: Returns an aggregate that another window may change.
+        copies: Whether a value must be copied for each window.
+        touched: Takes each window that a record changes, in the order of the changes.
+    """
+
+    difference: int
+    fold: Callable[[Any, Any, Any], Any]
+    initializer: Callable[[], Any]
+    own: Callable[[Any], Any]
+    copies: bool
+    touched: list[Cell]
+
+    def sweep(self, name: bytes, cells: list[Cell], records: Iterable[Record]) -> None:
+        """Add records that come in order of time, and behind all that are in the windows.
+
+        Args:
+            name: Bytes of their key.
+            cells: The key's windows by start; those that begin are added.
+            records: The records.
+
+        Raises:
+            SweepError: If a function of the user raises.
+        """
+        difference = self.difference
+        starts = [cell.start for cell in cells]
+        row = low = 0  # the windows before the place ``low`` are over
+        try:
+            for record in records:
+                row, _, _, time = record
+                start = time - difference
+                low = bisect_left(starts, start, low)
+                last: int | None = None
+                if low < len(starts):
+                    if starts[low] == start:
+                        last = cells[low].time
+                    self._update(starts, cells, low, record)
+                    if last == time:
+                        continue
+                left = cells[low - 1] if low and starts[low - 1] >= start - difference else None
+                before = last if left is None else left.time
+                if before is not None and before + 1 >= start:
+                    place = bisect_left(starts, before + 1, low)
+                    if place == len(starts) or starts[place] > before + 1:
+                        fresh = self._begun(name, before + 1, record, self.initializer())
+                        _insert(starts, cells, place, fresh)
+                if last is None and (low == len(starts) or starts[low] > start):
+                    total = (
+                        self.initializer()
+                        if left is None or left.time < start
+                        else self.own(left.value)
+                    )
+                    _insert(starts, cells, low, self._begun(name, start, record, total))
+        except Exception as error:
+            raise SweepError(row) from error
+
+    def _update(self, starts: list[int], cells: list[Cell], low: int, record: Record) -> None:
+        """Add a record to the windows that it lies in, the newest first."""
+        row, key, value, time = record
+        for place in range(len(cells) - 1, low - 1, -1):
+            cell = cells[place]
+            cell.value = self.fold(key, copy_value(value) if self.copies else value, cell.value)
+            cell.time, cell.row = time, row
+            self.touched.append(cell)
+            if cell.value is None:
+                del starts[place], cells[place]
+
+    def _begun(self, name: bytes, start: int, record: Record, total: Any) -> Cell:
+        """Return a new window with a record, None as its value if it deletes itself."""
+        row, key, value, time = record
+        total = self.fold(key, copy_value(value) if self.copies else value, total)
+        cell = Cell(name, start, start + self.difference, total, time, row=row)
+        self.touched.append(cell)
+        return cell
+
+
+def _insert(starts: list[int], cells: list[Cell], place: int, cell: Cell) -> None:
+    """Add a window that has begun, unless its first record has deleted it."""
+    if cell.value is not None:
+        starts.insert(place, cell.start)
+        cells.insert(place, cell)
