@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.broker_fixture", "tests.spark_fixture"]
+
+# Tests measure and look at processes: nothing else is to be made in the background.
+os.environ.setdefault("MUSTELA__CLASS_ARCHIVE", "false")
 
 GOLDEN_DIR = Path(__file__).parent / "golden" / "files"
 

@@ -106,7 +106,8 @@ def shell(tmp_path: Path, broker: DevelopmentBroker) -> Shell:
         f"bootstrap_servers: {broker.bootstrap_servers}\nstate_dir: {tmp_path / 'state'}\n"
         "spark:\n  master: local[2]\n"
     )
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
+    names = ("PATH", "HOME", "JAVA_HOME", "MUSTELA__CLASS_ARCHIVE")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return Shell(tmp_path, name, {**kept, "LANG": "C"})
 
 

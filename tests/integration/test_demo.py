@@ -44,7 +44,7 @@ def environment(place: Path) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if name in {"PATH", "JAVA_HOME", "XDG_CACHE_HOME", "MUSTELA__JARS__DIRECTORY"}
-        or name.startswith("MUSTELA__JARS")
+        or name.startswith(("MUSTELA__JARS", "MUSTELA__CLASS_ARCHIVE"))
     }
     cache = kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     temporary = place / "t"

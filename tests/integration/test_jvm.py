@@ -11,6 +11,8 @@ import pyspark
 import pytest
 
 from mustela.java import find_java
+from mustela.spark import archive as archives
+from mustela.spark.archive import make_aside
 from mustela.spark.jvm import MODULE_OPTIONS, archive_name, archive_sum, find_archive
 
 pytestmark = pytest.mark.spark
@@ -71,16 +73,11 @@ def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_a_start_uses_an_archive_of_classes_and_survives_a_bad_one(tmp_path: Path) -> None:
     """A cut file and bytes that are no archive cost time, and nothing else."""
-    made = subprocess.run(
-        [sys.executable, "-m", "mustela.spark.archive"],
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=True,
-    )
-    archive = Path(made.stdout.strip())
-    assert find_archive(find_java(), {"XDG_CACHE_HOME": str(tmp_path)}) == archive
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    make_aside(variables)
+    assert archives._MAKERS[-1].wait(_TIMEOUT_S) == 0
+    archive = find_archive(find_java(), variables)
+    assert archive is not None
     assert _start(tmp_path).stdout == "3 True\n"
 
     sound = archive.read_bytes()

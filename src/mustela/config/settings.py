@@ -94,8 +94,8 @@ class StateSettings(_Section):
 
     backend: Literal["lmdb", "memory"] = Field(
         default="lmdb",
-        description="lmdb on disk, or memory: the same on tmpfs when it has room. A stop leaves "
-        "nothing on tmpfs, and the next start restores from the changelogs.",
+        description="lmdb on disk, or memory: the same on tmpfs when it has room. A clean stop "
+        "moves it to `state_dir`, from where the next start takes it; on tmpfs nothing stays.",
     )
     sync_every: Count = Field(
         default=100, ge=1, description="Epochs between two syncs of the state to disk."
@@ -297,8 +297,7 @@ class Settings(BaseSettings):
     production_handler: Handler = Field(
         default="fail",
         description="What to do with an output row that cannot be encoded, or that the broker "
-        "refuses. Under `at_least_once` tasks send rows themselves, and one that the broker "
-        "refuses ends the application.",
+        "refuses.",
     )
     dead_letter_topic: str = Field(
         default="",
@@ -307,6 +306,11 @@ class Settings(BaseSettings):
     epoch_header: str = Field(
         default="mustela.epoch",
         description="Header with the epoch's number on every output row; empty for none.",
+    )
+    class_archive: bool = Field(
+        default=True,
+        description="Have the archive of classes that shortens a start made in the background when "
+        "the application stops and there is none; it takes 80 MB of the user's cache.",
     )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()

@@ -320,6 +320,7 @@ class App:
                 properties=dict(settings.spark),
                 session=self._session,
                 debug=self._debug,
+                class_archive=settings.class_archive,
             )
         )
         try:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault
-from mustela.model import Headers
-from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 
-__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput", "RowColumns"]
+__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput"]
 
 
 class EpochJobError(EnvironmentFault):
@@ -26,40 +26,6 @@ class EpochJobError(EnvironmentFault):
     suspect: bool = False
 
 
-class RowColumns(Protocol):
-    """Encoded rows as columns; see the engine's frames."""
-
-    @property
-    def topics(self) -> str | list[str]:
-        """One topic for all rows, or one for each."""
-        ...
-
-    @property
-    def keys(self) -> list[bytes | None]:
-        """Keys."""
-        ...
-
-    @property
-    def values(self) -> list[bytes | None]:
-        """Values."""
-        ...
-
-    @property
-    def timestamps(self) -> list[int] | None:
-        """Milliseconds, or None to let the broker choose."""
-        ...
-
-    @property
-    def headers(self) -> list[Headers] | None:
-        """Headers, or None where no row has any."""
-        ...
-
-    @property
-    def partitions(self) -> list[int | None] | int | None:
-        """Partition per row, one for all, or None for Kafka's partitioner."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class EpochOutput:
     """What the job of an epoch gave.
@@ -67,6 +33,7 @@ class EpochOutput:
     Attributes:
         reports: One per task.
         rows: Sink rows, in order; can be iterated more than once.
+        outlines: What each part of the rows is like, where somebody looked.
         changelogs: Rows for changelogs as (store, columns); one partition each.
         dead_letters: Dead letters.
         size: Bytes of all rows.
@@ -74,6 +41,7 @@ class EpochOutput:
 
     reports: list[TaskReport]
     rows: Iterable[RowColumns]
+    outlines: Sequence[RowOutline] = ()
     changelogs: Iterable[tuple[str, RowColumns]]
     dead_letters: Iterable[RowColumns]
     size: int
@@ -91,12 +59,14 @@ class EngineOptions:
         properties: The engine's own properties, such as Spark's.
         session: A session of the engine that the user's program already has.
         debug: Whether the engine's own stack traces are wanted.
+        class_archive: Whether the engine, when it stops, may prepare for a quicker start.
     """
 
     application_id: str
     properties: dict[str, str]
     session: Any = None
     debug: bool = False
+    class_archive: bool = False
 
 
 class Engine(Protocol):

@@ -17,12 +17,12 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
-from mustela.clock import SystemClock
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
 from mustela.spark.any_key import check_hosts
+from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
     CHANGELOG,
@@ -39,6 +39,7 @@ from mustela.spark.session import (
     is_stopped,
     lingers,
     release_context,
+    starts_directly,
     take_context,
 )
 from mustela.spark.shipment import Shipment, check_plan, ship
@@ -63,10 +64,6 @@ class SparkStoppedError(EnvironmentFault):
     code = "SPARK_STOPPED"
 
 
-_RESTORE_ROUND_S = 1.0
-_RESTORE_GROWTH_MAX = 8.0
-
-
 class SparkEngine:
     """Runs epochs on Spark; see `mustela.runtime.engine.Engine`."""
 
@@ -75,6 +72,7 @@ class SparkEngine:
         self._own = False
         self._properties: dict[str, str] = {}
         self._debug = False
+        self._class_archive = False
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
@@ -84,6 +82,7 @@ class SparkEngine:
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
         self._debug = options.debug
+        self._class_archive = options.class_archive
         session = options.session
         if session is not None:
             self._context = getattr(session, "sparkContext", session)
@@ -164,7 +163,7 @@ class SparkEngine:
         everything = RestoreOrder(
             incarnation=order.token.incarnation, marks=order.marks, suspect=True
         )
-        self._run_places(RESTORE, everything, self._places(everything))
+        self.restore(everything, _no_progress)
 
     def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
@@ -206,28 +205,22 @@ class SparkEngine:
         order: RestoreOrder,
         on_progress: Callable[[Sequence[TaskReport], int, int], None],
     ) -> list[TaskReport]:
-        """Bring all key groups to the committed state, some at a time.
+        """Bring all key groups to the committed state, in rounds of about two seconds.
 
-        As many as are done in about a second: few jobs where there is little to do, and progress
-        to show where there is much.
+        A round ends when its tasks have worked as long as a round may take; what they left is dealt
+        out anew, so that a core that got on faster takes more of it.
         """
-        places = self._places(order)
+        left = self._places(order)
+        total = len(left)
         reports: list[TaskReport] = []
         if self._warm_up is not None:
             self._warm_up.join()  # what it does is part of the start, not of the restore
-        clock, step, done = SystemClock(), max(1, self.cores), 0
-        on_progress((), 0, len(places))
-        while done < len(places):
-            started = clock.monotonic()
-            new = self._run_places(RESTORE, order, places[done : done + step])
-            seconds = clock.monotonic() - started
+        on_progress((), 0, total)
+        while left:
+            new = self._run_places(RESTORE, order, left)
             reports.extend(new)
-            done = min(done + step, len(places))
-            on_progress(new, done, len(places))
-            share = _RESTORE_ROUND_S / max(seconds, 0.001)
-            # As many for each core: a round takes as long as the core with the most.
-            rounds = int(step * min(share, _RESTORE_GROWTH_MAX)) // self.cores
-            step = self.cores * max(1, rounds)
+            left = _not_done(_shares(left, self.cores), new)
+            on_progress(new, total - len(left), total)
         return reports
 
     def settle(self, order: RestoreOrder) -> None:
@@ -250,8 +243,8 @@ class SparkEngine:
         assert self._shipment is not None
         if not places:
             return []
-        tasks = min(self.cores, len(places))
-        shares = [places[n::tasks] for n in range(tasks)]
+        shares = _shares(places, self.cores)
+        tasks = len(shares)
         reports: list[TaskReport] = []
         job = self._jobs.run_tasks(tasks, partial(places_task, work, self._shipment, order, shares))
         for data in self._guarded(job):
@@ -267,7 +260,26 @@ class SparkEngine:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:
             release_context(self._context, self._properties)
+            if self._class_archive and starts_directly(self._properties):
+                make_aside()
         self._context = None
+
+
+def _no_progress(_reports: Sequence[TaskReport], _done: int, _total: int) -> None:
+    """Nobody is told."""
+
+
+def _shares(places: list[tuple[int, int]], cores: int) -> list[list[tuple[int, int]]]:
+    """Deal out places to as many tasks as run at once."""
+    tasks = min(cores, len(places))
+    return [places[n::tasks] for n in range(tasks)]
+
+
+def _not_done(
+    shares: list[list[tuple[int, int]]], reports: Sequence[TaskReport]
+) -> list[tuple[int, int]]:
+    """Return the places that tasks had no time for; each works through its share in order."""
+    return [place for report in reports for place in shares[report.task][len(report.wrote) :]]
 
 
 def _first_words(text: str) -> str:
@@ -299,6 +311,11 @@ class _SparkOutput(EpochOutput):
         super().__init__(
             reports=reports,
             rows=frames.view(ROWS),
+            outlines=[
+                outline
+                for report in sorted(reports, key=lambda r: (r.stage, r.task))
+                for outline in report.outlines
+            ],
             changelogs=frames.named(CHANGELOG),
             dead_letters=frames.view(DEAD_LETTERS),
             size=frames.size,

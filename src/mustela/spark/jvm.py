@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from xxhash import xxh3_64
 
 from mustela.broker.jars import jars_cache
 from mustela.java import Java
+from mustela.state.directories import boot_id
 
 __all__ = [
     "MODULE_OPTIONS",
@@ -240,16 +241,31 @@ def archive_sum(file: Path) -> str:
 def find_archive(java: Java, environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the archive for this Java and these jars, if there is one; a damaged one is deleted.
 
-    The JVM itself would end with a signal where a file has been cut short.
+    The JVM itself would end with a signal where a file has been cut short. So the first start after
+    a boot reads all of it and notes size and time; for the next ones these are enough.
     """
     for file in archive_directory(environment).glob(f"{archive_name(java)}-*.jsa"):
         try:
-            if file.stem.rpartition("-")[2] == archive_sum(file):
+            if _is_whole(file):
                 return file
             file.unlink(missing_ok=True)
         except OSError:
             continue
     return None
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether an archive is what was written, as far as its name or an earlier look tells."""
+    there = file.stat()
+    now = f"{boot_id()} {there.st_ino} {there.st_size} {there.st_mtime_ns}"
+    note = file.with_suffix(".seen")
+    if note.exists() and note.read_text(encoding="utf-8") == now:
+        return True
+    if file.stem.rpartition("-")[2] != archive_sum(file):
+        return False
+    with suppress(OSError):  # the next start reads it again
+        note.write_text(now, encoding="utf-8")
+    return True
 
 
 def _spark() -> Path:

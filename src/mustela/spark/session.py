@@ -28,6 +28,7 @@ __all__ = [
     "open_context",
     "properties_for",
     "release_context",
+    "starts_directly",
     "take_context",
 ]
 
@@ -107,6 +108,11 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
     if not local:
         properties.setdefault("spark.network.crypto.enabled", "true")
     return properties
+
+
+def starts_directly(user: Mapping[str, str]) -> bool:
+    """Whether a context with the user's properties runs in a JVM that is started here."""
+    return jvms.can_start(properties_for(user), os.environ)
 
 
 def check_joined(properties: Mapping[str, str]) -> None:

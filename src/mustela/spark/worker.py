@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 from pyspark import TaskContext
@@ -383,10 +384,12 @@ class OnPlace(NamedTuple):
     Attributes:
         act: Does it with one key group.
         ahead: Is told of the key group that comes next, before ``act`` has this one.
+        seconds: After so many no further key group is begun.
     """
 
     act: Callable[[Process, int, int, Committed, TaskReport], None]
     ahead: Callable[[Process, int, int, Committed], None] | None = None
+    seconds: float = inf
 
 
 def places_task(
@@ -397,8 +400,9 @@ def places_task(
     task: int,
     rows: Iterable[object],
 ) -> Iterator[bytes]:
-    """Do something for each key group of this task, and report it."""
+    """Do something for the key groups of this task, one after the other, and report it."""
     _exhaust(rows)
+    started = time.perf_counter()
     places = shares[task]
     process = current(program.value)
     plan = process.program.plan
@@ -411,6 +415,8 @@ def places_task(
             for stage, group in places
         ]
         for number, place in enumerate(todo, 1):
+            if number > 1 and time.perf_counter() - started >= work.seconds:
+                break
             if work.ahead is not None and number < len(todo):
                 work.ahead(process, *todo[number])
             work.act(process, *place, report)
@@ -455,8 +461,11 @@ def _tidy_place(
             report.wrote.append(group)
 
 
-RESTORE = OnPlace(_restore_place, read_ahead)
-"""Bring key groups to the committed state."""
+_ROUND_S = 2.0
+"""How long a task restores before it says how far it is."""
+
+RESTORE = OnPlace(_restore_place, read_ahead, _ROUND_S)
+"""Bring key groups to the committed state, as many as there is time for."""
 
 SETTLE = OnPlace(_settle_place)
 """Fold, sync and close key groups before a clean stop."""
