@@ -67,6 +67,7 @@ class Inside:
         self.servers = servers
         self.name = f"{name}-{next(_NUMBERS)}"
         self.state_dir = directory / "state"
+        self.settings: dict[str, Any] = {}
         self.admin = KafkaAdmin({"bootstrap.servers": servers})
         self._context = context
         self._build: Callable[[StreamsBuilder], None] | None = None
@@ -116,6 +117,7 @@ class Inside:
             "key_groups": 8,
             "commit_interval": "20ms",
             "commit_timeout": "20s",
+            **self.settings,
             **settings,
         }
         app = App(self.name, session=self._context, **given)

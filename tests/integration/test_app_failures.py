@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -97,31 +98,93 @@ def test_a_record_that_cannot_be_decoded_meets_its_handler(world: World, handler
         assert (letter.key, letter.value) == (b"bad", b"\x01")
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
-def test_a_row_that_the_broker_refuses_meets_its_handler(world: World, handler: str) -> None:
-    """A row that is too large would stop its epoch for ever."""
+def test_a_row_that_the_broker_refuses_meets_its_handler(
+    world: World, handler: str, guarantee: str
+) -> None:
+    """A row that is too large would stop its epoch for ever; others fit, batch by batch."""
     source = world.topic("in")
     sink = world.topic("out", max_message_bytes="2000")
-    world.send(source, [("a", "x" * 50), ("b", "x" * 5_000), ("c", "x" * 60)])
+    rows = [(f"k{n}", "x" * 50) for n in range(100)]
+    world.send(source, [("a", "x" * 50), ("b", "x" * 5_000), ("c", "x" * 60), *rows])
 
     def build(builder: StreamsBuilder) -> None:
         stream = builder.stream(source, key=str, value=str)
         stream.to(sink, key=str, value=str)
         stream.group_by_key().count(store="counts")
 
+    settings = {"production_handler": handler, "processing_guarantee": guarantee}
     if handler == "fail":
-        error = world.fail(build)
-        assert error.code == "PRODUCTION"
+        error = world.fail(build, **settings)
+        assert error.code == "PRODUCTION", error.__cause__ or error
         assert sink in str(error)
         assert world.rows(sink) == []
         return
-    world.run(build, production_handler=handler)
-    assert [row.key for row in world.rows(sink)] == [b"a", b"c"]
-    assert len(world.rows(f"{world.name}-counts-changelog")) == 3
+    watcher = world.run(build, **settings)
+    assert [row.key for row in world.rows(sink)] == [b"a", b"c", *(key.encode() for key, _ in rows)]
+    assert len(world.rows(f"{world.name}-counts-changelog")) == 103
+    assert watcher.counter(f"refused_rows:{sink}") == 1
     if handler == "dead_letter":
         (letter,) = world.rows(f"{world.name}-dead-letters")
         assert (letter.key, len(letter.value or b"")) == (b"b", 5_000)
         assert letter.headers["mustela.error.topic"] == sink.encode()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_what_only_the_broker_knows_to_refuse_meets_its_handler(
+    world: World, handler: str, guarantee: str
+) -> None:
+    """Nobody knows the size of compressed rows: all are sent again but the one refused."""
+    source = world.topic("in")
+    sink = world.topic("out", max_message_bytes="2000")
+    large = random.Random(1).randbytes(5_000)
+    world.send(source, [("a", b"x" * 50), ("b", large), ("c", b"z" * 60)])
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(source, key=str, value=bytes).to(sink, key=str, value=bytes)
+
+    settings = {
+        "production_handler": handler,
+        "processing_guarantee": guarantee,
+        "kafka": {"compression.type": "lz4"},
+    }
+    if handler == "fail":
+        error = world.fail(build, **settings)
+        assert error.code == "PRODUCTION", error.__cause__ or error
+        return
+    watcher = world.run(build, **settings)
+    assert [row.key for row in world.rows(sink)][-2:] == [b"a", b"c"]
+    assert {row.key for row in world.rows(sink)} == {b"a", b"c"}
+    assert watcher.counter(f"refused_rows:{sink}") == 1
+    if handler == "dead_letter":
+        (letter,) = world.rows(f"{world.name}-dead-letters")
+        assert (letter.key, letter.value) == (b"b", large)
+        assert letter.headers["mustela.error.class"] == b"MSG_SIZE_TOO_LARGE"
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("creates", [False, True])
+def test_a_topic_that_a_function_names_is_made_or_missed(
+    world: World, guarantee: str, creates: bool
+) -> None:
+    """Who sends the rows makes no difference."""
+    source, chosen = world.topic("in", 2), f"{world.name}.chosen"
+    world.send(source, [("a", "1"), ("b", "2")])
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(source, key=str, value=str).to(lambda *_: chosen, key=str, value=str)
+
+    settings = {"processing_guarantee": guarantee, "topics": {"create": creates}}
+    if creates:
+        world.run(build, **settings)
+        assert sorted(world.values(chosen)) == ["1", "2"]
+        assert world.admin.partitions(chosen) == 2
+        return
+    error = world.fail(build, **settings)
+    assert error.code == "TOPIC_MISSING"
+    assert "test_app_failures.py" in str(error)
 
 
 def test_a_function_that_cannot_travel_is_named_with_its_step(world: World) -> None:

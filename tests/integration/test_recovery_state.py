@@ -59,10 +59,18 @@ class Counting:
 
 
 @pytest.fixture
-def counting(broker: DevelopmentBroker, spark_context: Any, tmp_path: Path) -> Iterator[Counting]:
+def counting(
+    broker: DevelopmentBroker, spark_context: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Counting]:
+    """A word count; its state is on disk, or on tmpfs with a copy on disk."""
     inside = Inside(broker.bootstrap_servers, spark_context, tmp_path, "counting")
+    inside.settings["state"] = {"backend": getattr(request, "param", "lmdb")}
     yield Counting(inside)
+    assert not list(Path("/dev/shm").glob(f"*-{inside.name}"))
     inside.close()
+
+
+BOTH_BACKENDS = pytest.mark.parametrize("counting", ["lmdb", "memory"], indirect=True)
 
 
 def delete(file: Path) -> None:
@@ -111,6 +119,7 @@ def test_damaged_state_is_rebuilt_from_the_changelog(
     assert heard.restored() > 0
 
 
+@BOTH_BACKENDS
 def test_a_clean_stop_restores_nothing(counting: Counting) -> None:
     """State that is whole is used as it is."""
     counting.feed()
@@ -122,6 +131,7 @@ def test_a_clean_stop_restores_nothing(counting: Counting) -> None:
     assert heard.restored() == 0
 
 
+@BOTH_BACKENDS
 def test_state_that_is_epochs_behind_catches_up_by_the_difference(
     counting: Counting, tmp_path: Path
 ) -> None:
@@ -142,6 +152,7 @@ def test_state_that_is_epochs_behind_catches_up_by_the_difference(
     assert heard.restored() == len(KEYS) * len(between.epochs)
 
 
+@BOTH_BACKENDS
 def test_state_ahead_of_the_epochs_topic_is_a_named_stop(counting: Counting) -> None:
     """Where the epochs topic was set back, nothing is guessed."""
     inside = counting.inside
@@ -163,6 +174,7 @@ def test_state_ahead_of_the_epochs_topic_is_a_named_stop(counting: Counting) -> 
     assert len(inside.rows()) == before
 
 
+@BOTH_BACKENDS
 def test_state_of_another_application_is_not_used(
     counting: Counting, broker: DevelopmentBroker, spark_context: Any, tmp_path: Path
 ) -> None:
@@ -175,6 +187,7 @@ def test_state_of_another_application_is_not_used(
     other.feed(3)
     other.inside.run()
     mine, theirs = counting.inside, other.inside
+    assert len(counting.files()) == GROUPS
     shutil.rmtree(mine.state_dir / mine.name)
     shutil.copytree(theirs.state_dir / theirs.name, mine.state_dir / mine.name)
 

@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
     application_id: str
     topics: list[str]
-    state: Path | None
+    state: list[Path]
     group: bool
 
 
@@ -81,8 +81,8 @@ def reset(
             _confirm(plan)
         admin.delete_group(plan.application_id)
         admin.delete(plan.topics)
-        if plan.state is not None:
-            shutil.rmtree(plan.state)
+        for state in plan.state:
+            shutil.rmtree(state)
     if json:
         print_json(plan._asdict())
     else:
@@ -121,20 +121,21 @@ def _settings_of(application: str, bootstrap_servers: str | None) -> Settings:
 
 
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
+    from mustela.state.directories import memory_directory
+
     name = settings.application_id
-    state = settings.state_dir / name
+    places = (settings.state_dir / name, memory_directory(name))
     return Plan(
         application_id=name,
         topics=internal_topics_of(name, admin.topics()),
-        state=state if state.is_dir() and not state.is_symlink() else None,
+        state=[place for place in places if place.is_dir() and not place.is_symlink()],
         group=bool(admin.group_offsets(name)),
     )
 
 
 def _told(plan: Plan) -> list[str]:
     told = [f"topic {topic}" for topic in plan.topics]
-    if plan.state is not None:
-        told.append(f"state in {plan.state}")
+    told += [f"state in {place}" for place in plan.state]
     if plan.group:
         told.append(f"offsets of group {plan.application_id}")
     return told or [f"nothing: {plan.application_id} has left nothing"]

@@ -78,6 +78,18 @@ def value_error(error: ValidationError, sources: Mapping[str, str]) -> SettingVa
     )
 
 
+_IN_OUR_WORDS = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+}
+"""By pydantic's kinds of problems."""
+
+
 def _problem(item: Any, sources: Mapping[str, str]) -> tuple[str, str, str, str, str | None]:
     key = ".".join(str(part) for part in item["loc"])
     source = sources.get(key, "")
@@ -85,5 +97,6 @@ def _problem(item: Any, sources: Mapping[str, str]) -> tuple[str, str, str, str,
         return key, source, f"setting {key} is missing", "", None
     shown = repr(mask_value(key, item["input"]))
     shown = shown if len(shown) <= 80 else f"{shown[:77]}…"
-    allowed = str(item["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    told = str(item["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    allowed = _IN_OUR_WORDS.get(item["type"], told)
     return key, source, f"setting {key} cannot be {shown}", allowed, shown

@@ -26,6 +26,7 @@ __all__ = [
     "Guarantee",
     "Program",
     "RestoreOrder",
+    "RowOutline",
     "TaskReport",
     "changelog_topic",
     "global_identity",
@@ -59,7 +60,9 @@ class Program:
         kernel: Options of the kernel, by name.
         consumer: Client properties for reading.
         producer: Client properties for tasks that send rows themselves.
+        row_rules: What they check such rows by, by name.
         state_dir: Root of the state on local disk.
+        saved_dir: Where a clean stop copies state to that is on tmpfs; empty if it is on disk.
         state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs where there is room.
         map_size: Sparse size of each environment's file in bytes.
         sync_every: Epochs between syncs of an environment.
@@ -89,6 +92,8 @@ class Program:
     stale_after_ms: int | None = None
     result_bytes: int = 256 * 1024 * 1024
     spool_dir: str = ""
+    row_rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    saved_dir: str = ""
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
@@ -188,6 +193,28 @@ class RestoreOrder:
     suspect: bool = False
 
 
+class RowOutline(NamedTuple):
+    """What rows for Kafka are like, without a look at each of them.
+
+    Attributes:
+        topics: Their topics.
+        key_bytes: Size of the longest key.
+        value_bytes: Size of the longest value.
+        header_bytes: Size of the longest headers.
+        first_ms: The earliest timestamp; None where the broker gives them.
+        last_ms: The latest timestamp.
+        keyless: Whether a row has no key.
+    """
+
+    topics: tuple[str, ...]
+    key_bytes: int
+    value_bytes: int
+    header_bytes: int
+    first_ms: int | None
+    last_ms: int | None
+    keyless: bool
+
+
 class Failure(NamedTuple):
     """A task's error, as it travels to the driver.
 
@@ -209,6 +236,7 @@ class TaskReport:
         task: Its index in the stage.
         ranges: What it read.
         wrote: Key groups for which it wrote a pending.
+        outlines: For each part of its rows that the driver sends, what they are like, in order.
         due: For each key group that it opened in a stage that acts on time, when it wants to run
             next.
         counters: Counts by name.
@@ -222,6 +250,7 @@ class TaskReport:
     task: int
     ranges: list[RangeReport] = field(default_factory=list[RangeReport])
     wrote: list[int] = field(default_factory=list[int])
+    outlines: list[RowOutline] = field(default_factory=list[RowOutline])
     due: dict[int, Due] = field(default_factory=dict[int, Due])
     counters: dict[str, int] = field(default_factory=dict[str, int])
     restored: dict[str, int] = field(default_factory=dict[str, int])

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.connectors.kafka.columns import RowColumns
 from mustela.connectors.kafka.errors import (
     RefusedRow,
     RowsRefused,
     TransactionFailed,
     TransactionUnknown,
 )
+from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
+from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.connectors.kafka.transaction import TransactionalSink
-from mustela.errors import DataError
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.engine import EpochOutput, RowColumns
+from mustela.runtime.engine import EpochOutput
 from mustela.runtime.epoch_record import (
     EPOCH_RECORD_KEY,
     EpochRecord,
     encode_epoch_record,
     epochs_topic,
 )
-from mustela.runtime.row_checks import RowChecks
 
-__all__ = ["Committer", "ProductionError"]
-
-_SEARCHES_MAX = 8
-
-
-class ProductionError(DataError):
-    """The broker refuses an output row."""
-
-    code = "PRODUCTION"
+__all__ = ["Committer"]
 
 
 class Committer:
@@ -48,6 +41,9 @@ class Committer:
         header: Name of the header with the epoch on each sink row; empty for none.
         handler: What to do with rows that the broker refuses.
         checks: Finds rows that it would refuse before they are sent; None to let it find them.
+
+    Attributes:
+        left_out: How many rows of the last epoch were refused, by topic.
     """
 
     def __init__(
@@ -67,7 +63,7 @@ class Committer:
         self._dead_letter_topic = dead_letter_topic
         self._header = header
         self._handler = handler
-        self.dropped = 0
+        self.left_out: dict[str, int] = {}
 
     def commit(
         self,
@@ -93,7 +89,8 @@ class Committer:
                 then, and the barrier says what is known.
             ProductionError: If the broker refuses a row and the handler says to fail.
         """
-        refused: list[RefusedRow] = []
+        self.left_out = {}
+        refused = self._refused_before(output)
         searches = 0
         while True:
             try:
@@ -102,7 +99,7 @@ class Committer:
                 return self._attempt(output, barrier, offsets, record, refused)
             except RowsRefused as error:
                 barrier.again()
-                if error.known or searches == _SEARCHES_MAX:
+                if error.known or searches == SEARCHES_MAX:
                     refused.extend(self._handle(error))
                     searches = 0
                 else:  # the same transaction, tried again, finds out which rows it is
@@ -128,15 +125,19 @@ class Committer:
         barrier.move(Phase.BEGUN)
         header = (self._header, str(barrier.token.epoch).encode()) if self._header else None
         for number, columns in enumerate(output.rows):
-            refused.extend(self._refused_before(("row", number), columns, refused))
             self._send(("row", number), columns, header, refused)
             reach("half-produced")
         for number, columns in enumerate(output.dead_letters):
             letters = _on_topic(columns, self._dead_letter_topic)
             self._send(("dead-letter", number), letters, header, refused)
         if refused and self._handler == "dead_letter":
-            letters = _letters_of(refused, output, self._dead_letter_topic)
-            self._send(("refused", 0), letters, header, ())
+            parts = list(output.rows)
+            self._send(
+                ("refused", 0),
+                letters_of(refused, lambda row: parts[_sink_part(row)], self._dead_letter_topic),
+                header,
+                (),
+            )
         stores: dict[tuple[str, int], tuple[str, int]] = {}
         for store, columns in output.changelogs:
             group = columns.partitions
@@ -186,14 +187,17 @@ class Committer:
             skip=skip,
         )
 
-    def _refused_before(
-        self, tag: tuple[str, int], columns: RowColumns, known: Sequence[RefusedRow]
-    ) -> list[RefusedRow]:
-        """Return the rows that are not even sent, but for those known already."""
+    def _refused_before(self, output: EpochOutput) -> list[RefusedRow]:
+        """Return the rows that are not even sent; a transaction that met one would be aborted."""
         if self._checks is None:
             return []
-        done = {row.row for row in known if row.tag == tag}
-        found = [row for row in self._checks.refused(tag, columns) if row.row not in done]
+        suspicious = [self._checks.suspicious(outline) for outline in output.outlines]
+        if not any(suspicious):
+            return []
+        found: list[RefusedRow] = []
+        for number, (columns, outline) in enumerate(zip(output.rows, output.outlines, strict=True)):
+            if suspicious[number]:
+                found += self._checks.refused(("row", number), columns, outline)
         return self._handle(RowsRefused.of(found)) if found else []
 
     def _handle(self, error: RowsRefused) -> list[RefusedRow]:
@@ -201,8 +205,9 @@ class Committer:
         rows = error.rows
         sinks_only = all(_part_of(row) is not None for row in rows)
         if self._handler == "fail" or not rows or not sinks_only:
-            raise _production_error(rows, error) from error
-        self.dropped += len(rows)
+            raise production_error(rows, error) from error
+        for row in rows:
+            self.left_out[row.topic] = self.left_out.get(row.topic, 0) + 1
         return rows
 
 
@@ -228,32 +233,7 @@ def _part_of(row: RefusedRow) -> int | None:
     return tag[1] if tag is not None and tag[0] == "row" else None
 
 
-def _letters_of(refused: Iterable[RefusedRow], output: EpochOutput, topic: str) -> RowColumns:
-    """Return refused rows as dead letters: their own bytes, and why they were refused."""
-    letters = _Columns(topic, [], [], [], [])
-    parts = list(output.rows)
-    for row in refused:
-        part = _part_of(row)
-        assert part is not None
-        columns = parts[part]
-        facts = {"class": row.reason, "message": row.text, "topic": row.topic}
-        errors = tuple((f"mustela.error.{name}", text.encode()) for name, text in facts.items())
-        letters.keys.append(columns.keys[row.row])
-        letters.values.append(columns.values[row.row])
-        assert letters.headers is not None
-        letters.headers.append((columns.headers[row.row] if columns.headers else ()) + errors)
-    letters.timestamps = None
-    return letters
-
-
-def _production_error(rows: Sequence[RefusedRow], cause: RowsRefused) -> ProductionError:
-    evidence: dict[str, Any] = {
-        f"row {row.row}": f"topic {row.topic}, {row.reason}: {row.text}" for row in rows[:3]
-    }
-    return ProductionError(
-        cause.what,
-        evidence=evidence or cause.evidence,
-        why="an output row that the broker refuses would stop the epoch for ever",
-        fix="make the rows fit the topic, or set production_handler to continue or dead_letter",
-        fields=cause.fields,
-    )
+def _sink_part(row: RefusedRow) -> int:
+    part = _part_of(row)
+    assert part is not None, "only sink rows are handled"
+    return part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from mustela.connectors.kafka.errors import (
     TransactionFailed,
     TransactionFenced,
 )
+from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, MustelaError
@@ -38,7 +39,6 @@ from mustela.runtime.pace import call_wait_ms
 from mustela.runtime.patience import Patience
 from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery, read_last_record
-from mustela.runtime.row_checks import RowChecks, RowLimits
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
@@ -126,18 +126,21 @@ class Coordinator:
         self._due = DueTimes(plan, settings.key_groups, known=True)
         self._ahead = Ahead(engine.run)
 
-    def _row_checks(self) -> RowChecks:
+    def _row_limits(self) -> RowLimits:
         settings = self._settings
-        limits = RowLimits.of(
+        return RowLimits.of(
             client_properties(settings, "producer"),
             header=settings.epoch_header,
             creates=settings.topics.create,
             refuses=settings.production_handler == "fail",
         )
+
+    def _row_checks(self) -> RowChecks:
+        settings = self._settings
         return RowChecks(
             self._admin,
             self._clock,
-            limits,
+            self._row_limits(),
             partitions=lambda: (self._recovery.widest_source, settings.replication_factor),
             origin=first_chooser(self._plan),
         )
@@ -205,7 +208,8 @@ class Coordinator:
         )
         claimed = {stage.identity for stage in self._plan.stages if stage.stores}
         claimed |= self._global_tables.claimed
-        remove_unclaimed(self._state_dir, settings.application_id, claimed)
+        for place in {self._state_dir, settings.state_dir}:
+            remove_unclaimed(place, settings.application_id, claimed)
 
     def _program(self) -> Program:
         settings = self._settings
@@ -239,10 +243,17 @@ class Coordinator:
             consumer=client_properties(settings, "consumer"),
             producer=client_properties(settings, "producer"),
             state_dir=str(self._state_dir),
+            saved_dir="" if self._state_dir == settings.state_dir else str(settings.state_dir),
             state_backend=settings.state.backend,
             map_size=settings.state.map_size,
             sync_every=settings.state.sync_every,
             result_bytes=settings.epoch.result_bytes,
+            row_rules={
+                "admin": client_properties(settings, "admin"),
+                "limits": asdict(self._row_limits()),
+                "new_topics": (self._recovery.widest_source, settings.replication_factor),
+                "origin": first_chooser(self._plan),
+            },
             stale_after_ms=self._recovery.stale_after_ms,
         )
 
@@ -532,7 +543,8 @@ class Coordinator:
         size = sum(part.size for part in ranges) + output.size
         self._tidying.worked()
         self._budget.learn(records=records, size=size, seconds=seconds)
-        counters: dict[str, int] = {}
+        refused = self._committer.left_out.items()
+        counters = {f"refused_rows:{topic}": count for topic, count in refused}
         for report in output.reports:
             for name, count in report.counters.items():
                 counters[name] = counters.get(name, 0) + count

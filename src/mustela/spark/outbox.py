@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from mustela.connectors.kafka.row_checks import outline_of
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
@@ -28,6 +29,7 @@ from mustela.spark.frames import (
     pack_columns,
 )
 from mustela.spark.process import Process
+from mustela.spark.row_sender import RowSender
 from mustela.spark.spool import Spool
 from mustela.state.interfaces import Rows
 
@@ -68,7 +70,10 @@ class Outbox:
         self._lanes = program.lanes
         self._groups = program.key_groups
         self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
-        self._sends_rows = program.guarantee == "at_least_once"
+        self._sender: RowSender | None = None
+        if program.guarantee == "at_least_once":
+            handler = program.kernel.get("production_handler", "fail")
+            self._sender = RowSender(process.sink, process.row_checks, handler, order.header)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
         self.report = TaskReport(stage=stage, task=task, pid=os.getpid())
@@ -119,9 +124,10 @@ class Outbox:
             columns = Columns(
                 part.topic, part.keys, part.values, part.timestamps, part.headers, part.partitions
             )
-            if self._sends_rows:
-                self._process.sink.produce_columns(*columns, header=self._order.header)
+            if self._sender is not None:
+                self._sender.send(columns)
             else:
+                self.report.outlines.append(outline_of(columns))
                 yield self._for_driver(ROWS, part.step, columns)
 
     def _dead_letters(self, letters: DeadLetters) -> Parcel:
@@ -145,10 +151,25 @@ class Outbox:
 
     def finish(self) -> Iterator[Parcel]:
         """Send what tasks send themselves, then yield the report."""
-        if self._sends_rows and self.report.failure is None:
-            self._process.sink.flush()
+        if self._sender is not None:
+            yield from self._sent(self._sender)
         self._spool.close()
         yield self._home(), self._frame(REPORT, DRIVER, "", dump_object(self.report))
+
+    def _sent(self, sender: RowSender) -> Iterator[Parcel]:
+        """See the rows arrive that this task sends itself; yield those that never will."""
+        report = self.report
+        try:
+            if report.failure is None:
+                for topic, count in sender.finish().items():
+                    report.counters[f"refused_rows:{topic}"] = count
+                letters = sender.letters()
+                if letters is not None:
+                    yield self._for_driver(DEAD_LETTERS, "", letters)
+        except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+            report.failure = failure_of(error)
+        if report.failure is not None:
+            sender.give_up()
 
     def _home(self) -> int:
         """The lane that carries frames for the driver: the task's own."""

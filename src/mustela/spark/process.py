@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mustela.clock import SystemClock
+from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import Program
@@ -54,6 +56,7 @@ class Process:
     _reader: RangeReader | None = None
     _registry: EnvironmentRegistry | None = None
     _sink: PlainSink | None = None
+    _row_checks: RowChecks | None = None
     _calls: CallPool | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
@@ -94,6 +97,20 @@ class Process:
             self._sink = PlainSink(self.program.producer)
         return self._sink
 
+    @property
+    def row_checks(self) -> RowChecks:
+        """What such tasks look through their rows with."""
+        if self._row_checks is None:
+            rules = self.program.row_rules
+            self._row_checks = RowChecks(
+                KafkaAdmin(rules["admin"]),
+                SystemClock(),
+                RowLimits(**rules["limits"]),
+                partitions=lambda: rules["new_topics"],
+                origin=rules["origin"],
+            )
+        return self._row_checks
+
     def environment(self, stage: int, group: int) -> Environment:
         """Return the open environment of one key group in one stage."""
         return self.environment_of(self.program.environment(stage, group))
@@ -101,9 +118,11 @@ class Process:
     def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
         """Return the open environment of any specification."""
         if self._registry is None:
-            self._registry = EnvironmentRegistry(
-                Path(self.program.state_dir), options=LmdbOptions(map_bytes=self.program.map_size)
+            saved = self.program.saved_dir
+            options = LmdbOptions(
+                map_bytes=self.program.map_size, saved_in=Path(saved) if saved else None
             )
+            self._registry = EnvironmentRegistry(Path(self.program.state_dir), options=options)
         return self._registry.get(spec)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
@@ -129,6 +148,8 @@ class Process:
             self._reader.close()
         if self._sink is not None:
             self._sink.close()
+        if self._row_checks is not None:
+            self._row_checks.close()
 
 
 _CURRENT: list[Process] = []

@@ -18,6 +18,7 @@ __all__ = [
     "choose_directory",
     "environment_path",
     "make_private",
+    "memory_directory",
     "release_directory",
     "remove_unclaimed",
 ]
@@ -153,7 +154,7 @@ def choose_directory(
     With the ``memory`` backend this is a directory on tmpfs, named after the application, when
     there is room for ``needed_bytes``; else the disk, and ``say`` is told. Directories on tmpfs
     whose owner is dead are deleted first; the application's own is used again, so a crash
-    restores nothing.
+    restores nothing. What a clean stop leaves is on disk, in ``state_dir``.
 
     Raises:
         UsageError: If there is no such backend.
@@ -162,7 +163,7 @@ def choose_directory(
     if backend not in {"disk", "memory"}:
         msg = f"there is no state backend {backend!r}"
         raise UsageError(msg, fix="state.backend is 'disk' or 'memory'")
-    mine = shared_memory / f"{_TMPFS_PREFIX}{os.geteuid()}-{application_id}"
+    mine = memory_directory(application_id, shared_memory=shared_memory)
     _remove_orphans(shared_memory, keep=mine if backend == "memory" else None)
     if backend == "disk":
         return state_dir
@@ -184,9 +185,19 @@ def choose_directory(
 
 
 def release_directory(path: Path, *, shared_memory: Path = _SHARED_MEMORY) -> None:
-    """Delete a directory that `choose_directory` made on tmpfs; leave any other alone."""
+    """Delete a directory that `choose_directory` made on tmpfs; leave any other alone.
+
+    One that a newer instance of the application has taken over is that one's.
+    """
     if path.parent == shared_memory and path.name.startswith(_TMPFS_PREFIX):
-        remove_tree(path)
+        mine = f"{os.getpid()}:"
+        if _owner_of(path).startswith(mine) or not _owner_lives(path):
+            remove_tree(path)
+
+
+def memory_directory(application_id: str, *, shared_memory: Path = _SHARED_MEMORY) -> Path:
+    """Return where an application's state is on tmpfs, if it is there."""
+    return shared_memory / f"{_TMPFS_PREFIX}{os.geteuid()}-{application_id}"
 
 
 def _remove_orphans(shared_memory: Path, *, keep: Path | None) -> None:
@@ -199,10 +210,17 @@ def _remove_orphans(shared_memory: Path, *, keep: Path | None) -> None:
 
 def _owner_lives(directory: Path) -> bool:
     try:
-        name = (directory / _OWNER_FILE).read_text()
+        name = _owner_of(directory)
         return name == _process_name(int(name.split(":")[0]))
     except (OSError, ValueError):
         return False
+
+
+def _owner_of(directory: Path) -> str:
+    try:
+        return (directory / _OWNER_FILE).read_text()
+    except OSError:
+        return ""
 
 
 def _process_name(pid: int) -> str:

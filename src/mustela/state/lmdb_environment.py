@@ -39,6 +39,7 @@ from mustela.state.lmdb_files import (
     open_handle,
     reported,
 )
+from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows
 from mustela.state.locking import WriteLock
@@ -91,6 +92,8 @@ class LmdbEnvironment:
         self._boot = boot
         self._options = options or LmdbOptions()
         self.path = environment_path(state_dir, spec)
+        saved_in = self._options.saved_in
+        self._saved = None if saved_in is None else environment_path(saved_in, spec)
         self._lock = WriteLock(
             self.path.with_name(f"{self.path.name}.lock"), self._options.lock_timeout_ms
         )
@@ -349,6 +352,10 @@ class LmdbEnvironment:
         if clean:
             self._say_clean()
         self._drop()
+        if clean and self._saved is not None:
+            assert self._options.saved_in is not None
+            with self._lock.held():
+                save(self._options.saved_in, self.path, self._saved)
 
     def _say_clean(self) -> None:
         with self._lock.held(), self._dropping():
@@ -370,6 +377,8 @@ class LmdbEnvironment:
             self._drop()
             with reported(self.path):
                 remove_tree(self.path)
+                if self._saved is not None:  # it would be read back
+                    remove_tree(self._saved)
 
     def _opened(self) -> Handle:
         """Return the open files, opening them where this process has not."""
@@ -385,6 +394,8 @@ class LmdbEnvironment:
         make_private(self._root, self.path.parent)
         with self._lock.held():
             put_back(self.path)
+            if self._saved is not None and not self.path.exists():
+                fetch(self._saved, self.path)
             self._handle = open_handle(self._root, self.path, self._spec, self._options)
         return self._handle
 

@@ -44,12 +44,15 @@ class LmdbOptions:
             without room for it ends the process with a signal.
         lock_timeout_ms: How long to wait for another writer.
         readers_max: How many snapshots may be open in all processes together.
+        saved_in: For state on tmpfs, the directory on disk that a clean close copies it to and
+            that it is read back from.
     """
 
     map_bytes: int = 16 << 30
     reserve_bytes: int = 8 << 20
     lock_timeout_ms: int = 30_000
     readers_max: int = 254
+    saved_in: Path | None = None
 
 
 @dataclass(slots=True)

@@ -172,7 +172,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("commit_interval", -1, "not negative"),
     ("commit_timeout", 0, "greater than 0"),
     ("lanes", 0, "greater than or equal to 1"),
-    ("lanes", "many", "integer"),
+    ("lanes", "many", "a whole number"),
     ("lanes", True, "not true or false"),
     *(("key_groups", bad, "power of two") for bad in (3, 33)),
     ("key_groups", 0, "greater than"),
@@ -185,7 +185,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("epoch.max_bytes", -1, "64MiB"),
     ("epoch.max_records", 0, "greater than"),
     ("state.backend", "rocksdb", "'lmdb' or 'memory'"),
-    ("naming.strict", "perhaps", "boolean"),
+    ("naming.strict", "perhaps", "true or false"),
     ("bootstrap_servers", "", "at least 1"),
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.model import TopicPartition
+from mustela.plan.epoch import RowOutline
 
 
 @dataclass
@@ -90,6 +91,7 @@ class FakeSink:
         self.offsets: Mapping[TopicPartition, int] = {}
         self._failures = failures
         self._ends: dict[tuple[str, int], int] = {}
+        self.batch_bytes = 1_000_000
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -125,6 +127,31 @@ class FakeSink:
 
     def reopen(self) -> None:
         self._call("reopen")
+
+    def fit(self, batch_bytes: int) -> None:
+        self.batch_bytes = batch_bytes
+
+    def close(self) -> None:
+        self._call("close")
+
+
+class FakeChecks:
+    """Says of some rows that the broker would refuse them, and how large batches may be."""
+
+    def __init__(self, *rows: RefusedRow, largest: int = 1_000_000) -> None:
+        self.rows = rows
+        self.largest = largest
+
+    def suspicious(self, outline: RowOutline) -> bool:
+        return any(row.topic in outline.topics for row in self.rows)
+
+    def refused(
+        self, tag: object, _columns: Any, _outline: RowOutline | None = None
+    ) -> list[RefusedRow]:
+        return [row for row in self.rows if row.tag == tag]
+
+    def batch_bytes(self, _topics: Any) -> int:
+        return self.largest
 
 
 def refused(*rows: tuple[str, int, int]) -> RowsRefused:

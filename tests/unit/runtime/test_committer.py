@@ -14,23 +14,27 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
+from mustela.connectors.kafka.production import ProductionError
+from mustela.connectors.kafka.row_checks import outline_of
 from mustela.model import TopicPartition
 from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.committer import Committer, ProductionError
+from mustela.runtime.committer import Committer
 from mustela.runtime.engine import EpochOutput
 from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, EpochRecord, decode_epoch_record
 from mustela.spark.frames import Columns
-from tests.unit.runtime.fakes import FakeSink, refused
+from tests.unit.runtime.fakes import FakeChecks, FakeSink, refused
 from tests.unit.runtime.plans import some_state, word_count_plan
 
 STATE = some_state(word_count_plan())
 OFFSETS = {TopicPartition("lines", 0): 15}
+ROWS = [
+    Columns("out", [b"a", b"b"], [b"1", b"2"], [5, 6], None, None),
+    Columns(["x", "out"], [b"c", None], [b"3", b"4"], [7, 8], [(("h", b"1"),), ()], [None, 3]),
+]
 OUTPUT = EpochOutput(
     reports=[],
-    rows=[
-        Columns("out", [b"a", b"b"], [b"1", b"2"], [5, 6], None, None),
-        Columns(["x", "out"], [b"c", None], [b"3", b"4"], [7, 8], [(("h", b"1"),), ()], [None, 3]),
-    ],
+    rows=ROWS,
+    outlines=[outline_of(part) for part in ROWS],
     changelogs=[
         ("counts", Columns("counts", [b"k"], [b"v"], None, None, 2)),
         ("counts", Columns("counts", [b"l", b"m"], [None, b"w"], None, None, 3)),
@@ -127,7 +131,7 @@ def test_with_continue_the_epoch_is_produced_again_without_the_refused_rows() ->
     _, _, committer = commit(sink, handler="continue", barrier=barrier)
     assert sink.calls.count("reopen") == 2
     assert [row.get("skip") for row in sink.committed[0]][:3] == [{0, 1}, {0}, frozenset()]
-    assert committer.dropped == 3
+    assert sum(committer.left_out.values()) == 3
     assert barrier.last_epoch == 4
 
 
@@ -173,7 +177,7 @@ def test_when_the_broker_refuses_a_batch_the_rows_are_looked_for(handler: str) -
             commit(sink, handler=handler)
         return
     _, _, committer = commit(sink, handler=handler)
-    assert committer.dropped == 1
+    assert sum(committer.left_out.values()) == 1
     assert sink.calls.count("begin") == 4
 
 
@@ -237,19 +241,9 @@ def test_a_claim_is_a_transaction_with_the_record_alone() -> None:
     assert sink.committed[0][0]["topics"] == "app-epochs"
 
 
-class Checks:
-    """Says of some rows that the broker would refuse them."""
-
-    def __init__(self, *rows: RefusedRow) -> None:
-        self.rows = rows
-
-    def refused(self, tag: object, _columns: Any) -> list[RefusedRow]:
-        return [row for row in self.rows if row.tag == tag]
-
-
 @pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
 def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
-    """They meet the production handler, once, and the transaction goes on without them."""
+    """They meet the production handler before a transaction begins, which does without them."""
     bad = RefusedRow(("row", 1), 0, "x", "INVALID_TIMESTAMP", "too far ahead")
     sink = FakeSink()
     committer = Committer(
@@ -258,7 +252,7 @@ def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
         dead_letter_topic="letters",
         header="",
         handler=handler,
-        checks=Checks(bad),  # pyright: ignore[reportArgumentType]
+        checks=FakeChecks(bad),  # pyright: ignore[reportArgumentType]
     )
 
     def run() -> EpochRecord:
@@ -269,10 +263,10 @@ def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
     if handler == "fail":
         with pytest.raises(ProductionError, match="too far ahead"):
             run()
-        assert sink.committed == []
+        assert sink.calls == []
         return
     run()
-    assert committer.dropped == 1
+    assert sum(committer.left_out.values()) == 1
     assert sink.calls.count("begin") == 1
     skipped = [sent for sent in sink.committed[0] if sent.get("skip")]
     assert [set(sent["skip"]) for sent in skipped] == [{0}]

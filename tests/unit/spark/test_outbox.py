@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.errors import UsageError
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.plan.batch import Batch, Order, Origins
@@ -37,7 +38,7 @@ from mustela.spark.process import Process
 from mustela.spark.spool import fetch
 from mustela.state.interfaces import Token
 from tests.unit.plan.test_epoch import program
-from tests.unit.runtime.fakes import FakeSink
+from tests.unit.runtime.fakes import FakeChecks, FakeSink
 
 PROGRAM = program()
 EXCHANGES = {
@@ -52,6 +53,15 @@ ORDER = EpochOrder(
 def outbox(stage: int = 0, task: int = 0, **program_of: Any) -> Outbox:
     changed = replace(PROGRAM, **program_of)
     return Outbox(Process(os.getpid(), changed, EXCHANGES), ORDER, stage, task)
+
+
+def sending(sink: FakeSink, checks: FakeChecks, *, handler: str = "fail") -> Outbox:
+    """Return the outbox of a task that sends its rows itself."""
+    changed = replace(PROGRAM, guarantee="at_least_once", kernel={"production_handler": handler})
+    process = Process(os.getpid(), changed, EXCHANGES)
+    process._sink = sink  # pyright: ignore[reportAttributeAccessIssue]
+    process._row_checks = checks  # pyright: ignore[reportAttributeAccessIssue]
+    return Outbox(process, ORDER, 0, 0)
 
 
 def sent(box: Outbox, output: StageOutput) -> list[tuple[int, Frame]]:
@@ -129,15 +139,43 @@ def test_at_least_once_tasks_send_their_rows_and_flush_before_they_report() -> N
     """With the epoch's header; nothing of them reaches the driver. A failed task flushes not."""
     rows = SinkRows(step="to", topic="out", keys=[b"k"], values=[b"v"], timestamps=[5])
     for failed in (False, True):
-        box = outbox(guarantee="at_least_once")
         sink = FakeSink()
-        box._process._sink = sink  # pyright: ignore[reportAttributeAccessIssue]
+        box = sending(sink, FakeChecks())
         assert sent(box, StageOutput(rows=[rows])) == []
         assert sink.sent[0]["header"] == ("mustela.epoch", b"2")
         if failed:
             box.report.failure = failure_of(ValueError("no"))
         list(box.finish())
-        assert sink.calls == (["rows"] if failed else ["rows", "flush"])
+        assert sink.calls == (["rows", "close"] if failed else ["rows", "flush"])
+
+
+def test_rows_that_a_task_cannot_send_are_counted_and_become_dead_letters() -> None:
+    """They go to the driver, whose transaction takes them; the others are sent."""
+    rows = SinkRows(
+        step="to", topic="out", keys=[b"a", b"b"], values=[b"1", b"2"], timestamps=[5, 5]
+    )
+    bad = RefusedRow(0, 1, "out", "MSG_SIZE_TOO_LARGE", "too large")
+    sink = FakeSink()
+    box = sending(sink, FakeChecks(bad), handler="dead_letter")
+    sent(box, StageOutput(rows=[rows]))
+    letter, report = [unpack(data) for _, data in box.finish()]
+    assert letter.kind == DEAD_LETTERS
+    columns = unpack_columns(fetch(letter.body))
+    assert (columns.keys, columns.values) == ([b"b"], [b"2"])
+    assert load_object(report.body).counters == {"refused_rows:out": 1}
+    assert set(sink.sent[0]["skip"]) == {1}
+
+
+def test_a_task_whose_rows_are_refused_says_so_in_its_report() -> None:
+    """Its Spark job goes on to its end; the driver raises what the report holds."""
+    rows = SinkRows(step="to", topic="out", keys=[b"k"], values=[b"v"], timestamps=[5])
+    bad = RefusedRow(0, 0, "out", "MSG_SIZE_TOO_LARGE", "too large")
+    sink = FakeSink(flush=[RowsRefused.of([bad])])
+    box = sending(sink, FakeChecks())
+    sent(box, StageOutput(rows=[rows]))
+    (report,) = [load_object(unpack(data).body) for _, data in box.finish()]
+    assert report.failure.error.code == "PRODUCTION"
+    assert sink.calls == ["rows", "flush", "close"]
 
 
 def test_every_lane_learns_what_the_sources_saw() -> None:

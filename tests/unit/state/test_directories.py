@@ -99,6 +99,20 @@ def test_release_leaves_the_disk_alone(tmp_path, shm):
     assert disk.is_dir()
 
 
+def test_release_leaves_what_a_newer_instance_has_taken_over(tmp_path, shm):
+    """An instance that stops while another one goes on must not delete that one's state."""
+    place, _ = choose(tmp_path, shm)
+    owner = place / "owner"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        stat = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()
+        owner.write_text(f"{other.pid}:{stat[19]}")
+        release_directory(place, shared_memory=shm)
+        assert place.is_dir()
+        other.kill()
+    release_directory(place, shared_memory=shm)
+    assert not place.exists()
+
+
 def test_stages_that_nobody_claims_are_deleted(tmp_path):
     """A changed topology leaves no state behind; other applications keep theirs."""
     for app, stage in (("app", "old"), ("app", "new"), ("other", "old")):

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from mustela.connectors.kafka.errors import (
+    NO_BROKER_FIX,
     AuthenticationRefused,
     BrokerUnavailable,
     ClientSettingsError,
@@ -120,7 +121,7 @@ def unavailable(
     return BrokerUnavailable(
         f"could not {doing}: no Kafka broker answers",
         evidence=evidence,
-        fix="check that the broker runs and that bootstrap_servers names it",
+        fix=NO_BROKER_FIX,
     )
 
 

@@ -7,20 +7,54 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import length_hint
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
 from mustela.connectors.kafka.errors import ErrorKind, kind_of
 from mustela.model import Headers
 
-__all__ = ["Columns", "RowCallback", "feed"]
+__all__ = ["Columns", "RowCallback", "RowColumns", "feed"]
 
 SLICE_ROWS = 10_000
 QUEUE_FULL_WAIT_S = 0.05
 
 RowCallback = Callable[[int], Callable[..., None]]
 """Makes the delivery callback of one row, given its index."""
+
+
+class RowColumns(Protocol):
+    """Encoded rows as columns, whoever made them."""
+
+    @property
+    def topics(self) -> str | list[str]:
+        """One topic for all rows, or one for each."""
+        ...
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Keys."""
+        ...
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Values."""
+        ...
+
+    @property
+    def timestamps(self) -> list[int] | None:
+        """Milliseconds, or None to let the broker choose."""
+        ...
+
+    @property
+    def headers(self) -> list[Headers] | None:
+        """Headers, or None where no row has any."""
+        ...
+
+    @property
+    def partitions(self) -> list[int | None] | int | None:
+        """Partition per row, one for all, or None for Kafka's partitioner."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 __all__ = [
+    "NO_BROKER_FIX",
     "AuthenticationRefused",
     "BrokerUnavailable",
     "ClientSettingsError",
@@ -351,9 +352,13 @@ _CLASS_OF_KIND: dict[ErrorKind, type[EnvironmentFault] | type[UsageError]] = {
     ErrorKind.FENCED: TransactionFenced,
     ErrorKind.ABORTED: TransactionAborted,
 }
+NO_BROKER_FIX = (
+    "check that the broker runs and that bootstrap_servers names it; "
+    "mustela broker start runs one for development"
+)
 _FIX_OF_KIND = {
     ErrorKind.RETRYABLE: "try again; look at the broker's log if it stays",
-    ErrorKind.BROKER_GONE: "check that the broker runs and that bootstrap_servers names it",
+    ErrorKind.BROKER_GONE: NO_BROKER_FIX,
     ErrorKind.AUTHENTICATION: (
         "check kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username, "
         "kafka.sasl_password and kafka.ssl_ca_location"

@@ -29,6 +29,8 @@ from mustela.model import Headers
 
 __all__ = ["PlainSink"]
 
+SMALL_BATCH_BYTES = 16 << 10
+
 Failure = tuple[object, Columns, KafkaError, Message]
 
 
@@ -38,7 +40,8 @@ class PlainSink:
     Args:
         properties: Client properties.
         send_timeout: Seconds a row may wait for the broker.
-        batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to.
+        batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to, see
+            `fit`.
     """
 
     def __init__(
@@ -106,7 +109,9 @@ class PlainSink:
             timeout: Seconds; by default the send timeout.
 
         Raises:
-            RowsRefused: If the broker refuses rows.
+            RowsRefused: If the broker refuses rows. What else was sent may be there or not, and in
+                any order: all of it is to be sent again. The rows are not `known` if each of them
+                is fine alone: then smaller batches will do.
             BrokerUnavailable: If no broker answers.
             EnvironmentFault: If the rows could not be sent for another reason.
         """
@@ -125,9 +130,14 @@ class PlainSink:
         for _, _, error, _ in failures:
             if kind_of(error) not in (ErrorKind.ROW, ErrorKind.RETRYABLE):
                 raise fault(error, doing, servers=self._servers)
-        refused += self._alone(_located(failures))
+        suspects = _located(failures)
+        refused += self._alone(suspects)
         if refused:
             raise RowsRefused.of(refused)
+        if suspects:
+            first = next(error for _, _, error, _ in failures if kind_of(error) is ErrorKind.ROW)
+            self._batch_bytes = SMALL_BATCH_BYTES if self._batch_bytes > SMALL_BATCH_BYTES else 1
+            raise RowsRefused.later(first.name(), first.str())
         waited = perf_counter() - start
         raise self._errors.why(doing, self._servers, waited) or unavailable(
             doing, self._servers, waited, failures[0][2] if failures else self._errors.last
@@ -136,8 +146,8 @@ class PlainSink:
     def _alone(self, suspects: Sequence[tuple[object, Columns, int]]) -> list[RefusedRow]:
         """Send the rows of refused batches one by one: the broker refuses batches as a whole.
 
-        The rows that it takes arrive twice, and out of order, which the caller's next attempt
-        mends: it sends all of them again.
+        The rows that it takes arrive twice, and out of order, which the caller mends: it sends all
+        of them again.
         """
         refused: list[RefusedRow] = []
         if not suspects:
@@ -160,6 +170,16 @@ class PlainSink:
             feed(producer, one, lambda _row, s=suspect: partial(note, s), lambda _row, _error: None)
         producer.flush(self._send_timeout)
         return refused
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes in a batch, at most."""
+        return self._batch_bytes
+
+    def fit(self, batch_bytes: int) -> None:
+        """Make batches smaller from now on; what was sent must have been flushed."""
+        self.close()
+        self._batch_bytes = batch_bytes
 
     def close(self) -> None:
         """Drop the producer with what it still holds; the next row makes a new one."""
@@ -198,16 +218,18 @@ def _note(
 
 
 def _located(failures: Sequence[Failure]) -> list[tuple[object, Columns, int]]:
-    """Find refused rows in their columns by what they hold: equal rows are refused alike."""
+    """Find refused rows in their columns by what they hold.
+
+    Equal rows may differ in what a failure does not tell, such as the timestamp: all of them are
+    suspects.
+    """
     found: list[tuple[object, Columns, int]] = []
-    rows_of: dict[int, dict[tuple[Any, Any], list[int]]] = {}
+    sent: dict[int, tuple[object, Columns, set[tuple[Any, Any]]]] = {}
     for tag, columns, error, message in failures:
-        if kind_of(error) is not ErrorKind.ROW:
-            continue
-        rows = rows_of.get(id(columns))
-        if rows is None:
-            rows = rows_of[id(columns)] = {}
-            for row, pair in enumerate(zip(columns.keys, columns.values, strict=True)):
-                rows.setdefault(pair, []).append(row)
-        found.append((tag, columns, rows[message.key(), message.value()].pop(0)))
+        if kind_of(error) is ErrorKind.ROW:
+            pairs = sent.setdefault(id(columns), (tag, columns, set()))[2]
+            pairs.add((message.key(), message.value()))
+    for tag, columns, pairs in sent.values():
+        rows = enumerate(zip(columns.keys, columns.values, strict=True))
+        found += [(tag, columns, row) for row, pair in rows if pair in pairs]
     return found

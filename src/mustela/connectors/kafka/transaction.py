@@ -48,7 +48,7 @@ from mustela.connectors.kafka.errors import (
     fault,
     kind_of,
 )
-from mustela.connectors.kafka.plain import PlainSink
+from mustela.connectors.kafka.plain import SMALL_BATCH_BYTES, PlainSink
 from mustela.connectors.kafka.refusals import Suspect, refused_of
 from mustela.errors import InvariantError
 from mustela.model import Headers
@@ -57,7 +57,6 @@ __all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
 
 # Trying an epoch again costs less than waiting for a group coordinator that is gone.
 OFFSETS_TIMEOUT_S = 10.0
-SMALL_BATCH_BYTES = 16 << 10
 INIT_FIRST_STEP_S = 0.1
 INIT_LAST_STEP_S = 1.6
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError
 from mustela.connectors.kafka.errors import RefusedRow
+from mustela.connectors.kafka.row_checks import RowChecks, RowLimits, TopicFacts, outline_of
 from mustela.errors import EnvironmentFault, Origin
-from mustela.runtime.row_checks import RowChecks, RowLimits, TopicFacts
 from mustela.spark.frames import Columns
 from tests.unit.runtime.fakes import FakeAdmin
 
@@ -94,6 +96,46 @@ def test_each_limit_of_a_topic_is_known() -> None:
     assert {(row.tag, row.topic) for row in found} == {("t", "out")}
     assert "max.message.bytes of the topic is 200" in found[0].text
     assert "3600001 ms ahead, 3600000 are allowed" in found[1].text
+
+
+LIMITED = {
+    "max.message.bytes": "100",
+    "message.timestamp.after.max.ms": "5",
+    "message.timestamp.before.max.ms": "5",
+    "cleanup.policy": "compact",
+}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, b"k", b"k" * 30]),
+            st.sampled_from([None, b"v", b"v" * 20, b"v" * 40]),
+            st.sampled_from([NOW - 6, NOW - 5, NOW, NOW + 5, NOW + 6]),
+            st.sampled_from([(), (("h", b"x" * 25),)]),
+            st.sampled_from(["out", "free"]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_what_rows_are_like_says_whether_one_of_them_may_be_refused(parts: list[Any]) -> None:
+    """A look at each row finds nothing where their outline shows nothing."""
+    keys, values, times, headers, topics = map(list, zip(*parts, strict=True))
+    columns = rows(len(parts), topics, keys=keys, values=values, timestamps=times, headers=headers)
+    checks = checks_of(Admin({"out": 1, "free": 1}, settings={"out": LIMITED}))
+    alone = [
+        number
+        for number, (key, value, time, own, topic) in enumerate(parts)
+        if topic == "out"
+        and (
+            key is None
+            or abs(time - NOW) > 5
+            or len(key) + len(value or b"") + sum(len(n) + len(v) for n, v in own) + 68 > 100
+        )
+    ]
+    assert [row for row, _ in reasons(checks.refused("t", columns))] == alone
+    assert checks.suspicious(outline_of(columns)) or not alone
 
 
 def test_headers_count() -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.columns import RowColumns
 from mustela.connectors.kafka.errors import RefusedRow
 from mustela.errors import EnvironmentFault, Origin
-from mustela.runtime.engine import RowColumns
+from mustela.plan.epoch import RowOutline
 
-__all__ = ["RowChecks", "RowLimits", "TopicFacts"]
+__all__ = ["RowChecks", "RowLimits", "TopicFacts", "outline_of"]
 
 _LEAST_OVERHEAD = 61 + 7
 """Bytes around a record that is alone in its batch, at least."""
@@ -134,30 +135,52 @@ class RowChecks:
         self._origin = origin
         self._facts: dict[str, TopicFacts] = {}
 
-    def refused(self, tag: object, columns: RowColumns) -> list[RefusedRow]:
-        """Return the rows that the broker would refuse, each with the reason.
-
-        Args:
-            tag: Stands in the result.
-            columns: The rows.
+    def suspicious(self, outline: RowOutline) -> bool:
+        """Say whether the broker may refuse one of some rows.
 
         Raises:
             MissingTopicError: If a topic does not exist, is not to be made, and rows without a
                 topic end the application.
         """
-        topics = columns.topics
-        names = {topics} if isinstance(topics, str) else set(topics)
         try:
-            unknown = names - self._facts.keys()
+            unknown = [name for name in outline.topics if name not in self._facts]
             if unknown:
                 self._learn(unknown)
-            found = self._look(tag, columns, names)
-            if found:  # a setting may have changed since it was asked for
-                self._learn(names)
-                found = self._look(tag, columns, names)
         except EnvironmentFault:
-            return []  # nobody answers, which the transaction will find out by itself
-        return found
+            return False  # nobody answers, which the transaction will find out by itself
+        return self._exceeds(outline)
+
+    def refused(
+        self, tag: object, columns: RowColumns, outline: RowOutline | None = None
+    ) -> list[RefusedRow]:
+        """Return the rows that the broker would refuse, each with the reason.
+
+        Args:
+            tag: Stands in the result.
+            columns: The rows.
+            outline: What they are like, if that is known.
+
+        Raises:
+            MissingTopicError: As `suspicious` does.
+        """
+        seen = outline_of(columns) if outline is None else outline
+        if not self.suspicious(seen):
+            return []
+        try:
+            self._learn(seen.topics)  # a setting may have changed since it was asked for
+        except EnvironmentFault:
+            return []
+        return self._look(tag, columns) if self._exceeds(seen) else []
+
+    def batch_bytes(self, topics: str | Iterable[str]) -> int:
+        """Return how large a batch may be that each of some topics takes, as far as is known."""
+        names = {topics} if isinstance(topics, str) else set(topics)
+        known = (self._facts[name] for name in names if name in self._facts)
+        return min((facts.max_bytes for facts in known), default=_NEVER)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._admin.close()
 
     def _learn(self, topics: Iterable[str]) -> None:
         wanted = sorted(topics)
@@ -184,25 +207,24 @@ class RowChecks:
         for topic in known:
             self._facts[topic] = TopicFacts.of(configs.get(topic, {}))
 
-    def _look(self, tag: object, columns: RowColumns, names: set[str]) -> list[RefusedRow]:
-        limits, topics = self._limits, columns.topics
-        facts = [self._facts[name] for name in names if name in self._facts]
-        largest = self._largest(facts)
+    def _exceeds(self, outline: RowOutline) -> bool:
+        limits = self._limits
+        facts = [self._facts[name] for name in outline.topics if name in self._facts]
         now = self._clock.now_ms()
-        times = columns.timestamps or ()
-        key, value = _longest(columns.keys), _longest(columns.values)
+        key, value = outline.key_bytes, outline.value_bytes
         ahead = now + min((fact.ahead_ms for fact in facts), default=_NEVER)
         behind = now - min((fact.behind_ms for fact in facts), default=_NEVER)
-        suspicious = (
-            len(facts) < len(names)
+        return (
+            len(facts) < len(outline.topics)
             or key + value > limits.client_bytes
-            or self._size(key, value, _longest_headers(columns)) > largest
-            or max(times, default=0) > ahead
-            or min(times, default=now) < behind
-            or (any(fact.compacted for fact in facts) and None in columns.keys)
+            or self._size(key, value, outline.header_bytes) > self._largest(facts)
+            or (outline.last_ms is not None and outline.last_ms > ahead)
+            or (outline.first_ms is not None and outline.first_ms < behind)
+            or (outline.keyless and any(fact.compacted for fact in facts))
         )
-        if not suspicious:
-            return []
+
+    def _look(self, tag: object, columns: RowColumns) -> list[RefusedRow]:
+        topics, now = columns.topics, self._clock.now_ms()
         found: list[RefusedRow] = []
         for row in range(len(columns.values)):
             topic = topics if isinstance(topics, str) else topics[row]
@@ -248,15 +270,34 @@ class RowChecks:
         return None
 
 
-def _longest(column: Sequence[Any]) -> int:
+def outline_of(columns: RowColumns) -> RowOutline:
+    """Say what rows are like, by columns.
+
+    Example:
+        >>> from mustela.connectors.kafka.columns import Columns
+        >>> rows = Columns(topics="out", keys=[b"a", None], values=[b"", b"bee"], timestamps=[7, 5])
+        >>> outline_of(rows)[1:]
+        (1, 3, 0, 5, 7, True)
+    """
+    topics, times, headers = columns.topics, columns.timestamps, columns.headers
+    key_bytes, keyless = _longest(columns.keys)
+    return RowOutline(
+        topics=(topics,) if isinstance(topics, str) else tuple(sorted(set(topics))),
+        key_bytes=key_bytes,
+        value_bytes=_longest(columns.values)[0],
+        header_bytes=max(map(_size_of, headers), default=0) if headers else 0,
+        first_ms=min(times) if times else None,
+        last_ms=max(times) if times else None,
+        keyless=keyless,
+    )
+
+
+def _longest(column: Sequence[Any]) -> tuple[int, bool]:
+    """Return the size of the longest item, and whether one is None."""
     try:
-        return max(map(len, column), default=0)
+        return max(map(len, column), default=0), False
     except TypeError:  # None has no length; to look for it first takes twice the time
-        return max((len(item) for item in column if item), default=0)
-
-
-def _longest_headers(columns: RowColumns) -> int:
-    return max((_size_of(own) for own in columns.headers), default=0) if columns.headers else 0
+        return max((len(item) for item in column if item), default=0), True
 
 
 def _size_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
