@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         ProcessorContext,
         RecordMetadata,
     )
+    from mustela.topology.processor_wrapper import ProcessorWrapper, WrappedProcessor
     from mustela.topology.request_reply import RequestReply
     from mustela.topology.schedule import CatchUp
     from mustela.topology.scheduled import Tick
@@ -163,6 +164,7 @@ __all__ = [
     "Processor",
     "ProcessorContext",
     "ProcessorSupplier",
+    "ProcessorWrapper",
     "Produced",
     "PunctuationType",
     "RateLimit",
@@ -212,6 +214,7 @@ __all__ = [
     "WindowStore",
     "Windowed",
     "WindowedSerde",
+    "WrappedProcessor",
 ]
 
 __version__: Final = "0.1.0"
@@ -264,6 +267,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Processor": "mustela.topology.processor_api",
     "ProcessorContext": "mustela.topology.processor_context",
     "ProcessorSupplier": "mustela.topology.processor_api",
+    "ProcessorWrapper": "mustela.topology.processor_wrapper",
     "Produced": "mustela.dsl.options",
     "PunctuationType": "mustela.topology.timers",
     "RateLimit": "mustela.topology.async_calls",
@@ -313,6 +317,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "WindowStore": "mustela.state.kinds.window_store",
     "Windowed": "mustela.model",
     "WindowedSerde": "mustela.serdes.windowed",
+    "WrappedProcessor": "mustela.topology.processor_wrapper",
 }
 
 

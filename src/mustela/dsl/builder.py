@@ -37,6 +37,7 @@ from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.processor_api import ProcessorSupplier
+from mustela.topology.processor_wrapper import ProcessorWrapper
 from mustela.topology.schedule import CatchUp
 from mustela.topology.scheduled import Tick
 from mustela.topology.source import TableSourceNode
@@ -50,6 +51,9 @@ V = TypeVar("V")
 class StreamsBuilder:
     """Collects the steps of an application, beginning with the topics it reads.
 
+    Args:
+        processor_wrapper: Wraps what gives the program's processors; see `ProcessorWrapper`.
+
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
         >>> builder = StreamsBuilder()
@@ -62,8 +66,8 @@ class StreamsBuilder:
         {'hello': 2}
     """
 
-    def __init__(self) -> None:
-        self._registry = Registry()
+    def __init__(self, *, processor_wrapper: ProcessorWrapper | None = None) -> None:
+        self._registry = Registry(processor_wrapper)
 
     @overload
     def stream(

@@ -10,7 +10,7 @@ from mustela.dsl.options import Consumed, options_or
 from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.stores import StoreBuilder
-from mustela.dsl.suppliers import checked_store_builder, checked_supplier
+from mustela.dsl.suppliers import checked_store_builder, supplied
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.errors import BadOptionError
@@ -46,7 +46,6 @@ def add_global_store(
     check_name(topic, what="topic", at=at)
     said = choose("name", given.name, options.name, holder="Consumed", at=at)
     built = checked_store_builder(store, verb="add_global_store", at=at)
-    checked_supplier(supplier, verb="add_global_store", at=at)
     for option in ("auto_offset_reset", "timestamp_extractor"):
         if getattr(options, option) is not None:
             msg = f"a global store takes no {option}="
@@ -65,6 +64,8 @@ def add_global_store(
         origin=at,
         explicit_name=said is not None,
     )
+    step = place["name"]
+    made = supplied(registry, supplier, step=step, verb="add_global_store", at=at)
     node = GlobalTableNode(
         **place,
         topic=topic,
@@ -72,7 +73,7 @@ def add_global_store(
         value=choose_serde("value", None, options.value, holder="Consumed", at=at) or BytesSerde(),
         store=replace(spec, logged=False),
         explicit_store=True,
-        supplier=supplier,
+        supplier=made.supplier,
         plain=built.plain,
     )
     registry.add_global_table(node)

@@ -13,9 +13,9 @@ from mustela.dsl.registry import AddedStore, Place
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
 from mustela.dsl.suppliers import (
-    checked_supplier,
     connected_stores,
     output_names,
+    supplied,
     timers_of,
     uses_of,
 )
@@ -233,19 +233,19 @@ def attach_processor(
     key, value = stream._key, stream._value  # pyright: ignore[reportPrivateUsage]
     at, step = place["origin"], place["name"]
     fixed = verb == "process_values"
-    processor = checked_supplier(supplier, verb=verb, at=at)
+    given = supplied(registry, supplier, step=step, verb=verb, at=at)
     outputs = {
         output: _serdes(said, key, value, at)
         for output, said in output_names(ties.outputs, at=at).items()
     }
-    used = connected_stores(registry, supplier, ties.stores, step=step, at=at)
+    used = connected_stores(registry, given.stores, ties.stores, step=step, at=at)
     changed = checked_updates(registry, ties.updates, step=step, at=at)
     touched = checked_stores(registry, ties.transacts, at) if ties.transacts else ()
     replies = _reply_serdes(ties.replies, changed, at)
     registry.add(
         ProcessorNode(
             **place,
-            supplier=supplier,
+            supplier=given.supplier,
             **uses_of(used, step=step),
             fixed_key=fixed,
             key=key,
@@ -255,7 +255,7 @@ def attach_processor(
             updates=tuple(store.spec.name for store in changed),
             replies=tuple(replies),
             transacts=tuple(spec.name for spec in touched),
-            timers=timers_of(processor, step, key),
+            timers=timers_of(given, step, key),
         )
     )
     makers = attach_updates(registry, step, changed, at)

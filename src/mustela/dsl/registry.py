@@ -23,6 +23,7 @@ from mustela.topology.graph import Topology
 from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
 from mustela.topology.processor import ProcessorNode
+from mustela.topology.processor_wrapper import ProcessorWrapper
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.transact import TransactApplyNode, check_transacted
 from mustela.topology.update import UpdateNode
@@ -65,9 +66,14 @@ class Place(TypedDict):
 
 
 class Registry:
-    """All nodes so far, by name, with their stores and the topics they read."""
+    """All nodes so far, by name, with their stores and the topics they read.
 
-    def __init__(self) -> None:
+    Args:
+        wrapper: Wraps what gives processors.
+    """
+
+    def __init__(self, wrapper: ProcessorWrapper | None = None) -> None:
+        self.wrapper = wrapper
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, Node] = {}
         self._readers: dict[str, SourceLike] = {}
@@ -264,7 +270,7 @@ class Registry:
 
     def copy(self) -> Registry:
         """Return a registry with the same nodes, to which others are added."""
-        twin = Registry()
+        twin = Registry(self.wrapper)
         twin._nodes = dict(self._nodes)
         twin._stores = dict(self._stores)
         twin._readers = dict(self._readers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, NamedTuple, TypedDict, cast
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
@@ -14,6 +14,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
+from mustela.topology.processor_api import FixedKeyProcessor, Processor, ProcessorSupplier
 from mustela.topology.timers import acts_on_time, timer_store
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "checked_supplier",
     "connected_stores",
     "output_names",
+    "supplied",
     "timers_of",
     "uses_of",
 ]
@@ -80,22 +82,86 @@ def checked_supplier(supplier: object, *, verb: str, at: Origin) -> type[Any]:
     return type(first)
 
 
-def timers_of(processor: type[Any], step: str, key: Serde[Any] | None) -> StoreSpec | None:
+class Supplied(NamedTuple):
+    """What gives the processors of a step.
+
+    Attributes:
+        supplier: It, as the topology's wrapper gave it back.
+        stores: The stores that it and what it wraps name.
+        acts_on_time: Whether its processors may have timers or schedules.
+    """
+
+    supplier: ProcessorSupplier
+    stores: tuple[Any, ...]
+    acts_on_time: bool
+
+
+def supplied(
+    registry: Registry, supplier: ProcessorSupplier, *, step: str, verb: str, at: Origin
+) -> Supplied:
+    """Check what gives the processors of a step, and wrap it as the topology's wrapper says.
+
+    Raises:
+        FunctionError: If it, or what the wrapper made of it, gives no processors.
+    """
+    cls = checked_supplier(supplier, verb=verb, at=at)
+    stores, timed = [*_own_stores(supplier, at=at)], acts_on_time(cls)
+    wrapper = registry.wrapper
+    if wrapper is not None:
+        fixed = verb == "process_values"
+        wrap = (
+            wrapper.wrap_fixed_key_processor_supplier if fixed else wrapper.wrap_processor_supplier
+        )
+        wrapped = wrap(step, supplier)
+        if wrapped is not supplier:
+            outer = checked_supplier(wrapped, verb=wrap.__name__, at=at)
+            _check_timers(cls, outer, step, at)
+            stores += _own_stores(wrapped, at=at)
+            timed = timed or acts_on_time(outer)
+            supplier = wrapped
+    return Supplied(supplier, tuple(stores), timed)
+
+
+def _check_timers(inner: type[Any], outer: type[Any], step: str, at: Origin) -> None:
+    """Check that the timers of a processor reach it through what it is wrapped in."""
+    bases: list[Any] = [Processor, FixedKeyProcessor]
+    nothing = (None, *(base.on_timer for base in bases))
+    methods = (getattr(inner, "on_timer", None), getattr(outer, "on_timer", None))
+    if methods[0] in nothing or methods[1] not in nothing:
+        return
+    msg = f"{outer.__name__} around {inner.__name__} of step {step!r} has no on_timer"
+    raise FunctionError(
+        msg,
+        at=at,
+        why=f"timers that {inner.__name__} registers would be lost",
+        fix=f"derive {outer.__name__} from WrappedProcessor, or hand on_timer(timer, context) on",
+        fields={"step": step},
+    )
+
+
+def timers_of(supplied: Supplied, step: str, key: Serde[Any] | None) -> StoreSpec | None:
     """Return the store for timers and schedules of a step, None if its processors have none."""
-    if not acts_on_time(processor):
+    if not supplied.acts_on_time:
         return None
     return timer_store(path_name(step, "timers", length_max=STORE_NAME_LENGTH_MAX), key)
 
 
 def connected_stores(
     registry: Registry,
-    supplier: object,
+    own: Iterable[Any],
     stores: Iterable[str | StoreBuilder],
     *,
     step: str,
     at: Origin,
 ) -> list[AddedStore]:
     """Return the stores that a step uses; those given as builders are added first.
+
+    Args:
+        registry: The topology while it is being written.
+        own: What the step's supplier names.
+        stores: What the step was given besides.
+        step: Its name.
+        at: The user's line.
 
     Raises:
         UnknownStoreError: If one was not added.
@@ -105,7 +171,7 @@ def connected_stores(
     if isinstance(stores, str | StoreBuilder):
         stores = [stores]
     found: dict[str, AddedStore] = {}
-    for store in [*_own_stores(supplier, at=at), *stores]:
+    for store in [*own, *stores]:
         known = _connected(registry, store, step=step, at=at)
         found[known.spec.name] = known
     return list(found.values())

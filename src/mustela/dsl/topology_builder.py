@@ -31,6 +31,7 @@ from mustela.topology import graph
 from mustela.topology.errors import SourceConflictError, UnknownStepError
 from mustela.topology.processor import ProcessorNode
 from mustela.topology.processor_api import ProcessorSupplier
+from mustela.topology.processor_wrapper import ProcessorWrapper
 from mustela.topology.sink import SinkNode, TopicNameExtractor
 from mustela.topology.source import SourceNode
 
@@ -48,6 +49,7 @@ class Topology(graph.Topology):
 
     Args:
         registry: Where to begin; with nothing if not given.
+        processor_wrapper: Wraps what gives processors; see `ProcessorWrapper`.
 
     Example:
         >>> from mustela import ContextualProcessor, Topology, TopologyTestDriver
@@ -68,8 +70,14 @@ class Topology(graph.Topology):
     _parts: dict[str, Callable[[], Handle[Any, Any]]]
     _types: dict[str, tuple[Serde[Any] | None, Serde[Any] | None]]
 
-    def __init__(self, registry: Registry | None = None) -> None:
-        object.__setattr__(self, "_registry", Registry() if registry is None else registry)
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        *,
+        processor_wrapper: ProcessorWrapper | None = None,
+    ) -> None:
+        begun = Registry(processor_wrapper) if registry is None else registry
+        object.__setattr__(self, "_registry", begun)
         object.__setattr__(self, "_parts", {})
         object.__setattr__(self, "_types", {})
         self._refresh()
@@ -422,7 +430,7 @@ class Topology(graph.Topology):
                 fix="name a step that add_processor or KStream.process has added",
                 fields={"step": processor, "store": store},
             )
-        (added,) = connected_stores(self._registry, None, [store], step=processor, at=at)
+        (added,) = connected_stores(self._registry, (), [store], step=processor, at=at)
         if any(spec.name == store for spec in node.connected):
             return
         uses = uses_of([*self._registry.stores_of(node), added], step=processor)

@@ -36,7 +36,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _AT_MAX = 2**62
 _BASES = frozenset(
-    {"Processor", "FixedKeyProcessor", "ContextualProcessor", "ContextualFixedKeyProcessor"}
+    {
+        *("Processor", "FixedKeyProcessor", "ContextualProcessor", "ContextualFixedKeyProcessor"),
+        "WrappedProcessor",
+    }
 )
 _ROOM = "mustela.topology."
 
