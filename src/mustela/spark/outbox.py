@@ -26,7 +26,6 @@ from mustela.spark.frames import (
     dump_object,
     pack,
     pack_batch,
-    pack_columns,
 )
 from mustela.spark.process import Process
 from mustela.spark.row_sender import RowSender
@@ -85,7 +84,7 @@ class Outbox:
 
     def _for_driver(self, kind: int, name: str, columns: Columns) -> Parcel:
         """Return the frame of rows that the driver sends to Kafka."""
-        body = self._spool.keep(pack_columns(columns))
+        body = self._spool.keep(columns)
         return self._home(), self._frame(kind, DRIVER, name, body)
 
     def send(self, output: StageOutput) -> Iterator[Parcel]:

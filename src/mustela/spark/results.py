@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from mustela.spark.frames import Columns, Frame, unpack, unpack_columns
-from mustela.spark.spool import fetch
+from mustela.spark.frames import Columns, Frame, unpack
+from mustela.spark.spool import SpoolReader
 
 __all__ = ["FrameStore"]
 
@@ -22,6 +22,7 @@ class FrameStore:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._memory = 0
+        self._spools = SpoolReader()
         self._file: IO[bytes] | None = None
         self._entries: list[tuple[int, tuple[int, int, int], str, bytes | tuple[int, int]]] = []
         self.size = 0
@@ -49,7 +50,7 @@ class FrameStore:
                 assert self._file is not None
                 self._file.seek(kept[0])
                 kept = self._file.read(kept[1])
-            yield name, unpack_columns(fetch(unpack(kept).body))
+            yield name, self._spools.fetch(unpack(kept).body)
 
     def view(self, kind: int) -> _View:
         """Return the frames of a kind; each iteration begins anew."""
@@ -62,6 +63,7 @@ class FrameStore:
     def close(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._spools.close()
         if self._file is not None:
             self._file.close()
             self._file = None

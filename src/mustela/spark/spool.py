@@ -1,24 +1,41 @@
-"""Large bodies of frames on the host's disk, where workers and driver share one.
+"""Rows for Kafka on the host's disk, where workers and driver share one.
 
-Rows for Kafka only pass through Spark's JVM on their way to the driver. On one host a task writes
-large ones to a file instead and sends the file's name: the JVM never sees the bytes, and the
-driver reads them one part at a time. The files live as long as their epoch.
+Such rows only pass through Spark's JVM on their way to the driver. On one host a task writes large
+frames of them to a file instead and sends the file's name: the JVM never sees the bytes. Values
+that are not small stand in the file as they are, and the driver reads each when it is its turn: to
+pack and unpack them all would be a quarter of what a stateless epoch costs. The files live as long
+as their epoch.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from io import RawIOBase
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO, overload
 
 from mustela.errors import EnvironmentFault
+from mustela.spark.frames import Columns, pack_columns, unpack_columns
 from mustela.state.interfaces import Token
 
-__all__ = ["Spool", "SpoolGoneError", "clear", "clear_others", "fetch", "forget"]
+__all__ = [
+    "Spool",
+    "SpoolGoneError",
+    "SpoolReader",
+    "StoredValues",
+    "clear",
+    "clear_others",
+    "forget",
+]
 
 _HERE, _THERE = b"\x00", b"\x01"
 _LEAST = 32 * 1024
+_APART_LEAST = 128
+"""Values that are smaller on average are packed, and unpacked, faster than read one by one."""
+_WRITE_ITEMS = 1024
+"""As many buffers as Linux takes at once."""
+_READ_BYTES = 256 * 1024
 
 
 class SpoolGoneError(EnvironmentFault):
@@ -42,20 +59,39 @@ class Spool:
         self._end = 0
         self._fd = -1
 
-    def keep(self, body: bytes) -> bytes:
-        """Return what to send in place of ``body``: itself, or where it is."""
-        if self._path is None or len(body) < _LEAST:
-            return _HERE + body
+    def keep(self, columns: Columns) -> bytes:
+        """Return what to send in place of rows: themselves, or where they are."""
+        if self._path is None:
+            return _HERE + pack_columns(columns)
+        values: Any = columns.values
+        try:
+            sizes = list(map(len, values))
+        except TypeError:  # None has no length; to look for it first takes longer
+            sizes = [-1 if value is None else len(value) for value in values]
+        total = sum(size for size in sizes if size > 0)
+        apart = total >= max(_LEAST, _APART_LEAST * len(sizes))
+        head = pack_columns(columns._replace(values=sizes) if apart else columns)  # type: ignore[arg-type]
+        if not apart and len(head) < _LEAST:
+            return _HERE + head
+        start = self._end
+        self._write([head])
+        for first in range(0, len(values) if apart else 0, _WRITE_ITEMS):
+            self._write([value or b"" for value in values[first : first + _WRITE_ITEMS]])
+        return _THERE + f"{start}:{len(head)}:{total if apart else -1}:{self._path}".encode()
+
+    def _write(self, parts: Sequence[bytes]) -> None:
         if self._fd < 0:
+            assert self._path is not None
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._fd = os.open(self._path, flags, 0o600)
-        start, view = self._end, memoryview(body)
-        while view:
-            written = os.write(self._fd, view)
-            view = view[written:]
-        self._end += len(body)
-        return _THERE + f"{start}:{len(body)}:{self._path}".encode()
+        size = sum(map(len, parts))
+        written = os.writev(self._fd, parts)
+        if written < size:  # the disk has just become full, which the next write says
+            view = memoryview(b"".join(parts))[written:]
+            while view:
+                view = view[os.write(self._fd, view) :]
+        self._end += size
 
     def close(self) -> None:
         """Close the file; its bytes stay."""
@@ -64,35 +100,96 @@ class Spool:
             self._fd = -1
 
 
-def fetch(kept: bytes) -> bytes:
-    """Return the body that `Spool.keep` was given.
+class StoredValues(Sequence["bytes | None"]):
+    """A column of values that stand in a file one behind the other.
 
-    Raises:
-        SpoolGoneError: If its file was deleted.
+    An iterator reads each value when it is asked for it; a file has one iterator at a time.
+
+    Args:
+        file: The file.
+        start: Where the first value begins.
+        sizes: The values' sizes in bytes; -1 for None.
     """
-    if kept[:1] == _HERE:
-        return kept[1:]
-    start, size, path = kept[1:].decode().split(":", 2)
-    try:
-        with Path(path).open("rb", buffering=0) as file:
-            return _read(file, int(start), int(size))
-    except FileNotFoundError as error:
-        msg = f"{path} is gone"
-        raise SpoolGoneError(
-            msg,
-            why="a newer instance of the application clears the directory, or something else did",
-            fix="see that nothing deletes files of a running application",
-        ) from error
+
+    def __init__(self, file: BinaryIO, start: int, sizes: list[int]) -> None:
+        self._file = file
+        self._start = start
+        self._sizes = sizes
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        """Read all of them."""
+        self._file.seek(self._start)
+        return map(self._read if -1 in self._sizes else self._file.read, self._sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> StoredValues: ...
+    def __getitem__(self, index: int | slice) -> bytes | StoredValues | None:
+        """Read a value, or return a part of the column, which is not read yet."""
+        if isinstance(index, int):
+            row = range(len(self._sizes))[index]
+            return next(iter(self[row : row + 1]))
+        first, stop, step = index.indices(len(self._sizes))
+        assert step == 1, "parts have no gaps"
+        before = sum(size for size in self._sizes[:first] if size > 0)
+        return StoredValues(self._file, self._start + before, self._sizes[first:stop])
+
+    def _read(self, size: int) -> bytes | None:
+        return None if size < 0 else self._file.read(size)
 
 
-def _read(file: RawIOBase, start: int, length: int) -> bytes:
-    file.seek(start)
-    data = file.read(length) or b""
-    while len(data) < length:
-        more = file.read(length - len(data))
-        assert more, f"{file} is shorter than its task said"
-        data += more
-    return data
+class SpoolReader:
+    """Reads what tasks kept; its files stay open until it is closed."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, BinaryIO] = {}
+
+    def fetch(self, kept: bytes) -> Columns:
+        """Return the rows that `Spool.keep` was given.
+
+        Raises:
+            SpoolGoneError: If their file was deleted.
+        """
+        if kept[:1] == _HERE:
+            return unpack_columns(kept[1:])
+        start, head, values, path = kept[1:].decode().split(":", 3)
+        file = self._open(path)
+        begin = int(start) + int(head)
+        there = os.fstat(file.fileno()).st_size
+        assert there >= begin + max(0, int(values)), f"{path} is shorter than its task said"
+        file.seek(int(start))
+        columns = unpack_columns(file.read(int(head)))
+        if int(values) < 0:
+            return columns
+        sizes: Any = columns.values
+        return columns._replace(values=StoredValues(file, begin, sizes))  # type: ignore[arg-type]
+
+    def _open(self, path: str) -> BinaryIO:
+        file = self._files.get(path)
+        if file is None:
+            try:
+                file = Path(path).open("rb", buffering=_READ_BYTES)  # noqa: SIM115 - closed by close()
+            except FileNotFoundError as error:
+                msg = f"{path} is gone"
+                raise SpoolGoneError(
+                    msg,
+                    why="a newer instance of the application clears the directory, "
+                    "or something else did",
+                    fix="see that nothing deletes files of a running application",
+                ) from error
+            self._files[path] = file
+        return file
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
 
 def forget(root: str, token: Token) -> None:

@@ -31,11 +31,10 @@ from mustela.spark.frames import (
     load_object,
     unpack,
     unpack_batch,
-    unpack_columns,
 )
 from mustela.spark.outbox import Outbox, failure_of
 from mustela.spark.process import Process
-from mustela.spark.spool import fetch
+from mustela.spark.spool import SpoolReader
 from mustela.state.interfaces import Token
 from tests.unit.plan.test_epoch import program
 from tests.unit.runtime.fakes import FakeChecks, FakeSink
@@ -123,7 +122,7 @@ def test_rows_for_kafka_travel_by_the_tasks_own_lane() -> None:
         (1, DEAD_LETTERS, -1),
         (1, CHANGELOG, -1),
     ]
-    columns = [unpack_columns(fetch(frame.body)) for _, frame in frames]
+    columns = [SpoolReader().fetch(frame.body) for _, frame in frames]
     assert columns[0].topics == "out"
     assert columns[1].values == [b"bad"]
     assert (columns[2].topics, columns[2].partitions, columns[2].values) == ("counts", 3, [None])
@@ -160,7 +159,7 @@ def test_rows_that_a_task_cannot_send_are_counted_and_become_dead_letters() -> N
     sent(box, StageOutput(rows=[rows]))
     letter, report = [unpack(data) for _, data in box.finish()]
     assert letter.kind == DEAD_LETTERS
-    columns = unpack_columns(fetch(letter.body))
+    columns = SpoolReader().fetch(letter.body)
     assert (columns.keys, columns.values) == ([b"b"], [b"2"])
     assert load_object(report.body).counters == {"refused_rows:out": 1}
     assert set(sink.sent[0]["skip"]) == {1}

@@ -125,8 +125,7 @@ class Columns:
         return 0 if self.timestamps is None else max(1, self.timestamps[row])
 
     def arguments(self, start: int, stop: int, callback: RowCallback | None) -> list[Iterable[Any]]:
-        """Return the columns of the producer's arguments behind the value, for some rows."""
-        keys = self.keys[start:stop]
+        """Return the columns of the producer's arguments behind the key, for some rows."""
         partitions: Iterable[int]
         if self.partitions is None:
             partitions = repeat(-1)
@@ -135,7 +134,7 @@ class Columns:
         else:
             partitions = [-1 if p is None else p for p in self.partitions[start:stop]]
         callbacks = repeat(None) if callback is None else map(callback, range(start, stop))
-        arguments: list[Iterable[Any]] = [keys, partitions, callbacks, repeat(None)]
+        arguments: list[Iterable[Any]] = [partitions, callbacks, repeat(None)]
         if self.timestamps is None:
             arguments.append(repeat(0))
         else:
@@ -186,7 +185,7 @@ def feed(
     position = 0
     while position < count:
         stop = min(position + SLICE_ROWS, count)
-        values = iter(columns.values[position:stop])
+        values, keys = columns.values[position:stop], iter(columns.keys[position:stop])
         topics = (
             repeat(columns.topics)
             if isinstance(columns.topics, str)
@@ -194,16 +193,16 @@ def feed(
         )
         arguments = columns.arguments(position, stop, callback)
         try:
-            deque(map(produce, topics, values, *arguments), maxlen=0)
+            deque(map(produce, topics, values, keys, *arguments), maxlen=0)
             position = stop
         except BufferError:
             # What the iterator has left tells which row was refused: it is produced again.
-            position = stop - length_hint(values) - 1
+            position = stop - length_hint(keys) - 1
             producer.poll(QUEUE_FULL_WAIT_S)
         except KafkaException as raised:
             if kind_of(raised) is not ErrorKind.ROW:
                 raise
-            position = stop - length_hint(values)
+            position = stop - length_hint(keys)
             refuse(position - 1, raised)
         producer.poll(0)
         if at_half is not None and 2 * position >= count:
