@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
-from mustela.kernel.window_updates import Cell, WindowOperator
+from mustela.kernel.window_updates import Cell, Columns, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
 from mustela.topology.window_aggregate import WindowAggregateNode
@@ -114,9 +114,11 @@ class SessionAggregateOperator(WindowOperator):
         """Decode the key's aggregates anew."""
         self._decode(self._sessions[name])
 
-    def save(self, changed: Sequence[Cell]) -> None:
+    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
         """Write all sessions of each key that changed."""
-        names, sessions = {cell.name for cell in changed}, self._sessions
+        for cell, raw in zip(cells, changed.raws, strict=True):
+            cell.raw = raw
+        names, sessions = set(changed.names), self._sessions
         for view, places in self._routes:
             rows = {
                 name: [(s.start, s.end, s.raw) for s in sessions[name] if s.raw is not None]

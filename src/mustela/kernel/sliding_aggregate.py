@@ -8,13 +8,14 @@ window says when its last record was, which is how the record before another one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
 from mustela.kernel.isolate import copy_value, is_immutable_column
 from mustela.kernel.sliding_sweep import Sweeper, SweepError
-from mustela.kernel.window_updates import Cell, WindowOperator
+from mustela.kernel.window_updates import Cell, Columns, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
 from mustela.topology.windows import SlidingWindowSpec
@@ -311,20 +312,24 @@ class SlidingAggregateOperator(WindowOperator):
         """Decode the key's aggregates anew."""
         self._decode(list(self._windows[name].cells.values()))
 
-    def save(self, changed: Sequence[Cell]) -> None:
-        """Write the windows that changed."""
-        parts: list[list[Cell]] = [[] for _ in self._rows]
+    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+        """Write the windows that changed, but for those that `over` would remove at once."""
+        del cells
+        stored: Iterable[tuple[bytes, int, bytes | None]]
+        stored = zip(changed.names, changed.starts, changed.raws, strict=True)
+        if self._tells and not self._stepwise:
+            floor = min(map(self._clock.closed_until, self._store.groups)) - self._kept
+            ages = zip(changed.starts, changed.befores, strict=True)
+            lasting = [start >= floor or before is not None for start, before in ages]
+            stored = compress(stored, lasting)
+        parts: list[list[tuple[bytes, int, bytes | None]]] = [[] for _ in self._rows]
         place = {name: parts[n] for n, (_, keys) in enumerate(self._rows) for name in keys}
-        for cell in changed:
-            place[cell.name].append(cell)
-        for (rows, _), cells in zip(self._rows, parts, strict=True):
-            if cells:
-                rows.put_many(
-                    [cell.name for cell in cells],
-                    [cell.start for cell in cells],
-                    [cell.raw for cell in cells],
-                    floor=self._floor,
-                )
+        for row in stored:
+            place[row[0]].append(row)
+        for (rows, _), part in zip(self._rows, parts, strict=True):
+            if part:
+                names, starts, raws = zip(*part, strict=True)
+                rows.put_many(names, starts, raws, floor=self._floor)
 
     def windowed_bytes(
         self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]

@@ -71,52 +71,54 @@ class Sweeper:
                 row, _, _, time = record
                 start = time - difference
                 low = bisect_left(starts, start, low)
-                last: int | None = None
-                if low < len(starts):
-                    if starts[low] == start:
-                        last = cells[low].time
-                    self._update(starts, cells, low, record)
-                    if last == time:
-                        continue
+                last = self._update(starts, cells, low, record) if low < len(starts) else None
+                if last == time:
+                    continue
                 left = cells[low - 1] if low and starts[low - 1] >= start - difference else None
                 before = last if left is None else left.time
                 if before is not None and before + 1 >= start:
                     place = bisect_left(starts, before + 1, low)
                     if place == len(starts) or starts[place] > before + 1:
-                        fresh = self._begun(name, before + 1, record, self.initializer())
-                        _insert(starts, cells, place, fresh)
+                        cell = self._begun(name, before + 1, record, self.initializer())
+                        if cell.value is not None:
+                            starts.insert(place, cell.start)
+                            cells.insert(place, cell)
                 if last is None and (low == len(starts) or starts[low] > start):
-                    total = (
-                        self.initializer()
-                        if left is None or left.time < start
-                        else self.own(left.value)
-                    )
-                    _insert(starts, cells, low, self._begun(name, start, record, total))
+                    cell = self._begun(name, start, record, self._beginning(left, start))
+                    if cell.value is not None:
+                        starts.insert(low, start)
+                        cells.insert(low, cell)
         except Exception as error:
             raise SweepError(row) from error
 
-    def _update(self, starts: list[int], cells: list[Cell], low: int, record: Record) -> None:
-        """Add a record to the windows that it lies in, the newest first."""
+    def _beginning(self, left: Cell | None, start: int) -> Any:
+        """Return the aggregate of the records before the one that a new window ends with."""
+        if left is None or left.time < start:
+            return self.initializer()
+        return self.own(left.value)
+
+    def _update(self, starts: list[int], cells: list[Cell], low: int, record: Record) -> int | None:
+        """Add a record to the windows that it lies in, the newest first.
+
+        Returns:
+            When the last record came into the window that ends with this one; None without it.
+        """
         row, key, value, time = record
+        last = cells[low].time if cells[low].end == time else None
+        fold, touch = self.fold, self.touched.append
         for place in range(len(cells) - 1, low - 1, -1):
             cell = cells[place]
-            cell.value = self.fold(key, copy_value(value) if self.copies else value, cell.value)
+            cell.value = total = fold(key, copy_value(value) if self.copies else value, cell.value)
             cell.time, cell.row = time, row
-            self.touched.append(cell)
-            if cell.value is None:
+            touch(cell)
+            if total is None:
                 del starts[place], cells[place]
+        return last
 
     def _begun(self, name: bytes, start: int, record: Record, total: Any) -> Cell:
         """Return a new window with a record, None as its value if it deletes itself."""
         row, key, value, time = record
         total = self.fold(key, copy_value(value) if self.copies else value, total)
-        cell = Cell(name, start, start + self.difference, total, time, row=row)
+        cell = Cell(name, start, start + self.difference, total, time, None, None, row)
         self.touched.append(cell)
         return cell
-
-
-def _insert(starts: list[int], cells: list[Cell], place: int, cell: Cell) -> None:
-    """Add a window that has begun, unless its first record has deleted it."""
-    if cell.value is not None:
-        starts.insert(place, cell.start)
-        cells.insert(place, cell)

@@ -23,7 +23,7 @@ from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.topology.window_aggregate import WindowAggregateNode
 
-__all__ = ["Cell", "WindowOperator"]
+__all__ = ["Cell", "Columns", "WindowOperator"]
 
 
 class _Told(NamedTuple):
@@ -36,14 +36,6 @@ class _Told(NamedTuple):
     value: Any
     time: int
     old: bytes | None
-
-
-_COLUMNS: Final = ("row", "name", "start", "end", "value", "time", "before")
-"""What of a `Cell` goes on, as in `_Told`."""
-
-
-class _EncodeError(Exception):
-    """A row cannot be encoded; the cause says why."""
 
 
 class Cell(msgspec.Struct, eq=False, gc=False):
@@ -71,6 +63,43 @@ class Cell(msgspec.Struct, eq=False, gc=False):
     raw: bytes | None = None
     before: bytes | None = None
     row: int = -1
+
+
+_FIELDS: Final = attrgetter("row", "name", "start", "end", "value", "time", "before")
+
+
+class Columns(NamedTuple):
+    """The windows that changed, each once, as they are now.
+
+    Attributes:
+        rows: The last record that changed each.
+        names: Bytes of their record keys.
+        starts: Where they start.
+        ends: Where they end.
+        values: Their aggregates.
+        times: Their timestamps.
+        befores: Their rows before the epoch.
+        raws: Their rows.
+    """
+
+    rows: list[int]
+    names: list[bytes]
+    starts: list[int]
+    ends: list[int]
+    values: list[Any]
+    times: list[int]
+    befores: list[bytes | None]
+    raws: list[bytes | None]
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], raws: list[bytes | None]) -> Columns:
+        """Draw the columns; each of the many windows is looked at once."""
+        fields = list(map(_FIELDS, cells))
+        return cls._make([*([field[n] for field in fields] for n in range(7)), raws])
+
+
+class _EncodeError(Exception):
+    """A row cannot be encoded; the cause says why."""
 
 
 class WindowOperator(AggregateOperator[WindowAggregateNode]):
@@ -117,9 +146,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         late = self.fold_all(batch, key_bytes, times)
         if late:
             drop_late(self, batch, late)
-        changed = self._changed()
-        self._encode_rest(batch, changed)
-        self.save(changed)
+        cells = self._changed()
+        changed = self._columns(batch, cells)
+        self.save(cells, changed)
         told = self._changes(batch, changed) if self._tells else None
         self.forget()
         return told
@@ -179,8 +208,8 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         """Forget what a failed function did to the aggregates of a key."""
         raise NotImplementedError
 
-    def save(self, changed: Sequence[Cell]) -> None:
-        """Write the windows that changed."""
+    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+        """Write the windows that changed, given also as columns."""
         raise NotImplementedError
 
     def own(self, value: Any) -> Any:
@@ -236,33 +265,31 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cells.reverse()
         return cells
 
-    def _encode_rest(self, batch: Batch, changed: Sequence[Cell]) -> None:
-        """Encode what was changed and not encoded yet."""
+    def _columns(self, batch: Batch, cells: Sequence[Cell]) -> Columns:
+        """Return the windows that changed; what is not encoded yet is."""
+        changed = Columns.of(cells, [])
         if self._stepwise:
-            return
-        values = [cell.value for cell in changed]
+            return changed._replace(raws=[cell.raw for cell in cells])
         try:
-            encoded = self._codec.encode_many(values, [cell.time for cell in changed])
+            return changed._replace(raws=self._codec.encode_many(changed.values, changed.times))
         except Exception:
-            for cell in changed:
+            for row, value, time in zip(changed.rows, changed.values, changed.times, strict=True):
                 try:
-                    self._codec.encode_one(cell.value, cell.time)
+                    self._codec.encode_one(value, time)
                 except Exception as error:  # noqa: BLE001 - a serde may raise anything
-                    self._refusing.one(batch, cell.row, error)
+                    self._refusing.one(batch, row, error)
             raise
-        for cell, raw in zip(changed, encoded, strict=True):
-            cell.raw = raw
 
-    def _changes(self, batch: Batch, changed: Sequence[Cell]) -> Batch | None:
+    def _changes(self, batch: Batch, changed: Columns) -> Batch | None:
+        columns: Any = changed[:-1]
         if self._every:
-            if not self._told:
-                return None
-            columns: Any = map(list, zip(*self._told, strict=True))
-        else:
-            cells = [c for c in changed if c.raw is not None or c.before is not None]
-            if not cells:
-                return None
-            columns = (list(map(attrgetter(name), cells)) for name in _COLUMNS)
+            columns = list(map(list, zip(*self._told, strict=True)))
+        elif None in changed.raws:
+            pairs = zip(changed.raws, changed.befores, strict=True)
+            kept = [row for row, pair in enumerate(pairs) if pair != (None, None)]
+            columns = [[column[row] for row in kept] for column in columns]
+        if not columns or not columns[0]:
+            return None
         rows, names, starts, ends, values, times, olds = columns
         keys = batch.keys
         origins = ChangeOrigins(
