@@ -84,6 +84,9 @@ def _str_fix(value: object) -> str:
     return "value.decode()" if isinstance(value, bytes) else "str(value), or declare its own serde"
 
 
+_BYTES_OR_NONE = {bytes, type(None)}
+
+
 class BytesSerde(Serde[bytes]):
     """Bytes as they are.
 
@@ -109,9 +112,8 @@ class BytesSerde(Serde[bytes]):
 
     def serialize_many(self, values: Sequence[bytes | None]) -> list[bytes | None]:
         """Check a list of bytes."""
-        for value in values:
-            if value is not None and type(value) is not bytes:
-                return super().serialize_many(values)
+        if not {*map(type, values)} <= _BYTES_OR_NONE:
+            return super().serialize_many(values)
         return list(values)
 
     def deserialize_many(self, data: Sequence[bytes | None]) -> list[bytes | None]:

@@ -66,9 +66,11 @@ class Spool:
         values: Any = columns.values
         try:
             sizes = list(map(len, values))
+            total = sum(sizes)
         except TypeError:  # None has no length; to look for it first takes longer
             sizes = [-1 if value is None else len(value) for value in values]
-        total = sum(size for size in sizes if size > 0)
+            total = sum(size for size in sizes if size > 0)
+            values = [value or b"" for value in values]
         apart = total >= max(_LEAST, _APART_LEAST * len(sizes))
         head = pack_columns(columns._replace(values=sizes) if apart else columns)  # type: ignore[arg-type]
         if not apart and len(head) < _LEAST:
@@ -76,7 +78,7 @@ class Spool:
         start = self._end
         self._write([head])
         for first in range(0, len(values) if apart else 0, _WRITE_ITEMS):
-            self._write([value or b"" for value in values[first : first + _WRITE_ITEMS]])
+            self._write(values[first : first + _WRITE_ITEMS])
         return _THERE + f"{start}:{len(head)}:{total if apart else -1}:{self._path}".encode()
 
     def _write(self, parts: Sequence[bytes]) -> None:

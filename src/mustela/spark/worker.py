@@ -15,7 +15,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
@@ -231,8 +231,14 @@ def _decode(
 
 
 def _size(raw: RawChunk) -> int:
-    keys = sum(len(key) for key in raw.keys if key is not None)
-    return keys + sum(len(value) for value in raw.values if value is not None)
+    return _bytes_in(raw.keys) + _bytes_in(raw.values)
+
+
+def _bytes_in(column: Sequence[Any]) -> int:
+    try:
+        return sum(map(len, column))
+    except TypeError:  # None has no length; to look for it first takes longer
+        return sum(len(item) for item in column if item is not None)
 
 
 def lane_task(
