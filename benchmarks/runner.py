@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import compileall
+import py_compile
 import shutil
 import sys
 import tempfile
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import mustela
 from benchmarks.kafka import BrokerSilenceError
 from benchmarks.measure import machine
 from benchmarks.oracles import Oracle
@@ -95,7 +98,16 @@ def run(order: Order) -> Results:
 
 
 def _prepare() -> None:
-    """Make what Mustela's first stop would make in the background, while others are measured."""
+    """Let Mustela start as an installed package does, behind the first stop of an application.
+
+    An installed package is compiled; a tree of sources is not where Python is told to write no
+    compiled code. The first stop would make the archive while others are measured.
+    """
+    compileall.compile_dir(
+        Path(mustela.__file__).parent,
+        quiet=2,
+        invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
+    )
     if find_archive(find_java()) is None:
         make_archive()
 

@@ -29,6 +29,14 @@ _RESTORE_TIMEOUT_MS: Final = 3_600_000
 """How long a task waits while another one of its host restores what both want."""
 
 
+_RESTORE_FETCH: Final = {
+    # A changelog is read to its end: large fetches waste nothing, and a whole key group of a usual
+    # size is fetched while another one is written.
+    "max.partition.fetch.bytes": str(4 << 20),
+    "queued.min.messages": "100000",
+}
+"""What a restore fetches at once, unless the settings say otherwise."""
+
 _AHEAD_WAIT_MS: Final = 20
 
 
@@ -112,7 +120,7 @@ def _restore_client(program: Program) -> dict[str, Any]:
 
     One that has fetched ahead to the end of its log waits there at the broker, not in a loop.
     """
-    return {**program.consumer, "fetch.wait.max.ms": str(_AHEAD_WAIT_MS)}
+    return {**_RESTORE_FETCH, **program.consumer, "fetch.wait.max.ms": str(_AHEAD_WAIT_MS)}
 
 
 def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:

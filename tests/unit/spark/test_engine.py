@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from mustela.errors import InvariantError, UsageError
-from mustela.plan.epoch import EpochOrder, Failure, TaskReport
+from mustela.plan.epoch import EpochOrder, Failure, GroupMark, RestoreOrder, TaskReport
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
-from mustela.spark.engine import SparkEngine, SparkStoppedError, WorkerError
+from mustela.spark import worker
+from mustela.spark.engine import SparkEngine, SparkStoppedError, WorkerError, _shares
+from mustela.spark.frames import load_object, unpack
 from mustela.spark.outbox import failure_of
+from mustela.spark.process import Process
 from mustela.spark.session import ForcedSparkPropertyError
-from mustela.state.interfaces import Token
+from mustela.spark.worker import OnPlace, places_task
+from mustela.state.interfaces import Committed, Token
 from tests.unit.plan.test_epoch import program
 
 DIED = """An error occurred while calling x.
@@ -116,3 +122,59 @@ def test_every_task_of_an_epoch_must_have_reported(missing: int) -> None:
         return
     with pytest.raises(InvariantError, match="3 of 4"):
         engine()._check(reports, order_of(2))
+
+
+@pytest.mark.parametrize("each_round", [(1, 1), (3, 1), (4, 4)])
+def test_a_restore_goes_on_with_what_a_round_left(
+    each_round: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key group comes up until it is done, and progress counts those that are."""
+    made = engine()
+    done: list[tuple[int, int]] = []
+
+    def run(
+        _work: OnPlace, _order: RestoreOrder, places: list[tuple[int, int]]
+    ) -> list[TaskReport]:
+        reports: list[TaskReport] = []
+        for task, share in enumerate(_shares(places, made.cores)):
+            mine = share[: each_round[task]]
+            done.extend(mine)
+            reports.append(
+                TaskReport(
+                    stage=-1, task=task, wrote=[group for _, group in mine], restored={"s": 1}
+                )
+            )
+        return reports
+
+    monkeypatch.setattr(made, "_run_places", run)
+    heard: list[tuple[int, int, int]] = []
+    order = RestoreOrder(incarnation=1, marks={1: (GroupMark(None, (0,), 0),) * 8})
+    reports = made.restore(
+        order, lambda new, so_far, total: heard.append((len(new), so_far, total))
+    )
+    assert sorted(done) == [(1, group) for group in range(8)]
+    assert heard[0] == (0, 0, 8)
+    assert [so_far for _, so_far, _ in heard] == sorted(so_far for _, so_far, _ in heard)
+    assert heard[-1][1:] == (8, 8)
+    assert len(reports) == sum(new for new, _, _ in heard)
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(0.0, [5]), (inf, [5, 6, 7])])
+def test_a_task_begins_no_key_group_when_its_time_is_up(
+    seconds: float, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is done in any case: a round that did nothing would be run again for ever."""
+    seen: list[int] = []
+
+    def act(_process: Process, _stage: int, group: int, _at: Committed, report: TaskReport) -> None:
+        seen.append(group)
+        report.wrote.append(group)
+
+    monkeypatch.setattr(worker, "current", lambda _shipment: SimpleNamespace(program=program()))
+    order = RestoreOrder(incarnation=1, marks={1: (GroupMark(None, (0,), 0),) * 8})
+    share = [[(1, 5), (1, 6), (1, 7)]]
+    shipment: Any = SimpleNamespace(value=None)
+    (said,) = places_task(OnPlace(act, seconds=seconds), shipment, order, share, 0, [])
+    report: TaskReport = load_object(unpack(said).body)
+    assert report.failure is None
+    assert seen == report.wrote == wanted

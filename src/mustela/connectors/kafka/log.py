@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.errors import OffsetOutOfRange
-from mustela.connectors.kafka.ranges import RangeReader, RawChunk
+from mustela.connectors.kafka.ranges import BITE, CHUNK_RECORDS, RangeReader, RawChunk
 
 __all__ = ["LastRecord", "read_between", "read_chunks", "read_last_record"]
 
@@ -98,10 +98,12 @@ def read_chunks(  # noqa: PLR0913 - a range, its limits, and how it is handed ov
         bare: Leave out timestamps and headers.
     """
     reader = RangeReader.shared(properties, read_timeout=timeout)
+    limit = BITE if bare else CHUNK_RECORDS  # who wants bare rows looks at them at once
     position = start
     while position < end:
         try:
-            for chunk in reader.read(topic, partition, position, end, bare=bare):
+            chunks = reader.read(topic, partition, position, end, max_batch=limit, bare=bare)
+            for chunk in chunks:
                 position = chunk.offsets[-1] + 1
                 yield chunk
         except OffsetOutOfRange as error:

