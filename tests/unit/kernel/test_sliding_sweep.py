@@ -59,14 +59,15 @@ def results(built: Topology, sent: list[Sent], sizes: list[int], settings: dict[
             ]
             for name in ("lists", "counts", "last")
         }
+        kept = {name: list(driver.get_window_store(name).all()) for name in told}
         late = {n: c for n, c in driver.metrics.items() if n.startswith("dropped_late")}
-        return told, late
+        return told, kept, late
 
 
 @pytest.mark.parametrize("event_time", ["watermark", "stream-time"])
 @given(
     sent=st.lists(
-        st.tuples(st.sampled_from("ab"), st.integers(-1, 4), st.integers(0, 60)), max_size=30
+        st.tuples(st.sampled_from("ab"), st.integers(-1, 4), st.integers(0, 90)), max_size=30
     ),
     ascending=st.booleans(),
     sizes=st.lists(st.integers(1, 12), max_size=5),
