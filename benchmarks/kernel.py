@@ -1,4 +1,7 @@
-"""What the kernel alone does per second and core: ``python -m benchmarks.kernel [--json]``.
+"""What the kernel alone does per second and core: ``python -m benchmarks.kernel [--keep]``.
+
+Beside each rate stands that of the last run that was kept in `results/kernel.jsonl`, as this
+machine would have had it: both runs also took the time of a loop of plain Python.
 
 No broker, no Spark, no shuffle: batches go into a stage and its output is dropped. The best of
 several runs counts, because on a shared machine everything else is somebody else's time.
@@ -8,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import random
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from mustela import JoinWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
@@ -29,6 +34,8 @@ from mustela.state.overlay import Overlay
 
 CHUNK = 10_000
 GROUPS = 32
+KEPT = Path(__file__).parent / "results" / "kernel.jsonl"
+"""One line for each run that was kept, the last one last."""
 
 
 class Records:
@@ -69,6 +76,12 @@ def numbers(count: int, keys: int) -> Records:
     names = [f"key-{n}".encode() for n in range(keys)]
     drawn = rng.choices(names, k=count)
     return Records(drawn, [n.to_bytes(8, "big") for n in range(count)])
+
+
+def texts(count: int, keys: int) -> Records:
+    """Values of 100 bytes under evenly drawn keys."""
+    longs = numbers(count, keys)
+    return Records(longs.keys, [f"{number:0100}".encode() for number in range(count)])
 
 
 def rows(count: int, keys: int, references: int) -> Records:
@@ -141,6 +154,10 @@ def best(run: Callable[[], object], times: int) -> float:
     return min(taken)
 
 
+_BYTES = "of 100 bytes"
+"""In the names of those that have such values."""
+
+
 def plans() -> dict[str, Plan]:
     """The topologies that are measured."""
 
@@ -154,11 +171,11 @@ def plans() -> dict[str, Plan]:
         each = lines.flat_map_values(str.split).group_by(lambda _key, word: word, key=str)
         each.count(store="t").to_stream().to("out")
 
-    def windowed(windows: Any, fold: Callable[[Any], Any]) -> Plan:
+    def windowed(windows: Any, fold: Callable[[Any], Any], value: Any = int) -> Plan:
         def write(numbers: Any) -> None:
             fold(numbers.group_by_key().windowed_by(windows)).to_stream().to("out")
 
-        return built(write)
+        return built(write, value)
 
     # A record each millisecond and 10,000 keys: a key has one every ten seconds.
     none, second = timedelta(0), timedelta(seconds=1)
@@ -167,7 +184,13 @@ def plans() -> dict[str, Plan]:
     sliding = SlidingWindows(time_difference=10 * second, grace=none)
     sessions = SessionWindows(inactivity_gap=10 * second, grace=none)
 
+    of_each_kind = {"window": minutes, "hopping": hopping, "sliding": sliding, "session": sessions}
+    largest = {
+        f"{kind}_reduce {_BYTES}": windowed(windows, lambda w: w.reduce(max, store="t"), str)
+        for kind, windows in of_each_kind.items()
+    }
     return {
+        **largest,
         "window_count": windowed(minutes, lambda w: w.count(store="t")),
         "window_reduce": windowed(minutes, lambda w: w.reduce(lambda x, y: x + y, store="t")),
         "hopping_count": windowed(hopping, lambda w: w.count(store="t")),
@@ -292,14 +315,14 @@ def measure_tables(count: int, times: int, only: str = "") -> dict[str, float]:
 def measure(count: int, times: int, only: str = "") -> dict[str, float]:
     """Return records per second and core of each part, by its name."""
     found = measure_tables(count, times, only)
-    lines, longs = text(count // 10, 10), numbers(count, 10_000)
+    lines, longs, long_texts = text(count // 10, 10), numbers(count, 10_000), texts(count, 10_000)
     for name, physical in plans().items():
         if only not in name:
             continue
-        records, units = (lines, count) if name == "word_count" else (longs, count)
+        records = lines if name == "word_count" else long_texts if _BYTES in name else longs
         part = "split, group, combine" if name == "word_count" else "source stage"
         seconds = best(lambda p=physical, r=records: run_sources(p, r), times)
-        found[f"{name}: {part}"] = units / seconds
+        found[f"{name}: {part}"] = count / seconds
         for stage in physical.stages[1:]:
             sent = run_sources(physical, records)
             inputs = {exchange: travelled(batches) for exchange, batches in sent.items()}
@@ -310,6 +333,30 @@ def measure(count: int, times: int, only: str = "") -> dict[str, float]:
     return found
 
 
+def loop_s() -> float:
+    """Return how long a loop of plain Python takes here: the measure of the machine."""
+    return best(lambda: sum(number % 7 for number in range(1_000_000)), 5)
+
+
+def last_kept(file: Path = KEPT) -> dict[str, Any]:
+    """Return the last run that was kept; nothing if none was."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return json.loads(lines[-1]) if lines else {"loop_s": 0.0, "rates": {}}
+
+
+def keep(found: dict[str, float], records: int, loop: float, file: Path = KEPT) -> None:
+    """Add a run behind those that were kept."""
+    run = {
+        "machine": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "records": records,
+        "loop_s": round(loop, 4),
+        "rates": {name: round(rate) for name, rate in found.items()},
+    }
+    with file.open("a") as lines:
+        lines.write(json.dumps(run) + "\n")
+
+
 def main() -> None:
     """Print one line per part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -317,13 +364,19 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--only", default="", help="parts whose name has this in it")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="add the rates to the kept results")
     options = parser.parse_args()
+    loop, before = loop_s(), last_kept()
     found = measure(options.records, options.times, options.only)
+    if options.keep:
+        keep(found, options.records, loop)
     if options.json:
         print(json.dumps({name: round(rate) for name, rate in found.items()}))
         return
     for name, rate in found.items():
-        print(f"{name:48} {rate:12,.0f} /s {1e9 / rate:8.0f} ns")
+        known = before["rates"].get(name)
+        told = "" if known is None else f" {rate / (known * before['loop_s'] / loop):7.2f} times"
+        print(f"{name:56} {rate:12,.0f} /s {1e9 / rate:8.0f} ns{told}")
 
 
 if __name__ == "__main__":
