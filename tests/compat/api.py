@@ -72,6 +72,7 @@ CLASSES: tuple[str, ...] = (
     "processor.api.Record",
     "processor.api.FixedKeyRecord",
     "processor.api.RecordMetadata",
+    "processor.api.ProcessorWrapper",
     "processor.Cancellable",
     "processor.Punctuator",
     "processor.ConnectedStoreProvider",
@@ -87,6 +88,9 @@ CLASSES: tuple[str, ...] = (
     "TopologyTestDriver",
     "TestInputTopic",
     "TestOutputTopic",
+    "processor.api.MockProcessorContext",
+    "processor.api.MockProcessorContext$CapturedForward",
+    "processor.api.MockProcessorContext$CapturedPunctuator",
 )
 """The classes of the matrix, without ``org.apache.kafka.streams.``."""
 

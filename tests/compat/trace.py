@@ -21,6 +21,7 @@ _MODULES = {
     "FixedKeyProcessorContext": "mustela.kernel.processor_context",
     "KeyValueStore": "mustela.state.kinds.key_value",
     "ProcessorContext": "mustela.kernel.processor_context",
+    "ProcessorMetrics": "mustela.topology.processor_metrics",
     "Schedule": "mustela.kernel.punctuation",
     "SessionStore": "mustela.state.kinds.session_store",
     "StoreBuilder": "mustela.dsl.stores",

@@ -96,6 +96,16 @@ class JoinWindows:
         milliseconds("JoinWindows", "time_difference", time_difference, at=user_origin())
         return cls(before=time_difference, after=time_difference, grace=grace)
 
+    @property
+    def size(self) -> timedelta:
+        """From the earliest partner of a record to the latest.
+
+        Example:
+            >>> JoinWindows.of_time_difference(timedelta(seconds=5)).size
+            datetime.timedelta(seconds=10)
+        """
+        return self.before + self.after
+
     def spec(self) -> JoinWindowSpec:
         """Return the windows in milliseconds."""
         at = user_origin()

@@ -12,6 +12,7 @@ from typing import Any
 
 from mustela.dsl.origin import user_origin
 from mustela.errors import Origin
+from mustela.model import TIME_MAX
 from mustela.topology.errors import BadOptionError
 from mustela.topology.windows import (
     SessionWindowSpec,
@@ -112,6 +113,21 @@ class TimeWindows:
     def __post_init__(self) -> None:
         """Check the spans."""
         self.spec()
+
+    def windows_for(self, timestamp: int) -> list[tuple[int, int]]:
+        """Return start and end of each window that holds a moment, the earliest first.
+
+        Args:
+            timestamp: The moment, in milliseconds.
+
+        Example:
+            >>> second = timedelta(seconds=1)
+            >>> hops = TimeWindows(size=2 * second, advance=second, grace=0 * second)
+            >>> hops.windows_for(5_300)
+            [(4000, 6000), (5000, 7000)]
+        """
+        spec = self.spec()
+        return [(start, start + spec.size_ms) for start in spec.starts(timestamp)]
 
     def spec(self) -> TimeWindowSpec:
         """Return the windows in milliseconds."""
@@ -248,6 +264,18 @@ class UnlimitedWindows:
     def __post_init__(self) -> None:
         """Check the start."""
         self.spec()
+
+    def windows_for(self, timestamp: int) -> list[tuple[int, int]]:
+        """Return start and end of the window if it holds a moment; the end is `TIME_MAX`.
+
+        Args:
+            timestamp: The moment, in milliseconds.
+
+        Example:
+            >>> UnlimitedWindows().windows_for(5)
+            [(0, 9223372036854775807)]
+        """
+        return [(start, TIME_MAX) for start in self.spec().starts(timestamp)]
 
     def spec(self) -> UnlimitedWindowSpec:
         """Return the start in milliseconds."""

@@ -118,14 +118,23 @@ class ProcessorTime:
         return watermark_at(self._operator)
 
     def schedule(
-        self, task: Task, interval: int, kind: PunctuationType, punctuator: Punctuator
+        self,
+        task: Task,
+        interval: int,
+        kind: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start_ms: int | None = None,
     ) -> Schedule:
         """Schedule a punctuator of a key group.
 
         Raises:
             TimerError: If ``init`` is over.
         """
-        return self._of(task.group).add(kind, interval, punctuator, now_ms=self._time.now_ms)
+        now_ms = self._time.now_ms
+        return self._of(task.group).add(
+            kind, interval, punctuator, now_ms=now_ms, start_ms=start_ms
+        )
 
     def register(self, task: Task, domain: TimeDomain, timer: StoredTimer) -> None:
         """Register a timer of a key of the task's key group."""
@@ -304,14 +313,23 @@ class TimeMethods:
         return self.operator.context.time.now_ms
 
     def schedule(
-        self, interval: timedelta, punctuation_type: PunctuationType, punctuator: Punctuator
+        self,
+        interval: timedelta,
+        punctuation_type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start: int | datetime | None = None,
     ) -> Schedule:
         """Schedule a punctuator; see `ProcessingContext`."""
         if not callable(punctuator):
             msg = f"a punctuator is called with the time, and {punctuator!r} cannot be called"
             raise TimerError(msg, at=self.operator.node.origin)
         return self._timing("schedule", "punctuates = True").schedule(
-            self.task, interval_ms(interval), PunctuationType(punctuation_type), punctuator
+            self.task,
+            interval_ms(interval),
+            PunctuationType(punctuation_type),
+            punctuator,
+            start_ms=None if start is None else moment_ms(start),
         )
 
     def register_event_time_timer(

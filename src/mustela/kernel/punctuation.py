@@ -117,12 +117,19 @@ class GroupSchedules:
         self._sealed = False
 
     def add(
-        self, kind: PunctuationType, interval_ms: int, punctuator: Punctuator, *, now_ms: int
+        self,
+        kind: PunctuationType,
+        interval_ms: int,
+        punctuator: Punctuator,
+        *,
+        now_ms: int,
+        start_ms: int | None = None,
     ) -> Schedule:
         """Return the next schedule of ``init``: a new one, or the stored one that it is.
 
         A new one by stream time begins at time 0, so that all are in step; one by the clock has
-        its first tick an interval from now.
+        its first tick an interval from now. With a start all ticks are whole intervals from it,
+        and the first by the clock is none that has passed.
 
         Raises:
             TimerError: If ``init`` is over.
@@ -137,11 +144,19 @@ class GroupSchedules:
             )
         stored = self._view.get(_row(len(self._schedules)))
         known = None if stored is None else _DECODE(stored)
-        if known is not None and (known.kind, known.interval_ms) == (kind.value, interval_ms):
+        goes_on = (
+            known is not None
+            and (known.kind, known.interval_ms) == (kind.value, interval_ms)
+            and (start_ms is None or (known.next_ms - start_ms) % interval_ms == 0)
+        )
+        if known is not None and goes_on:
             next_ms, cancelled = known.next_ms, known.cancelled
         else:
-            by_stream = kind is PunctuationType.STREAM_TIME
-            next_ms, cancelled = 0 if by_stream else now_ms + interval_ms, False
+            by_stream, cancelled = kind is PunctuationType.STREAM_TIME, False
+            next_ms = 0 if by_stream else now_ms + interval_ms
+            if start_ms is not None:
+                passed = 0 if by_stream else -((start_ms - now_ms) // interval_ms)
+                next_ms = start_ms + max(0, passed) * interval_ms
         schedule = Schedule(kind, interval_ms, next_ms, punctuator=punctuator, cancelled=cancelled)
         self._schedules.append(schedule)
         self._known.append(stored)

@@ -74,12 +74,14 @@ class CapturedPunctuator:
         interval: From a tick to the next.
         type: By which time it is called.
         punctuator: What is called.
+        start: The first tick in milliseconds, where it was said.
         cancelled: Whether the schedule has ended.
     """
 
     interval: timedelta
     type: PunctuationType
     punctuator: Punctuator
+    start: int | None = None
     cancelled: bool = False
 
     def cancel(self) -> None:
@@ -262,11 +264,18 @@ class _MockContext(ProcessingContext):
     # Punctuators and timers.
 
     def schedule(
-        self, interval: timedelta, punctuation_type: PunctuationType, punctuator: Punctuator
+        self,
+        interval: timedelta,
+        punctuation_type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start: int | datetime | None = None,
     ) -> CapturedPunctuator:
         """Note a punctuator; see `scheduled_punctuators`."""
         interval_ms(interval)
-        captured = CapturedPunctuator(interval, PunctuationType(punctuation_type), punctuator)
+        begins = None if start is None else moment_ms(start)
+        kind = PunctuationType(punctuation_type)
+        captured = CapturedPunctuator(interval, kind, punctuator, begins)
         self._captured.punctuators.append(captured)
         return captured
 

@@ -75,7 +75,12 @@ class TimeContext:
         raise NotImplementedError
 
     def schedule(
-        self, interval: timedelta, punctuation_type: PunctuationType, punctuator: Punctuator
+        self,
+        interval: timedelta,
+        punctuation_type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start: int | datetime | None = None,
     ) -> Cancellable:
         """Let a function be called again and again, in each key group by itself; only in ``init``.
 
@@ -94,6 +99,8 @@ class TimeContext:
             interval: From a tick to the next, one millisecond or more.
             punctuation_type: By which time.
             punctuator: Called with the time in milliseconds; it may forward, and use stores.
+            start: The first tick, from which all others are whole intervals away. If the clock has
+                passed it, the first tick is the next one of these.
 
         Returns:
             What ends the schedule: ``cancel()``, also from inside the function. It does not begin

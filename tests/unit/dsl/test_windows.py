@@ -10,6 +10,7 @@ import pytest
 
 from mustela import (
     EmitStrategy,
+    JoinWindows,
     Materialized,
     SessionWindowedKStream,
     SessionWindowedSerde,
@@ -23,6 +24,7 @@ from mustela import (
     WindowedSerde,
 )
 from mustela.errors import UsageError
+from mustela.model import TIME_MAX
 from mustela.plan.partitions import partition_of
 from mustela.planner.explain import explain
 from mustela.planner.planner import plan
@@ -232,3 +234,16 @@ def test_a_plan_tells_its_windows() -> None:
     )
     hours.emit_strategy(EmitStrategy.on_window_close()).count(name="counts")
     assert "told when closed" in explain(plan(builder.build()))
+
+
+def test_the_windows_of_a_moment() -> None:
+    """Those that the aggregation puts a record of that moment into."""
+    hops = TimeWindows(size=timedelta(seconds=2), advance=timedelta(seconds=1), grace=timedelta(0))
+    assert hops.windows_for(0) == [(0, 2_000)]
+    assert hops.windows_for(1_999) == [(0, 2_000), (1_000, 3_000)]
+    later = UnlimitedWindows(start=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert later.windows_for(999) == []
+    assert later.windows_for(1_000) == [(1_000, TIME_MAX)]
+    assert JoinWindows(
+        before=timedelta(seconds=-1), after=timedelta(seconds=5), grace=timedelta(0)
+    ).size == timedelta(seconds=4)

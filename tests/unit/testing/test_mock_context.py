@@ -93,6 +93,8 @@ def test_punctuators_and_timers_are_let_go_by_the_test() -> None:
     (punctuator,) = context.scheduled_punctuators
     assert punctuator.interval == timedelta(minutes=1)
     assert punctuator.type is PunctuationType.WALL_CLOCK_TIME
+    again = context.schedule(punctuator.interval, punctuator.type, print, start=7)
+    assert (again.start, punctuator.start, again.cancelled) == (7, None, False)
     punctuator.punctuate(60_000)
     processor.minutely.cancel()
     punctuator.punctuate(120_000)
@@ -132,6 +134,7 @@ def test_times_and_places_are_what_the_test_says() -> None:
     assert context.app_configs()["emit"] == "every"
     assert context.app_configs_with_prefix("epoch.") == {"max_records": 5}
     assert context.key_serde.serialize("a") == b"a"
+    assert context.value_serde.deserialize(context.value_serde.serialize((1, "x"))) == (1, "x")
 
 
 def test_a_mock_says_what_is_wrong_as_a_context_does() -> None:

@@ -207,6 +207,48 @@ def test_a_schedule_goes_on_where_it_stood_when_the_application_comes_back():
     assert world.called() == [(50, 0)]
 
 
+class Anchored(Punctual):
+    """Says where ticks begin."""
+
+    start: Any = 1_003
+
+    def init(self, context: Any) -> None:
+        ContextualProcessor.init(self, context)
+        self.seen = context.state_store("seen")
+        for kind in (WALL_CLOCK, STREAM_TIME):
+            call = self.caller(kind)
+            context.schedule(milliseconds(10), kind, call, start=self.start)
+
+
+@pytest.mark.parametrize(("begin", "first"), [(1_000, 1_003), (1_003, 1_003), (1_025, 1_033)])
+def test_a_schedule_may_say_where_its_ticks_begin(begin: int, first: int) -> None:
+    """By the clock the first tick is the first that has not passed; restarts change nothing."""
+    world = World(Anchored, initial_wall_clock=begin, settings=STREAM)
+    world.driver.advance_wall_clock_time(first - begin)
+    world.driver.crash(lose_state=True)
+    world.driver.advance_wall_clock_time(9)
+    world.driver.advance_wall_clock_time(1)
+    assert world.called() == [(first, 0), (first + 10, 0)]
+
+
+def test_ticks_of_stream_time_may_begin_anywhere() -> None:
+    """The first call comes behind the first record at or past the start."""
+    world = World(Anchored, initial_wall_clock=0, settings=STREAM)
+    for at in (990, 1_002, 1_003, 1_012, 1_013, 1_040, 1_042, 1_043):
+        world.send(at)
+    assert [time for time, _ in world.called()] == [1_003, 1_013, 1_040, 1_043]
+
+
+def test_another_start_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that moves its ticks is heard behind a restart."""
+    world = World(Anchored, initial_wall_clock=1_000, settings=STREAM)
+    world.driver.advance_wall_clock_time(3)
+    monkeypatch.setattr(Anchored, "start", 1_008)
+    world.driver.crash()
+    world.driver.advance_wall_clock_time(5)
+    assert [time for time, _ in world.called()] == [1_003, 1_008]
+
+
 class Later(Processor[str, str, str, int]):
     """Schedules in process."""
 
