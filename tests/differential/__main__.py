@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--operators", default="", help="one operator, or a,b,c: a chain")
     parser.add_argument("--part", default="1/1", help="2/8: the second of eight parts of the run")
     parser.add_argument("--minutes", type=float, help="stop drawing after so long, and report")
+    parser.add_argument("--chain", type=int, default=3, help="operators of a topology, at most")
     parser.add_argument("--ledger", type=Path, help="leave out what it says was met; add to it")
     parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
     parser.add_argument("--bugs", action="store_true", help="plant every known bug, one by one")
@@ -53,11 +54,11 @@ def main(arguments: list[str]) -> int:
     if options.ledger and options.ledger.exists():
         report.load(options.ledger)
     met = {*report.pairs, *((name,) for name in report.operators)}
-    found = directed(options.seed, met, options.part)
+    found = directed(options.seed, met, options.part, options.chain)
     if options.operators:
         found = [tuple(options.operators.split(","))]
     # The first example that Hypothesis draws is the smallest there is, so one says nothing.
-    each = max(3, -(-options.examples // max(1, len(found))))
+    each = max(2, -(-options.examples // max(1, len(found))))
     with tempfile.TemporaryDirectory() as scratch, KafkaStreams(Path(scratch)) as kafka_streams:
         run(
             until(complete(report, found, options.seed), options.minutes),

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.differential.compare import Compared, Difference, compare
 from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
-from tests.differential.pairs import Chain, alone, chains, composable, left_out
+from tests.differential.pairs import CHAIN, Chain, alone, chains, composable, left_out
 
 __all__ = ["Report", "complete", "directed", "run", "until"]
 
@@ -110,19 +110,23 @@ class Report:
             yield f"refused by Kafka Streams: {reason}: {count}"
 
 
-def directed(start: int, met: Collection[Chain] = (), part: str = "1/1") -> list[Chain]:
+def directed(
+    start: int, met: Collection[Chain] = (), part: str = "1/1", length: int = CHAIN
+) -> list[Chain]:
     """Return every operator alone, then chains that meet every pair once, as the seed decides.
 
     Args:
         start: The seed.
         met: What was met before, operators and pairs, is left out.
         part: ``2/8`` for the second of eight parts, which together are the whole.
+        length: How many operators a chain has at most.
     """
     number, count = map(int, part.split("/"))
     pairs = composable()
     random.Random(start).shuffle(pairs)
     single = [one for one in alone()[number - 1 :: count] if one not in met]
-    return single + chains([pair for pair in pairs[number - 1 :: count] if pair not in met], start)
+    wanted = [pair for pair in pairs[number - 1 :: count] if pair not in met]
+    return single + chains(wanted, start, length)
 
 
 def until(found: Iterable[Chain], minutes: float | None) -> Iterator[Chain]:
