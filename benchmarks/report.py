@@ -61,7 +61,8 @@ number and is listed as such. Numbers are medians, with the smallest and the lar
 All commit at the same interval, read with `auto.offset.reset=earliest`, write the same bytes and
 use the clients' own settings unless said here.
 
-- **Mustela**: its defaults, two cores of Spark, Python lambdas throughout.
+- **Mustela**: its defaults, two cores of Spark, Python lambdas throughout; compiled as an installed
+  package is, and with the archive of classes that the first stop of an application leaves.
 - **Kafka Streams** 4.1.2, Java: two stream threads, `exactly_once_v2` or `at_least_once`, cache of
   10 MB, topology optimisation on, RocksDB, static membership, heap of 1 GB.
 - **Quix Streams** 3.28: exactly once, two processes where there are two partitions, RocksDB.
