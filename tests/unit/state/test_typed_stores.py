@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -213,6 +214,93 @@ def test_versions_are_read_as_of_a_moment():
     assert store.delete("a", 399) is None
     with pytest.raises(KeyError):
         store["b"]
+
+
+def add(more: int) -> Callable[[int | None], int | None]:
+    return lambda old: (old or 0) + more
+
+
+def fail(_old: int | None) -> int | None:
+    raise KeyError(7)
+
+
+def test_a_window_is_read_and_changed_at_once(windows):
+    """What is there or not; None deletes, an error changes nothing, an expired window is none."""
+    assert windows.compute("a", add(3), 10) == windows.fetch("a", 10) == 110
+    assert windows.compute("z", add(3), 10) == 3
+    assert windows.merge("a", 5, max, 10) == 110
+    assert windows.merge("y", 5, max, 10) == 5
+    assert windows.put_if_absent("y", 9, 10) == 5
+    assert windows.put_if_absent("x", 9, 10) is None
+    assert windows.delete("x", 10) == 9
+    assert windows.delete("x", 10) is None
+    assert windows.compute("y", lambda _old: None, 10) is None
+    assert ("y", 10) not in windows
+    with pytest.raises(KeyError):
+        windows.compute("a", fail, 10)
+    assert windows.fetch("a", 10) == 110
+    windows.put("a", 1, 100)
+    assert windows.compute("a", add(3), 10) == 3
+    assert windows.fetch("a", 10) is None
+
+
+def test_a_window_with_its_time_is_read_and_changed_at_once():
+    store = make_store(TimestampedWindowStore, window_ms=10)
+    assert store.compute("a", add(3), 10, timestamp=12) == 3
+    assert store.merge("a", 4, int.__add__, 10, timestamp=13) == 7
+    assert store.put_if_absent("a", 1, 10, timestamp=14) == ValueAndTimestamp(7, 13)
+    assert store.put_if_absent("b", 1, 10, timestamp=14) is None
+    assert store.fetch("b", 10) == ValueAndTimestamp(1, 14)
+    assert store.delete("a", 10) == ValueAndTimestamp(7, 13)
+    assert store.delete("a", 10) is None
+
+
+@pytest.mark.parametrize("method", ["compute", "merge", "put_if_absent", "delete"])
+def test_several_values_of_a_window_are_not_changed_at_once(method: str):
+    """It is not said which of them is meant."""
+    store = make_store(WindowStore, window_ms=10, duplicates=True)
+    given = {"compute": (add(1), 0), "merge": (1, max, 0), "put_if_absent": (1, 0), "delete": (0,)}
+    with pytest.raises(StoreError, match="keeps several"):
+        getattr(store, method)("a", *given[method])
+
+
+def test_a_session_is_read_and_changed_at_once(sessions):
+    """The one with these ends, whatever others of the key meet it."""
+    before = list(sessions.all())
+    session = Windowed("z", 3, 9)
+    assert sessions.compute(session, add(3)) == sessions.fetch_session("z", 3, 9) == 3
+    assert sessions.merge(session, 9, max) == 9
+    assert sessions.merge(Windowed("z", 3, 10), 9, max) == 9
+    assert sessions.put_if_absent(session, 1) == 9
+    with pytest.raises(KeyError):
+        sessions.compute(session, fail)
+    assert sessions.delete(session) == 9
+    assert sessions.delete(session) is None
+    assert sessions.compute(Windowed("z", 3, 10), lambda _old: None) is None
+    assert sessions.put_if_absent(session, 1) is None
+    sessions.remove(session)
+    assert list(sessions.all()) == before
+
+
+def test_a_version_is_made_of_the_one_that_held():
+    """In the midst of the history too: later versions stay."""
+    store = make_store(VersionedKeyValueStore, history_retention_ms=100)
+    store.put("a", 1, 10)
+    store.put("a", 5, 50)
+    assert store.compute("a", add(1), 30) == 2
+    assert [(v.value, v.timestamp, v.valid_to) for v in store.versions("a")] == [
+        (1, 10, 30),
+        (2, 30, 50),
+        (5, 50, None),
+    ]
+    assert store.merge("a", 7, max, 60) == 7
+    assert store.merge("b", 7, max, 60) == 7
+    assert store.put_if_absent("a", 9, 5) is None
+    assert store.put_if_absent("a", 9, 55) == VersionedRecord(5, 50, 60)
+    with pytest.raises(KeyError):
+        store.compute("a", fail, 70)
+    assert store.compute("a", lambda _old: None, 80) is None
+    assert store.get("a") is None
 
 
 def test_the_newest_versions_can_be_listed():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from mustela.model import Windowed
@@ -72,6 +72,53 @@ class SessionStore(TypedRows[K, V]):
         """Remove a session; one that is not there is fine."""
         data = self._key_bytes(session.key)
         SessionRows(self._groups.of(data)).put(data, session.start, session.end, None)
+
+    def delete(self, session: Windowed[K]) -> V | None:
+        """Remove a session; return its value, or None."""
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is not None:
+            self.remove(session)
+        return found
+
+    def put_if_absent(self, session: Windowed[K], value: V | None) -> V | None:
+        """Set the value of a session unless it has one; return the one it had, or None."""
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is None:
+            self.put(session, value)
+        return found
+
+    def compute(self, session: Windowed[K], fn: Callable[[V | None], V | None]) -> V | None:
+        """Set the value of a session to what ``fn`` makes of the one it has; return the new value.
+
+        It is the session with exactly these ends: to find those that a record belongs to, and to
+        make one of several, use `find_sessions`, `remove` and `put`. Nothing comes between the read
+        and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            session: Key and ends.
+            fn: Called with the value, None if there is none; None as its result removes.
+
+        Example:
+            >>> from mustela import ContextualProcessor, Windowed
+            >>> class Visits(ContextualProcessor):
+            ...     def process(self, record):
+            ...         visit = Windowed(record.key, record.value["from"], record.value["to"])
+            ...         more = lambda old: (old or 0) + record.value["pages"]
+            ...         self.context.state_store("visits").compute(visit, more)
+        """
+        new = fn(self.fetch_session(session.key, session.start, session.end))
+        self.put(session, new)
+        return new
+
+    def merge(self, session: Windowed[K], value: V, fn: Callable[[V, V], V | None]) -> V | None:
+        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return the new value.
+
+        Args:
+            session: Key and ends.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result removes.
+        """
+        return self.compute(session, lambda old: value if old is None else fn(old, value))
 
     @overload
     def fetch_session(self, key: K, start: Moment, end: Moment) -> V | None: ...

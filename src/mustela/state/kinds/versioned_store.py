@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from mustela.state.interfaces import StoreKind, StoreSpec
@@ -84,6 +84,53 @@ class VersionedKeyValueStore(TypedRows[K, V]):
         """Put a deletion; return the version that held at ``timestamp``, or None."""
         data = self._key_bytes(key)
         return self._shown(self._rows(data).delete(data, to_ms(timestamp, 0)))
+
+    def put_if_absent(
+        self, key: K, value: V | None, timestamp: Moment
+    ) -> VersionedRecord[V] | None:
+        """Put a version unless one held at ``timestamp``; return that one, or None."""
+        found = self.get(key, as_of=timestamp)
+        if found is None:
+            self.put(key, value, timestamp)
+        return found
+
+    def compute(self, key: K, fn: Callable[[V | None], V | None], timestamp: Moment) -> V | None:
+        """Put what ``fn`` makes of the version that held at a moment; return the new value.
+
+        Later versions stay as they are: the new one holds until the next of them. Nothing comes
+        between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value that held at ``timestamp``, None if there was none; None as
+                its result is a deletion.
+            timestamp: Since when the new version holds.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Balance(ContextualProcessor):
+            ...     def process(self, record):
+            ...         more = lambda old: (old or 0) + record.value
+            ...         self.context.state_store("balance").compute(
+            ...             record.key, more, record.timestamp)
+        """
+        found = self.get(key, as_of=timestamp)
+        new = fn(None if found is None else found.value)
+        self.put(key, new, timestamp)
+        return new
+
+    def merge(
+        self, key: K, value: V, fn: Callable[[V, V], V | None], timestamp: Moment
+    ) -> V | None:
+        """Put ``value``, or ``fn(old, value)`` if a version held at a moment; return the new value.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that held and with ``value``; None is a deletion.
+            timestamp: Since when the new version holds.
+        """
+        return self.compute(key, lambda old: value if old is None else fn(old, value), timestamp)
 
     @overload
     def get(self, key: K, *, as_of: Moment | None = None) -> VersionedRecord[V] | None: ...

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from mustela.model import TIME_MAX, Windowed
+from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.key_value import (
     NO_TIMESTAMP,
@@ -206,6 +207,16 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         if moved:
             rows.expire_before(floor)
 
+    def _one_value(self, method: str) -> None:
+        if self._several:
+            msg = f"{method} needs one value for a window, and store {self.name!r} keeps several"
+            raise StoreError(
+                msg,
+                why="it was made with retain_duplicates=True",
+                fix="use put and fetch, or make it without duplicates",
+                fields={"store": self.name},
+            )
+
     def _shown(self, row: bytes) -> S:
         raise NotImplementedError
 
@@ -250,6 +261,56 @@ class WindowStore(_WindowStore[K, V]):
         """
         self._put(key, value, start, NO_TIMESTAMP)
 
+    def delete(self, key: K, start: Moment) -> V | None:
+        """Remove the window that begins at ``start``; return its value, or None."""
+        self._one_value("delete")
+        found = self.get(key, start)
+        if found is not None:
+            self.put(key, None, start)
+        return found
+
+    def put_if_absent(self, key: K, value: V | None, start: Moment) -> V | None:
+        """Set the value of a window unless it has one; return the one it had, or None."""
+        self._one_value("put_if_absent")
+        found = self.get(key, start)
+        if found is None:
+            self.put(key, value, start)
+        return found
+
+    def compute(self, key: K, fn: Callable[[V | None], V | None], start: Moment) -> V | None:
+        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value, None if there is none; None as its result deletes.
+            start: The window's start.
+
+        Example:
+            >>> from mustela import ContextualProcessor
+            >>> class Hourly(ContextualProcessor):
+            ...     def process(self, record):
+            ...         hour = record.timestamp - record.timestamp % 3_600_000
+            ...         more = lambda old: (old or 0) + record.value
+            ...         self.context.state_store("hours").compute(record.key, more, hour)
+        """
+        self._one_value("compute")
+        new = fn(self.get(key, start))
+        self.put(key, new, start)
+        return new
+
+    def merge(self, key: K, value: V, fn: Callable[[V, V], V | None], start: Moment) -> V | None:
+        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            start: The window's start.
+        """
+        return self.compute(key, lambda old: value if old is None else fn(old, value), start)
+
     def __setitem__(self, window: tuple[K, Moment], value: V) -> None:
         self.put(window[0], value, window[1])
 
@@ -282,6 +343,70 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
     def put(self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of the window that begins at ``start`` and its time; None deletes it."""
         self._put(key, value, start, timestamp)
+
+    def delete(self, key: K, start: Moment) -> ValueAndTimestamp[V] | None:
+        """Remove the window that begins at ``start``; return what it had, or None."""
+        self._one_value("delete")
+        found = self.get(key, start)
+        if found is not None:
+            self.put(key, None, start)
+        return found
+
+    def put_if_absent(
+        self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP
+    ) -> ValueAndTimestamp[V] | None:
+        """Set the value of a window unless it has one; return what it had, or None."""
+        self._one_value("put_if_absent")
+        found = self.get(key, start)
+        if found is None:
+            self.put(key, value, start, timestamp=timestamp)
+        return found
+
+    def compute(
+        self,
+        key: K,
+        fn: Callable[[V | None], V | None],
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> V | None:
+        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value alone, None if there is none; None as its result deletes.
+            start: The window's start.
+            timestamp: The new value's time, in milliseconds.
+        """
+        self._one_value("compute")
+        found = self.get(key, start)
+        new = fn(None if found is None else found.value)
+        self.put(key, new, start, timestamp=timestamp)
+        return new
+
+    def merge(
+        self,
+        key: K,
+        value: V,
+        fn: Callable[[V, V], V | None],
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> V | None:
+        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            start: The window's start.
+            timestamp: The new value's time, in milliseconds.
+        """
+        return self.compute(
+            key, lambda old: value if old is None else fn(old, value), start, timestamp=timestamp
+        )
 
     def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = unpack_timestamped(row)
