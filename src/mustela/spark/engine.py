@@ -220,6 +220,7 @@ class SparkEngine:
             new = self._run_places(RESTORE, order, left)
             reports.extend(new)
             left = _not_done(_shares(left, self.cores), new)
+            order = replace(order, suspect=False)  # all of it was looked at in the first round
             on_progress(new, total - len(left), total)
         return reports
 

@@ -408,7 +408,6 @@ def places_task(
 ) -> Iterator[bytes]:
     """Do something for the key groups of this task, one after the other, and report it."""
     _exhaust(rows)
-    started = time.perf_counter()
     places = shares[task]
     process = current(program.value)
     plan = process.program.plan
@@ -420,6 +419,7 @@ def places_task(
             (stage, group, order.marks[stage][group].committed(plan.stages[stage].logged))
             for stage, group in places
         ]
+        started = time.perf_counter()
         for number, place in enumerate(todo, 1):
             if number > 1 and time.perf_counter() - started >= work.seconds:
                 break

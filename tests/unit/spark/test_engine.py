@@ -132,9 +132,10 @@ def test_a_restore_goes_on_with_what_a_round_left(
     made = engine()
     done: list[tuple[int, int]] = []
 
-    def run(
-        _work: OnPlace, _order: RestoreOrder, places: list[tuple[int, int]]
-    ) -> list[TaskReport]:
+    looked: list[bool] = []
+
+    def run(_work: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]) -> list[TaskReport]:
+        looked.append(order.suspect)
         reports: list[TaskReport] = []
         for task, share in enumerate(_shares(places, made.cores)):
             mine = share[: each_round[task]]
@@ -148,7 +149,8 @@ def test_a_restore_goes_on_with_what_a_round_left(
 
     monkeypatch.setattr(made, "_run_places", run)
     heard: list[tuple[int, int, int]] = []
-    order = RestoreOrder(incarnation=1, marks={1: (GroupMark(None, (0,), 0),) * 8})
+    marks = {1: (GroupMark(None, (0,), 0),) * 8}
+    order = RestoreOrder(incarnation=1, marks=marks, suspect=True)
     reports = made.restore(
         order, lambda new, so_far, total: heard.append((len(new), so_far, total))
     )
@@ -157,6 +159,7 @@ def test_a_restore_goes_on_with_what_a_round_left(
     assert [so_far for _, so_far, _ in heard] == sorted(so_far for _, so_far, _ in heard)
     assert heard[-1][1:] == (8, 8)
     assert len(reports) == sum(new for new, _, _ in heard)
+    assert looked == [True] + [False] * (len(looked) - 1)  # a damaged place is looked at once
 
 
 @pytest.mark.parametrize(("seconds", "wanted"), [(0.0, [5]), (inf, [5, 6, 7])])
