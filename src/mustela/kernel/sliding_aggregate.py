@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, ge
 from typing import Any
 
 from mustela.kernel.isolate import copy_value, is_immutable_column
@@ -142,8 +142,9 @@ class SlidingAggregateOperator(WindowOperator):
             copies=self._shared,
             touched=self._touches,
         )
+        bounds = [now - self._grace for now in times]
         for name, rows in rows_of.items():
-            first = self._first_in_order(name, rows, batch.timestamps, times)
+            first = self._first_in_order(name, rows, batch.timestamps, bounds)
             if first:
                 late += self.fold_rows(batch, key_bytes, times, rows[:first])
                 del rows[:first]
@@ -155,7 +156,7 @@ class SlidingAggregateOperator(WindowOperator):
                 )
             except SweepError as error:
                 self._failing.one(batch, error.row, error.__cause__ or error)
-        self._replaces = self._replaces or any(cell.value is None for cell in self._touches)
+        self._replaces = self._replaces or sweeper.deletes
         late.sort()
         return late
 
@@ -164,21 +165,22 @@ class SlidingAggregateOperator(WindowOperator):
         return sorted(super()._changed(), key=_row_of)
 
     def _first_in_order(
-        self, name: bytes, rows: Sequence[int], timestamps: Sequence[int], times: Sequence[int]
+        self, name: bytes, rows: Sequence[int], timestamps: Sequence[int], bounds: Sequence[int]
     ) -> int:
         """Return from which of a key's rows on all records are on time and none is behind another.
 
         Those before, and records from before the first window that could end with them, are added
-        one by one.
+        one by one. Records before their place in ``bounds`` are late.
         """
-        difference, grace, first = self._difference, self._grace, 0
         latest = max(map(_time_of, self._windows[name].cells.values()), default=0)
-        for place, row in enumerate(rows):
-            time = timestamps[row]
-            if time < latest or time < difference or time < times[row] - grace:
+        times = list(map(timestamps.__getitem__, rows))
+        if times == sorted(times) and all(map(ge, times, map(bounds.__getitem__, rows))):
+            return bisect_left(times, max(latest, self._difference))
+        first = 0
+        for place, (time, row) in enumerate(zip(times, rows, strict=True)):
+            if time < latest or time < self._difference or time < bounds[row]:
                 first = place + 1
-            if time > latest:
-                latest = time
+            latest = max(latest, time)
         return first
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
@@ -320,8 +322,7 @@ class SlidingAggregateOperator(WindowOperator):
         if self._tells and not self._stepwise:
             floor = min(map(self._clock.closed_until, self._store.groups)) - self._kept
             ages = zip(changed.starts, changed.befores, strict=True)
-            lasting = [start >= floor or before is not None for start, before in ages]
-            stored = compress(stored, lasting)
+            stored = compress(stored, (t >= floor or old is not None for t, old in ages))
         parts: list[list[tuple[bytes, int, bytes | None]]] = [[] for _ in self._rows]
         place = {name: parts[n] for n, (_, keys) in enumerate(self._rows) for name in keys}
         for row in stored:

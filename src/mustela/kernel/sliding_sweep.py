@@ -43,6 +43,7 @@ class Sweeper:
         own: Returns an aggregate that another window may change.
         copies: Whether a value must be copied for each window.
         touched: Takes each window that a record changes, in the order of the changes.
+        deletes: Whether a function has deleted a window.
     """
 
     difference: int
@@ -51,6 +52,7 @@ class Sweeper:
     own: Callable[[Any], Any]
     copies: bool
     touched: list[Cell]
+    deletes: bool = False
 
     def sweep(self, name: bytes, cells: list[Cell], records: Iterable[Record]) -> None:
         """Add records that come in order of time, and behind all that are in the windows.
@@ -112,6 +114,7 @@ class Sweeper:
             cell.time, cell.row = time, row
             touch(cell)
             if total is None:
+                self.deletes = True
                 del starts[place], cells[place]
         return last
 
@@ -121,4 +124,5 @@ class Sweeper:
         total = self.fold(key, copy_value(value) if self.copies else value, total)
         cell = Cell(name, start, start + self.difference, total, time, None, None, row)
         self.touched.append(cell)
+        self.deletes = self.deletes or total is None
         return cell

@@ -65,7 +65,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
     row: int = -1
 
 
-_FIELDS: Final = attrgetter("row", "name", "start", "end", "value", "time", "before")
+_FIELDS: Final = attrgetter("row", "start", "end", "value", "time", "before")
 
 
 class Columns(NamedTuple):
@@ -92,10 +92,12 @@ class Columns(NamedTuple):
     raws: list[bytes | None]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], raws: list[bytes | None]) -> Columns:
-        """Draw the columns; each of the many windows is looked at once."""
+    def of(cls, cells: Sequence[Cell], key_bytes: Sequence[bytes]) -> Columns:
+        """Draw the columns but for the rows; each of the many windows is looked at once."""
         fields = list(map(_FIELDS, cells))
-        return cls._make([*([field[n] for field in fields] for n in range(7)), raws])
+        rows = [field[0] for field in fields]
+        names = list(map(key_bytes.__getitem__, rows))
+        return cls._make([rows, names, *([field[n] for field in fields] for n in range(1, 6)), []])
 
 
 class _EncodeError(Exception):
@@ -147,7 +149,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         if late:
             drop_late(self, batch, late)
         cells = self._changed()
-        changed = self._columns(batch, cells)
+        changed = self._columns(batch, cells, key_bytes)
         self.save(cells, changed)
         told = self._changes(batch, changed) if self._tells else None
         self.forget()
@@ -265,9 +267,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cells.reverse()
         return cells
 
-    def _columns(self, batch: Batch, cells: Sequence[Cell]) -> Columns:
+    def _columns(self, batch: Batch, cells: Sequence[Cell], key_bytes: Sequence[bytes]) -> Columns:
         """Return the windows that changed; what is not encoded yet is."""
-        changed = Columns.of(cells, [])
+        changed = Columns.of(cells, key_bytes)
         if self._stepwise:
             return changed._replace(raws=[cell.raw for cell in cells])
         try:
