@@ -338,10 +338,13 @@ def loop_s() -> float:
     return best(lambda: sum(number % 7 for number in range(1_000_000)), 5)
 
 
-def last_kept(file: Path = KEPT) -> dict[str, Any]:
-    """Return the last run that was kept; nothing if none was."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return json.loads(lines[-1]) if lines else {"loop_s": 0.0, "rates": {}}
+def last_kept(file: Path = KEPT) -> dict[str, float]:
+    """Return, for each part, the records of the last kept run in the time of a loop."""
+    found: dict[str, float] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        run = json.loads(line)
+        found |= {name: rate * run["loop_s"] for name, rate in run["rates"].items()}
+    return found
 
 
 def keep(found: dict[str, float], records: int, loop: float, file: Path = KEPT) -> None:
@@ -374,8 +377,7 @@ def main() -> None:
         print(json.dumps({name: round(rate) for name, rate in found.items()}))
         return
     for name, rate in found.items():
-        known = before["rates"].get(name)
-        told = "" if known is None else f" {rate / (known * before['loop_s'] / loop):7.2f} times"
+        told = f" {rate * loop / before[name]:7.2f} times" if name in before else ""
         print(f"{name:56} {rate:12,.0f} /s {1e9 / rate:8.0f} ns{told}")
 
 
