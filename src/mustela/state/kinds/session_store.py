@@ -111,7 +111,7 @@ class SessionStore(TypedRows[K, V]):
         return new
 
     def merge(self, session: Windowed[K], value: V, fn: Callable[[V, V], V | None]) -> V | None:
-        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return the new value.
+        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return it.
 
         Args:
             session: Key and ends.
