@@ -27,10 +27,12 @@ class EventPrinter:
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
-        from mustela.runtime.events import Restoring, Said, StateChanged
+        from mustela.runtime.events import AppState, Restoring, Said, StateChanged
 
         if isinstance(event, StateChanged):
-            self._tell("state", f"is {event.state.value}", state=event.state.value)
+            failed = event.state is AppState.ERROR
+            text = "ended with an error" if failed else f"is {event.state.value}"
+            self._tell("state", text, state=event.state.value)
         elif isinstance(event, Restoring):
             if not event.done:
                 return  # most starts find nothing to restore
