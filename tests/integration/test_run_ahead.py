@@ -1,8 +1,8 @@
-"""Epochs without state run while the one before is committed: nothing is lost, doubled or moved."""
+"""Epochs are begun while the one before is committed: nothing is lost, doubled or moved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.faults.inside import Inside, await_condition
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 RECORDS = 6_000
+Program = Callable[[StreamsBuilder, str], None]
 
 
 @pytest.fixture
@@ -46,6 +47,20 @@ def copy(builder: StreamsBuilder, prefix: str) -> None:
     stream.map_values(str.upper, name="shout").to(f"{prefix}.out", key=str, value=str)
 
 
+def number(builder: StreamsBuilder, prefix: str) -> None:
+    """Each record goes on with its place among those of its key, which only state knows."""
+
+    def next_place(_key: str, value: str, seen: str) -> str:
+        return f"{value}/{int(seen.rpartition('/')[2]) + 1}"
+
+    stream = builder.stream(f"{prefix}.in", key=str, value=str)
+    seen = stream.group_by_key().aggregate(lambda: "/0", next_place, store="seen", value=str)
+    seen.to_stream().to(f"{prefix}.out", key=str, value=str)
+
+
+PROGRAMS = pytest.mark.parametrize("program", [copy, number])
+
+
 def feed(inside: Inside) -> None:
     inside.send((f"k{n % 50}", f"v{n}") for n in range(RECORDS))
 
@@ -55,17 +70,23 @@ def check(inside: Inside) -> None:
     rows = inside.rows()
     by_key: dict[bytes, list[int]] = {}
     for row in rows:
-        by_key.setdefault(row.key or b"", []).append(int((row.value or b"")[1:]))
+        value, _, place = (row.value or b"")[1:].partition(b"/")
+        values = by_key.setdefault(row.key or b"", [])
+        values.append(int(value))
+        assert not place or int(place) == len(values)
     assert sum(map(len, by_key.values())) == RECORDS
     for key, values in by_key.items():
         assert values == list(range(int(key[1:]), RECORDS, 50))
 
 
-def test_a_backlog_is_copied_once_and_in_order(inside: Inside, taken: list[bool]) -> None:
+@PROGRAMS
+def test_a_backlog_is_copied_once_and_in_order(
+    inside: Inside, taken: list[bool], program: Program
+) -> None:
     """Most epochs of a backlog are begun before the one before them is committed."""
-    inside.build(copy)
+    inside.build(program)
     feed(inside)
-    app, heard = inside.app(epoch={"max_records": 200})
+    app, heard = inside.app(emit="every", epoch={"max_records": 200})
     with app:
         inside.await_caught_up(app)
     check(inside)
@@ -75,13 +96,14 @@ def test_a_backlog_is_copied_once_and_in_order(inside: Inside, taken: list[bool]
     assert sum(epoch.records for epoch in heard.epochs) == RECORDS
 
 
+@PROGRAMS
 def test_an_epoch_that_is_not_committed_takes_the_next_one_with_it(
-    inside: Inside, broker: DevelopmentBroker, taken: list[bool]
+    inside: Inside, broker: DevelopmentBroker, taken: list[bool], program: Program
 ) -> None:
     """What ran ahead of it read on from an end that was never committed."""
-    inside.build(copy)
+    inside.build(program)
     feed(inside)
-    app, heard = inside.app(epoch={"max_records": 100})
+    app, heard = inside.app(emit="every", epoch={"max_records": 100})
     intruder = TransactionalSink(
         {"bootstrap.servers": broker.bootstrap_servers}, app.settings.application_id
     )
@@ -97,15 +119,18 @@ def test_an_epoch_that_is_not_committed_takes_the_next_one_with_it(
     assert any(taken)
 
 
-def test_a_second_run_goes_on_where_the_first_was_closed(inside: Inside, taken: list[bool]) -> None:
-    """A job that runs ahead when the application is closed is thrown away."""
-    inside.build(copy)
+@PROGRAMS
+def test_a_second_run_goes_on_where_the_first_was_closed(
+    inside: Inside, taken: list[bool], program: Program
+) -> None:
+    """What runs ahead when the application is closed is thrown away."""
+    inside.build(program)
     feed(inside)
-    app, heard = inside.app(epoch={"max_records": 100})
+    app, heard = inside.app(emit="every", epoch={"max_records": 100})
     with app:
         await_condition(lambda: len(heard.epochs) >= 5, app)
     assert sum(epoch.records for epoch in heard.epochs) < RECORDS
-    again, _ = inside.app(epoch={"max_records": 2_000})
+    again, _ = inside.app(emit="every", epoch={"max_records": 2_000})
     with again:
         inside.await_caught_up(again)
     check(inside)

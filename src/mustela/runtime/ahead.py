@@ -1,9 +1,10 @@
-"""The job of the next epoch, run while the rows of this one are being committed.
+"""What of the next epoch is done while the rows of this one are being committed.
 
 A commit keeps the driver and the broker busy, not the workers. Where no lane keeps state, the next
-epoch only has to know where this one's records end: so its job can run meanwhile. Its rows are sent
-when this epoch is known to be committed, and thrown away if it is not. With state a lane would have
-to read what nobody has committed yet; there the next job waits.
+epoch only has to know where this one's records end: so its whole job can run meanwhile. Its rows
+are sent when this epoch is known to be committed, and thrown away if it is not. With state a lane
+would have to read what nobody has committed yet: there only the first stage runs, which reads the
+records, calls the functions in front of the lanes and leaves what the lanes will fetch.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from dataclasses import dataclass
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Plan
-from mustela.runtime.engine import EpochOutput
+from mustela.runtime.engine import Engine, EpochOutput, Reading
 from mustela.runtime.progress import Cut
 from mustela.runtime.watermark import Look
 from mustela.state.interfaces import Token
 
-__all__ = ["Ahead", "Turn", "may_run_ahead"]
+__all__ = ["Ahead", "Turn", "Work", "work_ahead"]
+
+Work = Callable[[EpochOrder], EpochOutput | Reading]
+"""What is done ahead for an epoch: all of its job, or the reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +46,25 @@ class Turn:
 
 
 class Ahead:
-    """At most one job that runs ahead of the commit before it.
+    """At most one job that runs ahead of the commit before it."""
 
-    Args:
-        run: Runs the job of an epoch; called in a thread of its own.
-    """
-
-    def __init__(self, run: Callable[[EpochOrder], EpochOutput]) -> None:
-        self._run = run
+    def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
-        self._begun: tuple[Turn, Future[EpochOutput]] | None = None
+        self._begun: tuple[Turn, Future[EpochOutput | Reading]] | None = None
 
-    def begin(self, turn: Turn) -> None:
-        """Begin the job of an epoch."""
+    def begin(self, turn: Turn, work: Work) -> None:
+        """Begin the work for an epoch, in a thread of its own."""
         assert self._begun is None, "one job runs ahead, not two"
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="mustela-ahead")
-        self._begun = turn, self._threads.submit(self._run, turn.order)
+        self._begun = turn, self._threads.submit(work, turn.order)
 
-    def take(self, token: Token) -> tuple[Turn, Callable[[], EpochOutput]] | None:
-        """Return the turn that was begun, and how to wait for its output.
+    def take(self, token: Token) -> tuple[Turn, Callable[[], EpochOutput | Reading]] | None:
+        """Return the turn that was begun, and how to wait for what became of it.
 
         Args:
             token: The epoch that is next. If another one was begun, because the epoch before it
-                was not committed, its job is waited for and its rows are thrown away.
+                was not committed, its work is waited for and thrown away.
 
         Returns:
             None if nothing was begun for this token.
@@ -88,11 +87,14 @@ class Ahead:
             self._threads = None
 
 
-def may_run_ahead(plan: Plan, guarantee: str) -> bool:
-    """Say whether jobs of a plan may run before the epoch before them is committed.
+def work_ahead(plan: Plan, guarantee: str, engine: Engine) -> Work | None:
+    """Return what may be done for an epoch before the epoch before it is committed, if anything.
 
-    Under ``at_least_once`` they may not: their tasks send rows themselves, and a crash is to
-    repeat one epoch at most.
+    Under ``at_least_once`` nothing may: tasks send rows themselves, and a crash is to repeat one
+    epoch at most. A first stage that looks into stores waits for the commit, too.
     """
-    stateless = not any(stage.stores for stage in plan.stages) and not plan.global_tables
-    return stateless and guarantee != "at_least_once"
+    if guarantee == "at_least_once" or plan.global_tables or plan.reads_any:
+        return None
+    if not any(stage.stores for stage in plan.stages):
+        return engine.run
+    return None if plan.stages[0].stores else engine.read

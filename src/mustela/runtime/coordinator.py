@@ -26,13 +26,13 @@ from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
 from mustela.plan.plan import Plan
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
-from mustela.runtime.ahead import Ahead, Turn, may_run_ahead
+from mustela.runtime.ahead import Ahead, Turn, work_ahead
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.committer import Committer
 from mustela.runtime.cutting import EpochCutter, left_behind
 from mustela.runtime.due import DueTimes
-from mustela.runtime.engine import Engine, EpochJobError, EpochOutput
+from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
 from mustela.runtime.events import EpochDone, Listener, Restoring, Said
 from mustela.runtime.global_tables import GlobalFollower
 from mustela.runtime.pace import call_wait_ms
@@ -124,7 +124,7 @@ class Coordinator:
         self._was_blind = False
         self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
-        self._ahead = Ahead(engine.run)
+        self._ahead = Ahead()
 
     def _row_limits(self) -> RowLimits:
         settings = self._settings
@@ -295,7 +295,7 @@ class Coordinator:
         if turn is None:
             return False
         try:
-            output = self._run_job(begun[1] if begun else partial(self._engine.run, turn.order))
+            output = self._run_job(partial(self._finish, turn, begun[1] if begun else None))
         except MustelaError as error:
             self._refuse_if_replaced(error)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
@@ -325,24 +325,37 @@ class Coordinator:
             return None
         return self._turn(self.state, self.barrier.token, cuts, look)
 
-    def _begin_ahead(self, state: CommittedState) -> None:
-        """Begin the job behind the epoch that is committed now, if enough is waiting for it."""
-        now = self._clock.monotonic()
-        if now >= self._next_refresh or state.progress.lag(self.ends) < self._budget.records:
+    def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
+        """Run the job of an epoch, or what was not done of it ahead."""
+        made = begun() if begun else None
+        if isinstance(made, EpochOutput):
+            return made
+        # What was read ahead did not have to know how the commit before it would end; lanes do.
+        order = replace(
+            turn.order, marks=self.state.marks(), due=self._due.order(), suspect=self._suspect
+        )
+        return self._engine.run(order, made)
+
+    def _begin_ahead(self, change: EpochChange) -> None:
+        """Begin the epoch behind the one that is committed now, if enough is waiting for it."""
+        work = work_ahead(self._plan, self._settings.processing_guarantee, self._engine)
+        if work is None or self._clock.monotonic() >= self._next_refresh:
+            return
+        state = self.state.after(change)
+        if state.progress.lag(self.ends) < self._budget.records:
             return
         now_ms = self._clock.now_ms()
         cuts, look = self._cut(state, now_ms)
         if cuts:
             token = Token(state.incarnation, state.epoch + 1, 0)
-            self._ahead.begin(self._turn(state, token, cuts, look))
+            self._ahead.begin(self._turn(state, token, cuts, look), work)
 
     def _cut(self, state: CommittedState, now_ms: int) -> tuple[dict[TopicPartition, Cut], Look]:
         """Choose what the epoch behind a state reads; return it with what was seen of the rest."""
         state.watermark.track(state.progress.next_offsets, now_ms)
         budget = self._budget.records
-        cuts, until_ms = self._cutter.cut(
-            self._plan, state, self.ends, budget=budget, now_ms=now_ms
-        )
+        ends = state.progress.next_offsets if self._due.is_full else self.ends
+        cuts, until_ms = self._cutter.cut(self._plan, state, ends, budget=budget, now_ms=now_ms)
         return cuts, Look(
             now_ms=now_ms,
             short=left_behind(state, self.ends, cuts),
@@ -487,8 +500,7 @@ class Coordinator:
             after[:] = [self.state.after(replace(change, changelog_ends=ends))]
             return after[0].to_record(now_ms)
 
-        if may_run_ahead(self._plan, self._settings.processing_guarantee):
-            self._begin_ahead(self.state.after(change))
+        self._begin_ahead(change)
         try:
             self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
         except TransactionFailed as error:

@@ -11,7 +11,7 @@ from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 
-__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput"]
+__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput", "Reading"]
 
 
 class EpochJobError(EnvironmentFault):
@@ -69,6 +69,14 @@ class EngineOptions:
     class_archive: bool = False
 
 
+class Reading(Protocol):
+    """The records of an epoch, read and waiting for its lanes."""
+
+    def close(self) -> None:
+        """Throw them away."""
+        ...
+
+
 class Engine(Protocol):
     """Runs epochs. The runtime finds engines by entry point and never imports one."""
 
@@ -93,8 +101,23 @@ class Engine(Protocol):
         """Send the program to the workers; earlier programs are forgotten."""
         ...
 
-    def run(self, order: EpochOrder) -> EpochOutput:
+    def read(self, order: EpochOrder) -> Reading:
+        """Run the first stage of an epoch whose lanes are to run later.
+
+        Args:
+            order: The epoch; its first stage looks at nothing that a commit before it changes.
+
+        Raises:
+            EpochJobError: If it failed; nothing of it may be used.
+        """
+        ...
+
+    def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
         """Run the job of one epoch, whole.
+
+        Args:
+            order: The epoch.
+            reading: What `read` gave for this epoch; it is used up.
 
         Raises:
             EpochJobError: If the job failed; nothing of it may be used.

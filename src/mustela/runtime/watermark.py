@@ -194,11 +194,12 @@ class WatermarkState:
         """Note that an epoch, or a look at the broker, had no record of ``place``.
 
         Only a partition that was read to its known end may become idle: an outage or a long
-        restore is not idleness.
+        restore is not idleness. One of which more is known to wait is idle no longer.
         """
         time = self.partitions.setdefault(place, PartitionTime(seen_ms=now_ms))
         if not read_to_end:
             time.seen_ms = now_ms
+            time.idle = False
         elif now_ms - time.seen_ms >= self.options_of(place.topic).idleness_ms:
             time.idle = True
 

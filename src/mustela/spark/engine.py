@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -20,7 +21,7 @@ from pyspark.errors import PySparkException
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
-from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput
+from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
 from mustela.spark.any_key import check_hosts
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
@@ -32,7 +33,7 @@ from mustela.spark.frames import (
     load_object,
     unpack,
 )
-from mustela.spark.job import Jobs
+from mustela.spark.job import Jobs, ReadAhead
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -132,8 +133,22 @@ class SparkEngine:
         """Return the key groups for which calls to the outside have ended."""
         return set() if self._arrivals is None else self._arrivals.new()
 
-    def run(self, order: EpochOrder) -> EpochOutput:
+    def read(self, order: EpochOrder) -> Reading:
+        """Run the first stage of an epoch whose lanes are to run later."""
+        assert self._jobs is not None
+        assert self._program is not None
+        assert self._shipment is not None
+        try:
+            with self._told_as_ours():
+                read = self._jobs.read_ahead(self._shipment, self._program, order)
+        except BaseException:
+            forget(self._program.spool_dir, order.token)
+            raise
+        return _SparkReading(read, self._jobs, self._program.spool_dir, order.token)
+
+    def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
         """Run the job of one epoch, whole."""
+        assert reading is None or isinstance(reading, _SparkReading)
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
@@ -142,7 +157,9 @@ class SparkEngine:
         frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
-            for data in self._guarded(self._jobs.run_epoch(self._shipment, self._program, order)):
+            read = reading.read if reading else None
+            job = self._jobs.run_epoch(self._shipment, self._program, order, read)
+            for data in self._guarded(job):
                 frame = unpack(data)
                 if frame.kind == REPORT:
                     reports.append(load_object(frame.body))
@@ -178,6 +195,12 @@ class SparkEngine:
             raise InvariantError(msg)
 
     def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield frames of a job; see `_told_as_ours`."""
+        with self._told_as_ours():
+            yield from frames
+
+    @contextmanager
+    def _told_as_ours(self) -> Generator[None]:
         """Turn what Spark raises into an error of ours; its stack only when debugging."""
         if is_stopped(self._context):
             msg = "the Spark session was stopped while the application was running"
@@ -187,7 +210,7 @@ class SparkEngine:
                 fix="close the application before the session is stopped",
             )
         try:
-            yield from frames
+            yield
         except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
             text = str(error)
             died = any(sign in text for sign in _WORKER_DIED)
@@ -301,6 +324,21 @@ def _error_of(failure: Failure) -> BaseException:
     )
     error.__cause__ = failure.error
     return error
+
+
+@dataclass(slots=True)
+class _SparkReading:
+    """What the first stage of an epoch left for its lanes."""
+
+    read: ReadAhead
+    jobs: Jobs
+    spool_dir: str
+    token: Token
+
+    def close(self) -> None:
+        """Delete it."""
+        self.jobs.forget([self.read.shuffle])
+        forget(self.spool_dir, self.token)
 
 
 class _SparkOutput(EpochOutput):

@@ -8,6 +8,7 @@ batch objects first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,19 @@ def _nothing(_task: int, rows: Iterable[Any]) -> Iterator[bytes]:
     return iter(())
 
 
+@dataclass(slots=True)
+class ReadAhead:
+    """The first stage of an epoch, done: its frames lie where the lanes of the next stage fetch.
+
+    Attributes:
+        received: What they will fetch.
+        shuffle: Number of the shuffle that holds it.
+    """
+
+    received: RDD[bytes]
+    shuffle: int
+
+
 class Jobs:
     """Builds and runs the jobs of one Spark context.
 
@@ -60,30 +74,57 @@ class Jobs:
         rdd._bypass_serializer = True
         return rdd
 
-    def _shuffle(self, pairs: Any, lanes: int, shuffles: list[int]) -> RDD[bytes]:
+    def _shuffle(self, pairs: Any, lanes: int) -> tuple[RDD[bytes], Any]:
         jvm = self._context._jvm
         java_pairs = jvm.PairwiseRDD(pairs._jrdd.rdd()).asJavaPairRDD()
         partitioner = jvm.PythonPartitioner(lanes, id(_same))
         shuffled = java_pairs.partitionBy(partitioner)
-        shuffles.append(shuffled.rdd().dependencies().head().shuffleId())
         values = jvm.PythonRDD.valueOfPair(shuffled)
-        return RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
+        dependency = shuffled.rdd().dependencies().head()
+        return RDD(values, self._context, NoOpSerializer()), dependency  # type: ignore[arg-type]
+
+    def _sources(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Any:
+        return self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
+
+    def read_ahead(
+        self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
+    ) -> ReadAhead:
+        """Run the first stage of an epoch alone, for a plan that has more than one."""
+        received, dependency = self._shuffle(self._sources(shipment, order), program.lanes)
+        read = ReadAhead(received, dependency.shuffleId())
+        try:
+            self._context._jsc.sc().submitMapStage(dependency).get()
+        except BaseException:
+            self.forget([read.shuffle])
+            raise
+        return read
 
     def run_epoch(
-        self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
+        self,
+        shipment: Broadcast[Shipment],
+        program: Program,
+        order: EpochOrder,
+        read: ReadAhead | None,
     ) -> Iterator[bytes]:
-        """Run the job of an epoch and yield the frames for the driver, in task order."""
-        rdd = self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
-        shuffles: list[int] = []
+        """Run the job of an epoch and yield the frames for the driver, in task order.
+
+        Spark passes over a stage whose shuffle is there: what was read ahead is not read again.
+        """
+        shuffles = [read.shuffle] if read else []
+        rdd: Any = None if read else self._sources(shipment, order)
         try:
             for stage in program.plan.stages[1:]:
-                received = self._shuffle(rdd, program.lanes, shuffles)
+                if rdd is None and read is not None:
+                    received = read.received
+                else:
+                    received, dependency = self._shuffle(rdd, program.lanes)
+                    shuffles.append(dependency.shuffleId())
                 rdd = self._pipe(received, partial(lane_task, shipment, order, stage.index))
             yield from self._collect(rdd)
         finally:
-            self._forget(shuffles)
+            self.forget(shuffles)
 
-    def _forget(self, shuffles: list[int]) -> None:
+    def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""
         cleaner = self._context._jsc.sc().cleaner()
         if cleaner.isDefined():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Plan
 from mustela.plan.watermark import WatermarkOrder
-from mustela.runtime.ahead import Ahead, Turn, may_run_ahead
+from mustela.runtime.ahead import Ahead, Turn, work_ahead
 from mustela.runtime.engine import EpochJobError, EpochOutput
 from mustela.runtime.watermark import Look
 from mustela.state.interfaces import Token
@@ -42,8 +45,8 @@ def test_the_output_of_the_next_epoch_is_waited_for() -> None:
         may_end.wait(10)
         return output
 
-    ahead = Ahead(run)
-    ahead.begin(turn())
+    ahead = Ahead()
+    ahead.begin(turn(), run)
     taken = ahead.take(NEXT)
     assert taken is not None
     may_end.set()
@@ -57,8 +60,8 @@ def test_the_output_of_the_next_epoch_is_waited_for() -> None:
 def test_the_output_of_another_attempt_is_thrown_away(token: Token) -> None:
     """The epoch before it was not committed, so its records are read again."""
     output = Output()
-    ahead = Ahead(lambda _order: output)
-    ahead.begin(turn())
+    ahead = Ahead()
+    ahead.begin(turn(), lambda _order: output)
     assert ahead.take(token) is None
     assert output.closed
     assert ahead.take(NEXT) is None
@@ -71,18 +74,30 @@ def test_a_job_that_failed_fails_its_own_epoch() -> None:
     def run(_order: EpochOrder) -> EpochOutput:
         raise EpochJobError("a worker died")
 
-    ahead = Ahead(run)
-    ahead.begin(turn())
+    ahead = Ahead()
+    ahead.begin(turn(), run)
     taken = ahead.take(NEXT)
     assert taken is not None
     with pytest.raises(EpochJobError):
         taken[1]()
-    ahead.begin(turn())
+    ahead.begin(turn(), run)
     ahead.close()
 
 
-def test_only_plans_without_state_run_ahead() -> None:
-    """A lane would have to read what nobody has committed."""
-    assert may_run_ahead(Plan(stages=(), topics=(), fingerprint=""), "exactly_once")
-    assert not may_run_ahead(Plan(stages=(), topics=(), fingerprint=""), "at_least_once")
-    assert not may_run_ahead(word_count_plan(), "exactly_once")
+def test_what_is_done_ahead_depends_on_the_plan() -> None:
+    """All of a job without state, the reading where only lanes keep state, else nothing."""
+    engine: Any = SimpleNamespace(run=object(), read=object())
+    stateless, counts = Plan(stages=(), topics=(), fingerprint=""), word_count_plan()
+    assert work_ahead(stateless, "exactly_once", engine) is engine.run
+    assert work_ahead(counts, "exactly_once", engine) is engine.read
+    assert work_ahead(stateless, "at_least_once", engine) is None
+    assert work_ahead(counts, "at_least_once", engine) is None
+
+
+def test_a_stage_that_reads_stores_waits_for_the_commit() -> None:
+    """Its functions would see what nobody has committed, or miss what somebody has."""
+    engine: Any = SimpleNamespace(run=object(), read=object())
+    counts = word_count_plan()
+    first, *others = counts.stages
+    reader = replace(first, stores=counts.stages[1].stores)
+    assert work_ahead(replace(counts, stages=(reader, *others)), "exactly_once", engine) is None
