@@ -16,10 +16,20 @@ from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
 from tests.faults.bugs import BUGS, environment_of
-from tests.faults.campaign import STATEFUL, Campaign, Result
+from tests.faults.campaign import STATEFUL, WITHOUT_INPUT, Campaign, Result
 from tests.faults.process import ChildEndedError
 
-KINDS = ("word_count", "sequence", "stateless", "transfers", "shared")
+KINDS = (
+    "word_count",
+    "sequence",
+    "stateless",
+    "transfers",
+    "shared",
+    "asking",
+    "replies",
+    "timers",
+    "ticks",
+)
 DRIVER_POINTS = (
     "before-job",
     "transaction-begun",
@@ -33,6 +43,8 @@ SOURCE_POINTS = ("in-source",)
 LANE_POINTS = ("in-lane-before-pending", "in-lane-after-pending", "in-recovery")
 RANDOM_SECONDS = 3.0
 COUNT_MAX = 5
+STATE_EPOCHS = 3
+"""So many epochs leave something that can be lost and restored."""
 
 
 def plan_kills(kind: str, kills: int, rng: random.Random) -> list[str]:
@@ -42,7 +54,8 @@ def plan_kills(kind: str, kills: int, rng: random.Random) -> list[str]:
     """
     guarantee, _, name = kind.rpartition(":")
     driver = [p for p in DRIVER_POINTS if not (guarantee and p == "half-produced")]
-    points = [*driver, *SOURCE_POINTS, *(LANE_POINTS if name in STATEFUL else ())]
+    source = () if name in WITHOUT_INPUT else SOURCE_POINTS
+    points = [*driver, *source, *(LANE_POINTS if name in STATEFUL else ())]
     rng.shuffle(points)
     result = points[:kills]
     while len(result) < kills:
@@ -66,6 +79,8 @@ def run_kill(campaign: Campaign, point: str) -> None:
         campaign.kill_after(1, campaign.random.random() * RANDOM_SECONDS)
         return
     if point.startswith("in-recovery"):
+        if not campaign.has_state:
+            campaign.kill_after(STATE_EPOCHS, 0.0)
         campaign.lose_state(0.7)
     campaign.kill_at(point)
 

@@ -27,6 +27,7 @@ from mustela import (
     PunctuationType,
     Record,
     Refusal,
+    RequestReply,
     StoreBuilder,
     Stores,
     StreamsBuilder,
@@ -179,6 +180,9 @@ def is_half(half: str, key: str, _value: str) -> bool:
     return (int(key[1:]) % 2 == 0) == (half == "even")
 
 
+EVENT_DELAY_MS = 20
+
+
 class Reminders(ContextualProcessor[str, str, str, str]):
     """Fires once by event time and once by the clock for each key, and counts its own beats.
 
@@ -212,7 +216,7 @@ class Reminders(ContextualProcessor[str, str, str, str]):
         """Set both timers."""
         now = self.context.current_processing_time()
         self.context.register_processing_time_timer(now + 300, name="clock")
-        self.context.register_event_time_timer(record.timestamp + 20, name="event")
+        self.context.register_event_time_timer(record.timestamp + EVENT_DELAY_MS, name="event")
 
     def on_timer(self, timer: Timer[str], context: Any) -> None:
         """Tell that a timer fired, and how often."""
@@ -268,12 +272,27 @@ def asking(builder: StreamsBuilder, prefix: str) -> None:
     paths.map_values_async(ask, value=str, name="ask").to(f"{prefix}.out", key=str, value=str)
 
 
+def joined(value: str, reply: str) -> str:
+    """Show a value beside its reply."""
+    return f"{value}={reply}"
+
+
+def replies(builder: StreamsBuilder, prefix: str) -> None:
+    """Ask somebody else by topic for each record, and wait for the reply."""
+    values = builder.stream(f"{prefix}.in", key=str, value=str)
+    told = builder.stream(f"{prefix}.replies", key=bytes, value=str)
+    asking_for = RequestReply(topic=f"{prefix}.requests", timeout=timedelta(hours=1))
+    found = values.request_reply(told, joined, asking_for, name="ask")
+    found.to(f"{prefix}.out", key=str, value=str)
+
+
 BUILDS: dict[str, Build] = {
     "asking": asking,
     "word_count": word_count,
     "sequence": sequence,
     "stateless": stateless,
     "random_sums": random_sums,
+    "replies": replies,
     "ticks": ticks,
     "timers": timers,
     "transfers": transfers,

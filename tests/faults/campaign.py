@@ -6,14 +6,18 @@ import random
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.epoch_record import epochs_topic
+from tests.faults.around import AROUND
 from tests.faults.feed import (
     Feeder,
     MakeRecord,
+    asked_path,
+    key_of_its_own,
     keyed_number,
     line_of_words,
     read_all,
@@ -22,8 +26,9 @@ from tests.faults.feed import (
     two_names,
 )
 from tests.faults.oracle import MODELS, Inputs, check_epochs, check_order
+from tests.faults.outcomes import OUTCOMES
 from tests.faults.process import ChildApp, ChildEndedError
-from tests.faults.watch import Watcher, ends_of
+from tests.faults.watch import Row, Watcher, ends_of
 
 PARTITIONS = 2
 EPOCH_RECORDS = 1_000
@@ -36,6 +41,10 @@ MAKERS: dict[str, MakeRecord] = {
     "random_sums": keyed_number,
     "transfers": transfer,
     "shared": two_names,
+    "asking": asked_path,
+    "replies": key_of_its_own,
+    "timers": key_of_its_own,
+    "ticks": key_of_its_own,
 }
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "word_count": ("out",),
@@ -44,8 +53,14 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
     "random_sums": ("out", "draws"),
     "transfers": ("out", "refused"),
     "shared": ("out", "linked"),
+    "asking": ("out",),
+    "replies": ("out", "requests"),
+    "timers": ("out",),
+    "ticks": ("out", "counts"),
 }
-STATEFUL = frozenset({"word_count", "sequence", "random_sums", "transfers", "shared"})
+STATEFUL = frozenset(OUTPUTS) - {"stateless"}
+WITHOUT_INPUT = frozenset({"ticks"})
+MORE_INPUTS: dict[str, tuple[str, ...]] = {"replies": ("replies",)}
 
 
 @dataclass(slots=True)
@@ -104,6 +119,8 @@ class Campaign:
         self._directory = directory
         self._runs = 0
         self._prefix = self.application_id
+        around = AROUND.get(kind)
+        self._around = around and around(servers, self._prefix, seed)
         self._environment = {
             "FAULTS_PREFIX": self._prefix,
             "MUSTELA__APPLICATION_ID": self.application_id,
@@ -116,6 +133,7 @@ class Campaign:
             "MUSTELA__PROCESSING_HANDLER": "dead_letter" if kind == "stateless" else "fail",
             "FAULTS_SPARK": '{"spark.master": "local[2]", "spark.driver.memory": "512m",'
             f' "spark.local.dir": "{directory / "spark"}"}}',
+            **(self._around.environment if self._around else {}),
             **(environment or {}),
         }
         self.guarantee = self._environment.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
@@ -124,7 +142,8 @@ class Campaign:
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
         self.input = f"{self._prefix}.in"
-        topics = [self.input, *self.outputs.values()]
+        more = [f"{self._prefix}.{short}" for short in MORE_INPUTS.get(kind, ())]
+        topics = [self.input, *more, *self.outputs.values()]
         specs = [TopicSpec(name=topic, partitions=PARTITIONS, config={}) for topic in topics]
         compacted = {"cleanup.policy": "compact", "segment.bytes": str(50 << 20)}
         epochs = TopicSpec(
@@ -140,6 +159,10 @@ class Campaign:
 
     def __enter__(self) -> Campaign:
         self.watcher.start()
+        if self._around is not None:
+            self._around.start()
+        if self.kind in WITHOUT_INPUT:
+            return self
         if self._records:
             for start in range(0, self._records, WRITTEN_AT_ONCE):
                 self.feeder.write(min(WRITTEN_AT_ONCE, self._records - start))
@@ -151,6 +174,8 @@ class Campaign:
         if self.child is not None:
             self.child.kill()
         self.feeder.stop()
+        if self._around is not None:
+            self._around.stop()
         self.watcher.stop()
         self._admin.close()
 
@@ -207,11 +232,18 @@ class Campaign:
             where = child.directory.name
             self.result.violations.append(f"{where}: {count} records were restored after a kill")
 
+    @property
+    def has_state(self) -> bool:
+        """Whether an epoch has left anything on disk."""
+        return any(True for _ in self._groups()) and bool(self.watcher.seen.records)
+
+    def _groups(self) -> Iterator[Path]:
+        return self.state_dir.glob("*/*/[0-9]*")
+
     def lose_state(self, share: float = 1.0) -> None:
         """Delete the local state of some key groups."""
         self.is_damaged = True
-        groups = sorted(self.state_dir.glob("*/*/[0-9]*"))
-        for path in groups:
+        for path in sorted(self._groups()):
             if path.is_dir() and self.random.random() < share:
                 shutil.rmtree(path)
 
@@ -220,26 +252,39 @@ class Campaign:
         return read_all(self.servers, self.input, PARTITIONS)
 
     def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
-        """Wait until an epoch record covers all input; the feeder must have stopped.
+        """Wait until all input was read, and all that follows was done; the feeder has stopped.
 
         Raises:
             AssertionError: If the application does not get there in time.
         """
-        places = [(self.input, partition) for partition in range(PARTITIONS)]
+        partitions = () if self.kind in WITHOUT_INPUT else range(PARTITIONS)
+        places = [(self.input, partition) for partition in partitions]
         ends = {(p.topic, p.partition): n for p, n in self._admin.end_offsets(places).items()}
+        inputs = self.inputs()
         deadline = time.monotonic() + timeout_s
         while True:
             records = self.watcher.seen.records
-            if records and ends_of(records[-1]) == ends:
+            reached = ends_of(records[-1]) if records else {}
+            if records and ends.items() <= reached.items() and not self._left(inputs):
                 return
             child = self.child
             ended = child is not None and child.returncode is not None
             if ended or time.monotonic() > deadline:
                 said = [] if child is None else [*child.events()[-2:], child.text()]
-                reached = ends_of(records[-1]) if records else {}
-                msg = f"not caught up with {ends}, but at {reached}: {said}"
+                left = self._left(inputs)
+                msg = f"not caught up with {ends}, but at {reached}, {left} rows to come: {said}"
                 raise AssertionError(msg)
             time.sleep(0.05)
+
+    def _left(self, inputs: Inputs) -> int:
+        """Return how many rows are to come in later epochs than those that read the input."""
+        outcome = OUTCOMES.get(self.kind)
+        return 0 if outcome is None else outcome.left(inputs, self._rows())
+
+    def _rows(self) -> dict[str, list[Row]]:
+        """Return what was seen, by topic without prefix."""
+        rows = self.watcher.seen.rows
+        return {short: list(rows[topic]) for short, topic in self.outputs.items()}
 
     def finish(self) -> Result:
         """Run to the end of the input, stop cleanly, and check everything."""
@@ -268,6 +313,10 @@ class Campaign:
         result.epochs = seen.records[-1].epoch
         out = seen.rows[self.outputs["out"]]
         result.violations.extend(seen.violations)
+        outcome = OUTCOMES.get(self.kind)
+        if outcome is not None:
+            result.violations.extend(outcome.violations(inputs, self._rows(), seen))
+            return
         model = MODELS[self.kind]()
         loose = self.guarantee == "at_least_once"
         result.violations.extend(

@@ -16,6 +16,8 @@ BATCH = 20
 ABORT_EVERY = 9
 SETTLE_S = 1.0
 READ_DEADLINE_S = 60.0
+TRANSACTION_S = 120.0
+"""Long, because a machine that does other things as well may stand still for a while."""
 MakeRecord = Callable[[random.Random, int], tuple[str, str]]
 
 
@@ -54,6 +56,17 @@ def two_names(rng: random.Random, number: int) -> tuple[str, str]:
     return f"r{number}", f"n{first} n{second}"
 
 
+def asked_path(rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a path of a service; for some the answer takes longer than an epoch waits."""
+    delay = rng.choices((0, 0.1, 0.6), (7, 2, 1))[0]
+    return f"k{rng.randrange(40)}", f"p{number}?delay={delay}" if delay else f"p{number}"
+
+
+def key_of_its_own(_rng: random.Random, number: int) -> tuple[str, str]:
+    """Make a record of a key that no other has."""
+    return f"r{number}", f"v{number}"
+
+
 class Feeder:
     """Writes records in small transactions until it is stopped.
 
@@ -79,6 +92,7 @@ class Feeder:
                 "bootstrap.servers": servers,
                 "transactional.id": f"feeder-{topic}",
                 "partitioner": "murmur2_random",
+                "transaction.timeout.ms": int(2_000 * TRANSACTION_S),
                 "retry.backoff.ms": 5,
                 "linger.ms": 1,
                 "log_level": 0,
@@ -108,14 +122,14 @@ class Feeder:
             self._producer.begin_transaction()
             for n in range(5):
                 self._producer.produce(self._topic, f"aborted{n}", key=f"k{n}")
-            self._producer.flush(30)
-            self._producer.abort_transaction(30)
+            self._producer.flush(TRANSACTION_S)
+            self._producer.abort_transaction(TRANSACTION_S)
         self._producer.begin_transaction()
         for _ in range(count):
             key, value = self._make(self._random, self._numbers)
             self._numbers += 1
             self._producer.produce(self._topic, value, key=key)
-        self._producer.commit_transaction(30)
+        self._producer.commit_transaction(TRANSACTION_S)
 
     def stop(self) -> None:
         """Stop writing."""

@@ -17,6 +17,7 @@ import psutil
 ROOT = Path(__file__).parent.parent.parent
 POLL_S = 0.02
 START_TIMEOUT_S = 150.0
+KILL_TIMEOUT_S = 120.0
 
 
 class ChildEndedError(AssertionError):
@@ -147,7 +148,7 @@ class ChildApp:
     def kill(self) -> int:
         """Kill the whole tree with SIGKILL; return how many processes there were."""
         count = 0
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + KILL_TIMEOUT_S
         while living := self.processes():
             count = max(count, len(living))
             for process in living:

@@ -115,6 +115,7 @@ class Watcher:
             message.key(),
             value,
             None if epoch is None else int(epoch),
+            message.timestamp()[1],
         )
         place = (topic, row.partition)
         if row.epoch is None:

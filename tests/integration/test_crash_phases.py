@@ -28,6 +28,7 @@ CASES = {
     "random_sums": ("offsets-added:3",),
     "transfers": ("in-lane-after-pending:4",),
     "shared": ("in-lane-after-pending:4", "committed:3"),
+    "replies": ("in-lane-after-pending:4", "committed:5"),
 }
 
 
