@@ -15,7 +15,7 @@ from mustela.topology.update import update_output
 
 __all__ = ["attach_updates", "checked_updates", "store_names"]
 
-_KINDS = ("key_value", "timestamped_key_value")
+_KINDS = ("key_value", "timestamped_key_value", "window", "session", "versioned")
 
 
 def store_names(names: object, *, option: str, at: Origin) -> tuple[str, ...]:
@@ -62,9 +62,11 @@ def checked_updates(
 
 def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
     spec = store.spec
-    if spec.kind in _KINDS and spec.max_entries is None:
+    if spec.kind in _KINDS and spec.max_entries is None and not spec.duplicates:
         return
-    what = "it forgets keys" if spec.kind in _KINDS else f"it is a {spec.kind} store"
+    what = f"it is a {spec.kind} store"
+    if spec.kind in _KINDS:
+        what = "it keeps several values of a window" if spec.duplicates else "it forgets keys"
     msg = f"step {step!r} cannot update store {spec.name!r}: {what}"
     raise SharedStoreError(
         msg,

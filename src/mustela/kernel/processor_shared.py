@@ -53,6 +53,7 @@ class SharedStores:
         *args: Any,
         reply_to: str | None = None,
         reply_key: Any = _KEY,
+        at: Any = None,
     ) -> None:
         """Have a key changed in its own lane, in this epoch."""
         operator, node = self.operator, self.operator.node
@@ -83,7 +84,7 @@ class SharedStores:
             )
         reply = None if reply_to is None else reply_output(node.name, reply_to)
         answered = isolated(key if reply_key is _KEY else reply_key)
-        operation = Operation(fn, tuple(map(isolated, args)), reply, answered)
+        operation = Operation(fn, tuple(map(isolated, args)), reply, answered, at)
         # What one key group sends stays as it was sent, whatever came before it in the epoch.
         with operator.sending(hand, self.task.group):
             record = Record(key, operation, hand.timestamp)

@@ -109,6 +109,7 @@ class CapturedRequest:
         keys: The key, or the declared keys of the transaction.
         reply_to: Where the answer was asked for.
         reply_key: The key of the answer, or of the record that a transaction gives.
+        at: Which window, session or version of the key.
     """
 
     fn: Callable[..., Any]
@@ -117,6 +118,7 @@ class CapturedRequest:
     keys: Any = None
     reply_to: str | None = None
     reply_key: Any = None
+    at: Any = None
 
 
 @dataclass(slots=True)
@@ -373,6 +375,7 @@ class _MockContext(ProcessingContext):
         *args: Any,
         reply_to: str | None = None,
         reply_key: Any = _KEY,
+        at: Any = None,
     ) -> None:
         """Note what is to be changed; see `requests`."""
         answered = key if reply_key is _KEY else reply_key
@@ -384,6 +387,7 @@ class _MockContext(ProcessingContext):
                 keys=isolated(key),
                 reply_to=reply_to,
                 reply_key=isolated(answered),
+                at=at,
             )
         )
 

@@ -55,6 +55,7 @@ class SharedContext:
         *args: Any,
         reply_to: str | None = None,
         reply_key: Any = None,
+        at: Any = None,
     ) -> None:
         """Have the value of a key changed in the key's own lane, in this epoch, exactly once.
 
@@ -74,6 +75,10 @@ class SharedContext:
             reply_to: One of ``process(..., replies=[...])``: there a record follows whose value is
                 an `Updated`, with the key and its value before and after.
             reply_key: The key of that record; the key that is changed if not given.
+            at: Of a store of windows the start of the window that is changed; of one of sessions
+                its start and end, as a pair; of a versioned store since when the new version
+                holds, the record's timestamp if not given. Moments are milliseconds or aware
+                datetimes.
 
         Raises:
             StoreAccessError: If the step does not say that it updates the store, or no record is in

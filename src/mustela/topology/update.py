@@ -62,12 +62,14 @@ class Operation(NamedTuple):
         args: What it gets besides.
         reply: The output to which the result goes, or None.
         reply_key: The reply's key.
+        at: Which window, session or version of the key is meant.
     """
 
     fn: Callable[..., Any]
     args: tuple[Any, ...] = ()
     reply: str | None = None
     reply_key: Any = None
+    at: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
         """Return the same: what can change in it was copied when it was made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -284,6 +285,111 @@ def test_a_change_that_fails_changes_nothing_and_names_the_record_that_sent_it()
         told = dict(letter.headers)
         assert told["mustela.error.topic"] == b"in"
         assert told["mustela.error.offset"] == b"1"
+
+
+def moment_store(kind: str) -> StoreBuilder:
+    hour = timedelta(hours=1)
+    if kind == "session":
+        supplier = Stores.persistent_session_store("lists", hour)
+        return Stores.session_store_builder(supplier, key=str, value=list)
+    if kind == "versioned":
+        supplier = Stores.persistent_versioned_key_value_store("lists", history_retention=hour)
+        return Stores.versioned_key_value_store_builder(supplier, key=str, value=list)
+    supplier = Stores.persistent_window_store("lists", retention=hour, window_size=hour)
+    return Stores.window_store_builder(supplier, key=str, value=list)
+
+
+PLACES: dict[str, list[Any]] = {
+    "window": [0, 10],
+    "session": [(0, 5), (0, 10)],
+    "versioned": [None, 3, 7],
+}
+
+
+class SendTo(ContextualProcessor[Any, Any, Any, Any]):
+    """Sends operations to windows, sessions or versions."""
+
+    def process(self, record: Any) -> None:
+        for what, key, at in record.value:
+            place = tuple(at) if isinstance(at, list) else at
+            function = FUNCTIONS[what]
+            self.context.update("lists", key, function, record.timestamp, at=place, reply_to="done")
+
+
+def modelled(kind: str, records: Sequence[tuple[int, list[Any]]]) -> tuple[list[Any], Any]:
+    """Return the replies and the final state, by going through the operations in plain Python."""
+    values: dict[Any, Any] = {}
+    versions: dict[str, dict[int, Any]] = {}
+    replies: list[Any] = []
+    for time, operations in records:
+        for what, key, at in operations:
+            if kind == "versioned":
+                own, since = versions.setdefault(key, {}), time if at is None else at
+                old = (
+                    own[max(t for t in own if t <= since)] if any(t <= since for t in own) else None
+                )
+                own[since] = FUNCTIONS[what](None if old is None else list(old), time)
+                new = own[since]
+            else:
+                old = values.get((key, at))
+                new = FUNCTIONS[what](None if old is None else list(old), time)
+                values[key, at] = new
+            replies.append((key, old, None if new is None else list(new)))
+    if kind == "versioned":
+        newest = {key: own[max(own)] for key, own in versions.items() if own}
+        return replies, {key: value for key, value in newest.items() if value is not None}
+    return replies, {place: value for place, value in values.items() if value is not None}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data(), st.sampled_from(sorted(PLACES)), st.sampled_from(WAYS[:4]))
+def test_windows_sessions_and_versions_are_changed_from_other_lanes(
+    data: st.DataObject, kind: str, way: dict[str, Any]
+) -> None:
+    """As if one operation came after the other, whichever lane the key is in."""
+    operation = st.tuples(
+        st.sampled_from(sorted(FUNCTIONS)), st.sampled_from("abc"), st.sampled_from(PLACES[kind])
+    )
+    scripts = data.draw(st.lists(st.lists(operation, max_size=4), min_size=1, max_size=6))
+    builder = StreamsBuilder()
+    sent = builder.stream("in", key=str, value=list).process(
+        SendTo, updates=[moment_store(kind)], replies=["done"]
+    )
+    sent.reply("done").map_values(list).to("done", key=str, value=list)
+    times = [10 + number for number in range(len(scripts))]
+    expected, state = modelled(kind, list(zip(times, scripts, strict=True)))
+    with TopologyTestDriver(builder, **way) as driver:
+        pipe = driver.create_input_topic("in")
+        for number, (time, script) in enumerate(zip(times, scripts, strict=True)):
+            pipe.pipe_input(f"k{number}", script, timestamp=time)
+        told = driver.create_output_topic("done").read_values_to_list()
+        for key in "abc":
+            assert [(k, o, n) for k, o, n in told if k == key] == [
+                r for r in expected if r[0] == key
+            ]
+        if kind == "versioned":
+            store = driver.get_versioned_key_value_store("lists")
+            assert {key: row.value for key, row in store.all()} == state
+        elif kind == "session":
+            found = driver.get_session_store("lists").all()
+            assert {(w.key, (w.start, w.end)): value for w, value in found} == state
+        else:
+            found = driver.get_window_store("lists").all()
+            assert {(w.key, w.start): value for w, value in found} == state
+
+
+@pytest.mark.parametrize("at", [None, 5, (5, None)])
+def test_an_update_of_a_session_says_which(at: Any) -> None:
+    """Its record meets the handler."""
+
+    class Vague(ContextualProcessor[Any, Any, Any, Any]):
+        def process(self, record: Any) -> None:
+            self.context.update("lists", "k", append, 1, at=at)
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(Vague, updates=[moment_store("session")])
+    with TopologyTestDriver(builder) as driver, pytest.raises(DataError, match="which window"):
+        driver.create_input_topic("in").pipe_input("a", "b")
 
 
 @pytest.mark.parametrize(
