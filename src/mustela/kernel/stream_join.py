@@ -462,19 +462,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     def _expire(self) -> None:
         window = self.node.window
-        length = window.segment_ms
         for side, seen in zip(self._sides, self._seen, strict=True):
             for group in side.store.groups:
-                if self._by_stream:
-                    if group not in seen.now:
-                        continue
-                    before = seen.first.get(group, -1) - window.retention_ms + 1
-                    bound = seen.now[group] - window.retention_ms + 1
-                else:
-                    before = self.context.time.before - self.step.lag_ms - window.kept_ms
-                    bound = self._clock.closed_until(group) - window.kept_ms
-                if bound // length > before // length:
-                    side.expire_before(group, bound)
+                if not self._by_stream:
+                    side.expire_before(group, self._clock.closed_until(group) - window.kept_ms)
+                elif group in seen.now:
+                    side.expire_before(group, seen.now[group] - window.retention_ms + 1)
 
     # --- a stream with itself -----------------------------------------------------------------
 

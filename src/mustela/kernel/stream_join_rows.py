@@ -18,6 +18,9 @@ __all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
 KeyRows = tuple[list[int], list[bytes]]
 """The records of a key in order of time, those of one time as they came: times and values."""
 
+EXPIRED_MIN: Final = 1_000
+"""Lists that a batch drops at least, where so many are over."""
+
 _LENGTH: Final = 8
 
 
@@ -106,9 +109,14 @@ class SideRows:
         return list(map(add, map(heads.__getitem__, segments), keys))
 
     def expire_before(self, group: int, bound: int) -> None:
-        """Drop the segments of a key group in which all is older than ``bound``."""
-        rows = ListRows(self.store.group(group), segment_ms=self._segment_ms)
-        rows.expire_before(bound)
+        """Drop the segments of a key group in which all is older than ``bound``.
+
+        A segment may be as large as many batches, so a batch drops about as much as it adds:
+        nobody looks at what is left, and the batches behind it go on.
+        """
+        view = self.store.group(group)
+        rows = ListRows(view, segment_ms=self._segment_ms)
+        rows.expire_before(bound, limit=max(EXPIRED_MIN, view.written))
 
 
 def insert(rows: KeyRows, time: int, value: bytes) -> None:
@@ -138,14 +146,13 @@ class StreamTimes:
         self.now: dict[int, int] = {}
         self._store = store
         self._saved: dict[int, int] = {}
-        self.first: dict[int, int] = {}
 
     def load(self, groups: Iterable[int]) -> dict[int, int]:
         """Fetch the times of key groups; what is returned may be changed until `save`."""
         for group in set(groups).difference(self.now):
             data = self._store.group(group).get(STREAM_TIME)
             found = -1 if data is None else int.from_bytes(data, "big", signed=True)
-            self.now[group] = self._saved[group] = self.first[group] = found
+            self.now[group] = self._saved[group] = found
         return self.now
 
     def save(self) -> None:

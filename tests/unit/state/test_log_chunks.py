@@ -60,6 +60,27 @@ def test_a_copy_that_missed_a_segments_end_drops_it_later():
         assert epochs.view.count() == 0
 
 
+def test_a_large_segment_goes_a_part_at_a_time():
+    """The changelog hears of it with the last part; a copy restored before that has all again."""
+    with world("lmdb", SPEC) as epochs:
+        append(epochs, *((b"%d" % number, 5) for number in range(10)), (b"new", 60))
+        assert len(epochs.log) == 2
+        for left in (6, 2):
+            epochs.view.log_in_chunks()
+            assert ListRows(epochs.view, segment_ms=SEGMENT).expire_before(50, limit=4) == 4
+            epochs.commit()
+            assert epochs.view.count() == left + 1 + 2  # with the rows of the chunks
+            assert len(epochs.log) == 2
+        epochs.restore()
+        assert epochs.view.count() == 11 + 2
+        for count in (10, 0):
+            epochs.view.log_in_chunks()
+            assert ListRows(epochs.view, segment_ms=SEGMENT).expire_before(50, limit=10) == count
+            epochs.commit()
+        assert epochs.view.count() == 1 + 1
+        assert [value for _, value in epochs.log[2:]] == [None]
+
+
 def test_large_segments_go_in_several_records():
     """No record becomes much larger than the bound, and numbers go on where they were."""
     row = bytes(CHUNK_BYTES_MAX // 4)

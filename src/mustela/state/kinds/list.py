@@ -19,6 +19,7 @@ comes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mustela.state.kinds.layout import (
@@ -164,17 +165,26 @@ class ListRows:
         row = first_row(self.view)
         return None if row is None else unpack_time(row[0])
 
-    def expire_before(self, bound: int) -> int:
-        """Remove the segments that end at or below ``bound``; return how many rows that were."""
+    def expire_before(self, bound: int, *, limit: int | None = None) -> int:
+        """Remove the segments that end at or below ``bound``; return how many rows that were.
+
+        Args:
+            bound: What is older is asked for no more.
+            limit: Lists to remove at most, the oldest first; the next call goes on behind them.
+        """
         newest = bound - self.segment_ms
+        if first_row(self.view, to=newest) is None:
+            return 0
         end = pack_time(newest + 1)
-        over = [stored for stored, _ in time_rows(self.view, to=newest)]
-        over += self._until(SEALED, end)
         chunks = self._until(CHUNK, end)
-        if not chunks:
-            self.view.put_many(dict.fromkeys(over))
-            return len(over)
         segments = {chunk[1 : 1 + TIME_BYTES] for chunk in chunks}
+        most = None if limit is None else limit + 1
+        over = [stored for stored, _ in islice(time_rows(self.view, to=newest), most)]
+        if limit is not None and len(over) > limit:
+            over.pop()  # it says to the next call that there is more
+            chunks = []
+        else:
+            over += self._until(SEALED, end)
         in_chunks = {
             stored
             for stored in over
