@@ -8,8 +8,7 @@ window says when its last record was, which is how the record before another one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import compress
+from collections.abc import Sequence
 from operator import attrgetter, ge
 from typing import Any
 
@@ -87,17 +86,16 @@ class SlidingAggregateOperator(WindowOperator):
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows around the records of each key."""
-        lows: dict[bytes, int] = {}
-        highs: dict[bytes, int] = {}
-        for name, time in zip(key_bytes, batch.timestamps, strict=True):
-            if name not in lows:
-                lows[name] = highs[name] = time
-            elif time < lows[name]:
-                lows[name] = time
-            elif time > highs[name]:
-                highs[name] = time
+        rows_of: dict[bytes, list[int]] = {}
+        for row, name in enumerate(key_bytes):
+            if name in rows_of:
+                rows_of[name].append(row)
+            else:
+                rows_of[name] = [row]
+        at = batch.timestamps.__getitem__
+        self._rows_of = {name: (rows, list(map(at, rows))) for name, rows in rows_of.items()}
         self._shared = not is_immutable_column(batch.values)
-        names, reach = list(lows), 2 * self._difference
+        names, reach = list(rows_of), 2 * self._difference
         self._floor = min(times) - self._kept
         self._windows = {}
         self._rows: list[tuple[WindowRows, list[bytes]]] = []
@@ -106,8 +104,8 @@ class SlidingAggregateOperator(WindowOperator):
             keys = [names[place] for place in places]
             rows = WindowRows(view, indexed=True)
             self._rows.append((rows, keys))
-            froms = [max(0, lows[key] - reach) for key in keys]
-            tos = [highs[key] + 1 for key in keys]
+            froms = [max(0, min(self._rows_of[key][1]) - reach) for key in keys]
+            tos = [max(self._rows_of[key][1]) + 1 for key in keys]
             for name, found in zip(keys, rows.fetch_many(keys, froms, tos), strict=True):
                 mine = {
                     start: Cell(name, start, start + self._difference, None, 0, raw, raw)
@@ -126,34 +124,27 @@ class SlidingAggregateOperator(WindowOperator):
         """Fold the records of each key in one sweep, as far as they come in order of time."""
         if self._stepwise:
             return super().fold_all(batch, key_bytes, times)
-        rows_of: dict[bytes, list[int]] = {}
-        for row, name in enumerate(key_bytes):
-            if name in rows_of:
-                rows_of[name].append(row)
-            else:
-                rows_of[name] = [row]
         late: list[int] = []
-        columns = batch.keys, batch.values, batch.timestamps
+        keys, values = batch.keys.__getitem__, batch.values.__getitem__
         sweeper = Sweeper(
             difference=self._difference,
             fold=self._fold,
-            initializer=self._initializer,
+            initializer=self.node.initializer,
             own=self.own,
             copies=self._shared,
             touched=self._touches,
         )
         bounds = [now - self._grace for now in times]
-        for name, rows in rows_of.items():
-            first = self._first_in_order(name, rows, batch.timestamps, bounds)
+        for name, (rows, at) in self._rows_of.items():
+            first = self._first_in_order(name, rows, at, bounds)
             if first:
                 late += self.fold_rows(batch, key_bytes, times, rows[:first])
-                del rows[:first]
-            cells, starts = self._windows[name].cells, self._windows[name].starts
-            picked = (map(column.__getitem__, rows) for column in columns)
+                del rows[:first], at[:first]
+            windows = self._windows[name]
+            cells = list(map(windows.cells.__getitem__, windows.starts))
+            records = zip(rows, map(keys, rows), map(values, rows), at, strict=True)
             try:
-                sweeper.sweep(
-                    name, list(map(cells.__getitem__, starts)), zip(rows, *picked, strict=True)
-                )
+                sweeper.sweep(name, cells, records)
             except SweepError as error:
                 self._failing.one(batch, error.row, error.__cause__ or error)
         self._replaces = self._replaces or sweeper.deletes
@@ -165,7 +156,7 @@ class SlidingAggregateOperator(WindowOperator):
         return sorted(super()._changed(), key=_row_of)
 
     def _first_in_order(
-        self, name: bytes, rows: Sequence[int], timestamps: Sequence[int], bounds: Sequence[int]
+        self, name: bytes, rows: Sequence[int], times: list[int], bounds: Sequence[int]
     ) -> int:
         """Return from which of a key's rows on all records are on time and none is behind another.
 
@@ -173,7 +164,6 @@ class SlidingAggregateOperator(WindowOperator):
         one by one. Records before their place in ``bounds`` are late.
         """
         latest = max(map(_time_of, self._windows[name].cells.values()), default=0)
-        times = list(map(timestamps.__getitem__, rows))
         if times == sorted(times) and all(map(ge, times, map(bounds.__getitem__, rows))):
             return bisect_left(times, max(latest, self._difference))
         first = 0
@@ -310,6 +300,11 @@ class SlidingAggregateOperator(WindowOperator):
         self.put(record.row, cell, raw)
         return 0
 
+    def forget(self) -> None:
+        """Let go of the windows around the records, too."""
+        super().forget()
+        self._windows, self._rows_of = {}, {}
+
     def recover(self, name: bytes) -> None:
         """Decode the key's aggregates anew."""
         self._decode(list(self._windows[name].cells.values()))
@@ -317,20 +312,23 @@ class SlidingAggregateOperator(WindowOperator):
     def save(self, cells: Sequence[Cell], changed: Columns) -> None:
         """Write the windows that changed, but for those that `over` would remove at once."""
         del cells
-        stored: Iterable[tuple[bytes, int, bytes | None]]
-        stored = zip(changed.names, changed.starts, changed.raws, strict=True)
+        kept: Sequence[int] = range(len(changed.rows))
         if self._tells and not self._stepwise:
             floor = min(map(self._clock.closed_until, self._store.groups)) - self._kept
-            ages = zip(changed.starts, changed.befores, strict=True)
-            stored = compress(stored, (t >= floor or old is not None for t, old in ages))
+            befores = changed.befores
+            kept = [
+                place
+                for place, start in enumerate(changed.starts)
+                if start >= floor or befores[place] is not None
+            ]
         parts: list[list[tuple[bytes, int, bytes | None]]] = [[] for _ in self._rows]
         place = {name: parts[n] for n, (_, keys) in enumerate(self._rows) for name in keys}
-        for row in stored:
-            place[row[0]].append(row)
+        names, starts, raws = changed.names, changed.starts, changed.raws
+        for at in kept:
+            place[names[at]].append((names[at], starts[at], raws[at]))
         for (rows, _), part in zip(self._rows, parts, strict=True):
             if part:
-                names, starts, raws = zip(*part, strict=True)
-                rows.put_many(names, starts, raws, floor=self._floor)
+                rows.put_many(*zip(*part, strict=True), floor=self._floor)
 
     def windowed_bytes(
         self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]

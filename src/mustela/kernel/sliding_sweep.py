@@ -39,7 +39,7 @@ class Sweeper:
     Attributes:
         difference: How far apart the records of a window may be.
         fold: (key, value, aggregate or None) -> aggregate.
-        initializer: Gives a first aggregate, or None.
+        initializer: Gives a first aggregate; None if a fold begins without one.
         own: Returns an aggregate that another window may change.
         copies: Whether a value must be copied for each window.
         touched: Takes each window that a record changes, in the order of the changes.
@@ -48,7 +48,7 @@ class Sweeper:
 
     difference: int
     fold: Callable[[Any, Any, Any], Any]
-    initializer: Callable[[], Any]
+    initializer: Callable[[], Any] | None
     own: Callable[[Any], Any]
     copies: bool
     touched: list[Cell]
@@ -81,23 +81,17 @@ class Sweeper:
                 if before is not None and before + 1 >= start:
                     place = bisect_left(starts, before + 1, low)
                     if place == len(starts) or starts[place] > before + 1:
-                        cell = self._begun(name, before + 1, record, self.initializer())
+                        cell = self._begun(name, before + 1, record, None)
                         if cell.value is not None:
                             starts.insert(place, cell.start)
                             cells.insert(place, cell)
                 if last is None and (low == len(starts) or starts[low] > start):
-                    cell = self._begun(name, start, record, self._beginning(left, start))
+                    cell = self._begun(name, start, record, left)
                     if cell.value is not None:
                         starts.insert(low, start)
                         cells.insert(low, cell)
         except Exception as error:
             raise SweepError(row) from error
-
-    def _beginning(self, left: Cell | None, start: int) -> Any:
-        """Return the aggregate of the records before the one that a new window ends with."""
-        if left is None or left.time < start:
-            return self.initializer()
-        return self.own(left.value)
 
     def _update(self, starts: list[int], cells: list[Cell], low: int, record: Record) -> int | None:
         """Add a record to the windows that it lies in, the newest first.
@@ -118,9 +112,16 @@ class Sweeper:
                 del starts[place], cells[place]
         return last
 
-    def _begun(self, name: bytes, start: int, record: Record, total: Any) -> Cell:
-        """Return a new window with a record, None as its value if it deletes itself."""
+    def _begun(self, name: bytes, start: int, record: Record, left: Cell | None) -> Cell:
+        """Return a new window with a record, None as its value if it deletes itself.
+
+        What of the window ``left`` lies in the new one is in it, too: all or nothing.
+        """
         row, key, value, time = record
+        if left is not None and left.time >= start:
+            total = self.own(left.value)
+        else:
+            total = None if self.initializer is None else self.initializer()
         total = self.fold(key, copy_value(value) if self.copies else value, total)
         cell = Cell(name, start, start + self.difference, total, time, None, None, row)
         self.touched.append(cell)

@@ -65,7 +65,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
     row: int = -1
 
 
-_FIELDS: Final = attrgetter("row", "start", "end", "value", "time", "before")
+_FIELDS: Final = attrgetter("row", "start", "end", "value", "time")
 
 
 class Columns(NamedTuple):
@@ -97,7 +97,9 @@ class Columns(NamedTuple):
         fields = list(map(_FIELDS, cells))
         rows = [field[0] for field in fields]
         names = list(map(key_bytes.__getitem__, rows))
-        return cls._make([rows, names, *([field[n] for field in fields] for n in range(1, 6)), []])
+        befores = [cell.before for cell in cells]
+        columns = ([field[n] for field in fields] for n in range(1, 5))
+        return cls._make([rows, names, *columns, befores, []])
 
 
 class _EncodeError(Exception):
