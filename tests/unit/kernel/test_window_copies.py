@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustela import (
@@ -20,6 +20,8 @@ from mustela import (
 )
 
 SIZE, GRACE = 10, 5
+# Each example runs two applications.
+EXAMPLES = max(10, (settings.default or settings()).max_examples // 3)
 
 
 def ms(count: int) -> timedelta:
@@ -170,6 +172,7 @@ def told(found: list[tuple[str, str, int]], kept_ms: int) -> list[tuple[str, str
     return sorted(rows)
 
 
+@settings(max_examples=EXAMPLES)
 @given(
     records,
     st.sampled_from(["stream-time", "watermark"]),
