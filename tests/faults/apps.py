@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from mustela import (
     App,
     AsyncCall,
+    AsyncOptions,
     BufferConfig,
     ContextualProcessor,
     PunctuationType,
@@ -265,11 +266,14 @@ def asking(builder: StreamsBuilder, prefix: str) -> None:
     def ask(path: str, call: AsyncCall) -> str:
         headers = {"Idempotency-Key": call.idempotency_key}
         request = urllib.request.Request(f"{url}/{path}", headers=headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return str(answer.read().decode())
 
     paths = builder.stream(f"{prefix}.in", key=str, value=str)
-    paths.map_values_async(ask, value=str, name="ask").to(f"{prefix}.out", key=str, value=str)
+    patient = AsyncOptions(timeout=timedelta(minutes=5))
+    paths.map_values_async(ask, patient, value=str, name="ask").to(
+        f"{prefix}.out", key=str, value=str
+    )
 
 
 def joined(value: str, reply: str) -> str:
