@@ -51,6 +51,7 @@ from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
 from mustela.state.interfaces import Committed
+from mustela.state.resident import let_go_of_mapped_files
 
 __all__ = [
     "RESTORE",
@@ -340,6 +341,7 @@ def _run_lane(
     finally:
         outbox.report.restored.update(environments.restored)
         environments.close()
+        let_go_of_mapped_files()
 
 
 def _due(process: Process, order: EpochOrder, report: TaskReport, time_now: EpochTime) -> set[int]:
