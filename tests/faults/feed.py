@@ -59,7 +59,7 @@ def two_names(rng: random.Random, number: int) -> tuple[str, str]:
 def asked_path(rng: random.Random, number: int) -> tuple[str, str]:
     """Make a path of a service; for some the answer takes longer than an epoch waits."""
     delay = rng.choices((0, 0.1, 0.6), (7, 2, 1))[0]
-    return f"k{rng.randrange(40)}", f"p{number}?delay={delay}" if delay else f"p{number}"
+    return f"k{rng.randrange(400)}", f"p{number}?delay={delay}" if delay else f"p{number}"
 
 
 def key_of_its_own(_rng: random.Random, number: int) -> tuple[str, str]:
