@@ -86,6 +86,10 @@ def by_value(_key: object, value: object) -> object:
     return value
 
 
+def last_click(_user: str, click: str) -> str:
+    return click
+
+
 def foreign_keys() -> Topology:
     """The right tables travel once, to where the joins are: stored or not, or seen by a filter."""
     builder = StreamsBuilder()
@@ -104,7 +108,7 @@ def a_table_that_waits() -> Topology:
     """A table that only a join behind another stage reads is kept where the join is."""
     builder = StreamsBuilder()
     clicks = builder.stream("clicks", key=str, value=str).group_by_key().reduce(max, name="last")
-    moved = clicks.to_stream(name="changes").select_key(by_value, name="by-value")
+    moved = clicks.to_stream(name="changes").select_key(last_click, name="by-value")
     names = builder.table("names", key=str, value=str, store="names")
     moved.join(names, str.__add__, name="named", joined=Joined(key=str))
     return builder.build()

@@ -332,7 +332,9 @@ class DevelopmentBroker:
         if port and not is_free(port):
             if self._wanted_port is not None:
                 what = f"port {port} of {LOOPBACK} is taken"
-                raise BrokerPortError(what, fix="give another port, or none to get one that is free")
+                raise BrokerPortError(
+                    what, fix="give another port, or none to get one that is free"
+                )
             port = 0
         port = port or free_port()
         controller_port = free_port(besides=port)

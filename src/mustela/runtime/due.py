@@ -25,7 +25,7 @@ class DueTimes:
     Example:
         >>> times = DueTimes(Plan(stages=(), topics=(), fingerprint=""), 4, known=False)
         >>> times.first
-        Due(event_ms=9223372036854775807, wall_ms=9223372036854775807)
+        Due(event_ms=9223372036854775807, wall_ms=9223372036854775807, parked=0)
     """
 
     def __init__(self, plan: Plan, key_groups: int, *, known: bool) -> None:

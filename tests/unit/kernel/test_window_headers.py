@@ -44,8 +44,8 @@ def test_only_updates_have_the_headers_of_a_record(
     settings = {"event_time": event_time, "emit": "every"}
     with TopologyTestDriver(builder.build(), settings=settings) as driver:
         pipe = driver.create_input_topic("in").pipe_input
-        pipe("a", "x", timestamp=100, headers=[("n", b"0")])
-        pipe("b", "x", timestamp=500, headers=[("n", b"1")])
+        pipe("a", "x", timestamp=100, headers=(("n", b"0"),))
+        pipe("b", "x", timestamp=500, headers=(("n", b"1"),))
         rows = driver.create_output_topic("out").read_records_to_list()
     headers = {row.key: dict(row.headers) for row in rows}
     assert headers == ({"a": {}} if final else {"a": {"n": b"0"}, "b": {"n": b"1"}})

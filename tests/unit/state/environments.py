@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
@@ -24,7 +25,8 @@ def make_spec(**changes) -> EnvironmentSpec:
 
 
 def open_lmdb(root: Path, spec: EnvironmentSpec | None = None, *, boot: str = "boot-1", **options):
-    settings = LmdbOptions(**({"map_bytes": 1 << 28} | options))
+    values: dict[str, Any] = {"map_bytes": 1 << 28} | options
+    settings = LmdbOptions(**values)
     return LmdbEnvironment(root, spec or make_spec(), boot=boot, options=settings)
 
 

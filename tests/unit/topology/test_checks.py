@@ -65,6 +65,8 @@ def test_a_join_that_keeps_a_copy_of_its_table_must_be_named(named: bool) -> Non
     def build(builder: StreamsBuilder) -> None:  # pyright: ignore[reportUnusedFunction]
         users = builder.table("users", key=str, value=str)
         counts = builder.stream("clicks", key=str, value=str).group_by_key().count(name="counts")
+        clicks = builder.stream("names", key=str, value=str)
+        clicks.join(users, str.__add__, name="greeted").to("greetings", key=str, value=str)
         moved = counts.to_stream().map(lambda key, count: (key, str(count))).repartition(key=str)
         moved.join(users, str.__add__, name="joined" if named else None).to(
             "out", key=str, value=str
