@@ -61,7 +61,7 @@ def test_a_stateless_topology_needs_no_lanes(world: World) -> None:
 def test_one_partition_is_read_by_two_tasks_and_keys_keep_their_order(world: World) -> None:
     """A reduce that is not associative tells any other order, a gap or a repeat."""
     source, sink = world.topic("in", 1), world.topic("out", 1)
-    count = 6_000
+    count = 12_000
     world.send(source, [(f"k{n % 7}", f"{n}", 5_000 - (n % 40)) for n in range(count)])
 
     def build(builder: StreamsBuilder) -> None:
