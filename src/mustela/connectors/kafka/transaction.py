@@ -451,7 +451,9 @@ class TransactionalSink:
         without end: so it is for a new cluster, and for a broker that was restarted.
         """
         if self._group_metadata is None or self._errors.trouble:
-            consumer = consumer_client(self._properties, {"group.id": self._group})
+            # It would warn of each property that is a producer's; errors it still tells.
+            quietly = {"group.id": self._group, "log_level": 3}
+            consumer = consumer_client(self._properties, quietly)
             try:
                 await_coordinator(consumer, places[0], self._options.commit_timeout)
                 self._group_metadata = consumer.consumer_group_metadata()
