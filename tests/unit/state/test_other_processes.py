@@ -45,15 +45,17 @@ def read_until_told(root: str, pipe: Connection) -> None:
     registry = EnvironmentRegistry(Path(root))
     looks = 0
     while (told := pipe.recv()) != "the end":
-        pipe.send("reading")
-        is_written = False
+        is_first, is_written = True, False
         while not is_written:
-            is_written = pipe.poll()  # one more look behind the write
+            is_written = not is_first and pipe.poll()  # one more look behind the write
             for wrong in looks_at_all(registry, told):
                 looks += 1
                 if wrong is not None:
                     pipe.send(wrong)
                     return
+            if is_first:
+                pipe.send("reading")
+                is_first = False
         pipe.recv()
         pipe.send("has read")
     pipe.send(looks)
