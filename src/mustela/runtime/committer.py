@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,7 @@ class Committer:
         self._dead_letter_topic = dead_letter_topic
         self._header = header
         self._handler = handler
-        self.left_out: dict[str, int] = {}
+        self.left_out: Counter[str] = Counter()
 
     def commit(
         self,
@@ -89,7 +90,7 @@ class Committer:
                 then, and the barrier says what is known.
             ProductionError: If the broker refuses a row and the handler says to fail.
         """
-        self.left_out = {}
+        self.left_out = Counter()
         refused = self._refused_before(output)
         searches = 0
         while True:
@@ -206,8 +207,7 @@ class Committer:
         sinks_only = all(_part_of(row) is not None for row in rows)
         if self._handler == "fail" or not rows or not sinks_only:
             raise production_error(rows, error) from error
-        for row in rows:
-            self.left_out[row.topic] = self.left_out.get(row.topic, 0) + 1
+        self.left_out.update(row.topic for row in rows)
         return rows
 
 

@@ -327,7 +327,9 @@ class Coordinator:
 
     def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
         """Run the job of an epoch, or what was not done of it ahead."""
-        made = begun() if begun else None
+        if begun is None:
+            return self._engine.run(turn.order)
+        made = begun()
         if isinstance(made, EpochOutput):
             return made
         # What was read ahead did not have to know how the commit before it would end; lanes do.

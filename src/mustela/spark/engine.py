@@ -33,7 +33,7 @@ from mustela.spark.frames import (
     load_object,
     unpack,
 )
-from mustela.spark.job import Jobs, ReadAhead
+from mustela.spark.job import Exchange, Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -330,7 +330,7 @@ def _error_of(failure: Failure) -> BaseException:
 class _SparkReading:
     """What the first stage of an epoch left for its lanes."""
 
-    read: ReadAhead
+    read: Exchange
     jobs: Jobs
     spool_dir: str
     token: Token

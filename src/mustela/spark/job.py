@@ -38,15 +38,17 @@ def _nothing(_task: int, rows: Iterable[Any]) -> Iterator[bytes]:
 
 
 @dataclass(slots=True)
-class ReadAhead:
-    """The first stage of an epoch, done: its frames lie where the lanes of the next stage fetch.
+class Exchange:
+    """Where a stage of an epoch leaves its frames, and the lanes of the next one fetch them.
 
     Attributes:
-        received: What they will fetch.
-        shuffle: Number of the shuffle that holds it.
+        received: What they fetch.
+        dependency: Spark's handle of the stage that leaves them.
+        shuffle: Number of the shuffle that holds them.
     """
 
     received: RDD[bytes]
+    dependency: Any
     shuffle: int
 
 
@@ -74,26 +76,26 @@ class Jobs:
         rdd._bypass_serializer = True
         return rdd
 
-    def _shuffle(self, pairs: Any, lanes: int) -> tuple[RDD[bytes], Any]:
+    def _shuffle(self, pairs: Any, lanes: int) -> Exchange:
         jvm = self._context._jvm
         java_pairs = jvm.PairwiseRDD(pairs._jrdd.rdd()).asJavaPairRDD()
         partitioner = jvm.PythonPartitioner(lanes, id(_same))
         shuffled = java_pairs.partitionBy(partitioner)
         values = jvm.PythonRDD.valueOfPair(shuffled)
+        received: RDD[bytes] = RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
         dependency = shuffled.rdd().dependencies().head()
-        return RDD(values, self._context, NoOpSerializer()), dependency  # type: ignore[arg-type]
+        return Exchange(received, dependency, dependency.shuffleId())
 
     def _sources(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Any:
         return self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
 
     def read_ahead(
         self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
-    ) -> ReadAhead:
+    ) -> Exchange:
         """Run the first stage of an epoch alone, for a plan that has more than one."""
-        received, dependency = self._shuffle(self._sources(shipment, order), program.lanes)
-        read = ReadAhead(received, dependency.shuffleId())
+        read = self._shuffle(self._sources(shipment, order), program.lanes)
         try:
-            self._context._jsc.sc().submitMapStage(dependency).get()
+            self._context._jsc.sc().submitMapStage(read.dependency).get()
         except BaseException:
             self.forget([read.shuffle])
             raise
@@ -104,25 +106,23 @@ class Jobs:
         shipment: Broadcast[Shipment],
         program: Program,
         order: EpochOrder,
-        read: ReadAhead | None,
+        read: Exchange | None,
     ) -> Iterator[bytes]:
         """Run the job of an epoch and yield the frames for the driver, in task order.
 
         Spark passes over a stage whose shuffle is there: what was read ahead is not read again.
         """
-        shuffles = [read.shuffle] if read else []
+        exchanges = [read] if read else []
         rdd: Any = None if read else self._sources(shipment, order)
         try:
-            for stage in program.plan.stages[1:]:
-                if rdd is None and read is not None:
-                    received = read.received
-                else:
-                    received, dependency = self._shuffle(rdd, program.lanes)
-                    shuffles.append(dependency.shuffleId())
-                rdd = self._pipe(received, partial(lane_task, shipment, order, stage.index))
+            for done, stage in enumerate(program.plan.stages[1:]):
+                if done == len(exchanges):
+                    exchanges.append(self._shuffle(rdd, program.lanes))
+                task = partial(lane_task, shipment, order, stage.index)
+                rdd = self._pipe(exchanges[done].received, task)
             yield from self._collect(rdd)
         finally:
-            self.forget(shuffles)
+            self.forget([exchange.shuffle for exchange in exchanges])
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""

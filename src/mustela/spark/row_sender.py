@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefused
@@ -62,7 +63,7 @@ class RowSender:
             self._kept.append(columns)
         self._produce(number, columns)
 
-    def finish(self) -> dict[str, int]:
+    def finish(self) -> Counter[str]:
         """Wait until the broker has every row that it takes.
 
         Returns:
@@ -84,10 +85,7 @@ class RowSender:
                 break
         else:
             self._sink.flush()
-        counts: dict[str, int] = {}
-        for row in self._rows():
-            counts[row.topic] = counts.get(row.topic, 0) + 1
-        return counts
+        return Counter(row.topic for row in self._rows())
 
     def letters(self) -> Columns | None:
         """Return what was left out as dead letters; None if there are none."""
