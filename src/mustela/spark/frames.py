@@ -44,6 +44,13 @@ EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT = range(6)
 changelog rows, dead letters and a task's report."""
 
 _HEAD = struct.Struct("!BBhhiIH")
+_LENGTHS = struct.Struct("!?Q")
+
+_PLAIN = 2
+"""The format of ``marshal`` that does not look for objects that come twice, which takes longer."""
+
+_PLAIN_TYPES = frozenset({bytes, str, int, float, bool, type(None)})
+"""What ``marshal`` gives back as it was; of other types it may make one of these."""
 
 
 class Frame(NamedTuple):
@@ -119,7 +126,7 @@ def unpack(data: bytes) -> Frame:
 
 def pack_columns(columns: Columns) -> bytes:
     """Return rows of bytes and integers as bytes; ``marshal`` is the fastest way for those."""
-    return marshal.dumps(tuple(columns))
+    return marshal.dumps(tuple(columns), _PLAIN)
 
 
 def unpack_columns(data: bytes) -> Columns:
@@ -135,13 +142,13 @@ def dump_object(value: Any) -> bytes:
         return dump_by_value(value)
 
 
-def load_object(data: bytes) -> Any:
+def load_object(data: bytes | memoryview) -> Any:
     """Return the object of a frame of this job."""
     return pickle.loads(data)
 
 
-def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: bool) -> bytes:
-    """Return the rows at ``index`` (all rows if None) as bytes.
+def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: bool) -> list[bytes]:
+    """Return the rows at ``index`` (all rows if None) as bytes, in parts.
 
     Key bytes travel, not keys: the receiver makes each key once from its bytes.
     """
@@ -154,9 +161,11 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
         rows.headers,
         rows.latest,
     )
-    encoded = marshal.dumps(columns)
-    values = dump_object((rows.values, rows.olds))
-    return len(encoded).to_bytes(8, "big") + encoded + values
+    encoded = marshal.dumps(columns, _PLAIN)
+    plain = _PLAIN_TYPES.issuperset(map(type, rows.values)) and rows.olds is None
+    values = rows.values
+    packed = marshal.dumps(values, _PLAIN) if plain else dump_object((values, rows.olds))
+    return [_LENGTHS.pack(plain, len(encoded)), encoded, packed]
 
 
 def _order_columns(order: list[Order]) -> tuple[bool, Any]:
@@ -170,12 +179,16 @@ def _order_columns(order: list[Order]) -> tuple[bool, Any]:
         return False, order
 
 
-def unpack_batch(data: bytes, topics: Sequence[str]) -> Batch:
+def unpack_batch(data: bytes | memoryview, topics: Sequence[str]) -> Batch:
     """Return the batch that `pack_batch` made ``data`` from, without its keys."""
-    length = int.from_bytes(data[:8], "big")
-    packed: tuple[Any, ...] = marshal.loads(data[8 : 8 + length])
+    plain, length = _LENGTHS.unpack_from(data)
+    rest = memoryview(data)[_LENGTHS.size :]
+    packed: tuple[Any, ...] = marshal.loads(rest[:length])
     key_bytes, timestamps, by_column, places, headers, latest = packed
-    values, olds = load_object(data[8 + length :])
+    if plain:
+        values, olds = marshal.loads(rest[length:]), None
+    else:
+        values, olds = load_object(rest[length:])
     order: list[Order] | None = list(zip(*places, strict=True)) if by_column else places
     origins = Origins(timestamps, headers, order, topics)
     return Batch([], values, origins, olds=olds, key_bytes=key_bytes, latest=latest)

@@ -177,7 +177,9 @@ class GlobalCopy:
 
     def _rows(self, partition: int, start: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
         for chunk in self._chunks(partition, start, end):
-            yield from global_rows(self._table, chunk.keys, chunk.values, chunk.timestamps)
+            yield from global_rows(
+                self._table, chunk.keys, chunk.values, chunk.timestamps, chunk.headers
+            )
 
 
 def _asked(node: Node) -> list[str]:

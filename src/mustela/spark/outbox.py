@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mustela.connectors.kafka.row_checks import outline_of
@@ -82,6 +82,11 @@ class Outbox:
         self._sequence += 1
         return pack(frame)
 
+    def _for_lane(self, exchange: Exchange, batch: Batch, index: Sequence[int] | None) -> bytes:
+        """Return the frame of the records that go to one lane."""
+        body = self._spool.keep_bytes(pack_batch(batch, index, ordered=exchange.ordered))
+        return self._frame(EXCHANGE, exchange.target, exchange.name, body)
+
     def _for_driver(self, kind: int, name: str, columns: Columns) -> Parcel:
         """Return the frame of rows that the driver sends to Kafka."""
         body = self._spool.keep(columns)
@@ -100,11 +105,10 @@ class Outbox:
             yield self._dead_letters(output.dead_letters)
 
     def _exchange(self, exchange: Exchange, batch: Batch) -> Iterator[Parcel]:
-        name, target, ordered = exchange.name, exchange.target, exchange.ordered
         keys = batch.key_bytes
-        assert keys is not None, f"exchange {name} got a batch without key bytes"
+        assert keys is not None, f"exchange {exchange.name} got a batch without key bytes"
         if self._lanes == 1:
-            yield 0, self._frame(EXCHANGE, target, name, pack_batch(batch, ordered=ordered))
+            yield 0, self._for_lane(exchange, batch, None)
             return
         table = self._lane_of_group
         rows: list[list[int]] = [[] for _ in range(self._lanes)]
@@ -113,8 +117,7 @@ class Outbox:
             rows[table[group]].append(row)
         for lane, index in enumerate(rows):
             if index:
-                body = pack_batch(batch, index, ordered=ordered)
-                yield lane, self._frame(EXCHANGE, target, name, body)
+                yield lane, self._for_lane(exchange, batch, index)
 
     def _rows(self, rows: list[SinkRows]) -> Iterator[Parcel]:
         for part in rows:

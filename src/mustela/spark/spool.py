@@ -1,10 +1,12 @@
-"""Rows for Kafka on the host's disk, where workers and driver share one.
+"""What tasks leave on the host's disk for each other and the driver, where all share one.
 
-Such rows only pass through Spark's JVM on their way to the driver. On one host a task writes large
-frames of them to a file instead and sends the file's name: the JVM never sees the bytes. Values
-that are not small stand in the file as they are, and the driver reads each when it is its turn: to
-pack and unpack them all would be a quarter of what a stateless epoch costs. The files live as long
-as their epoch.
+Records on their way to a lane, and rows for Kafka on their way to the driver, only pass through
+Spark's JVM, which copies them several times. On one host a task writes what is large to a file
+instead and sends the file's name: Spark's shuffle carries names, and the JVM never sees the bytes.
+
+Of rows for Kafka, values that are not small stand in the file as they are, and the driver reads
+each when it is its turn: to pack and unpack them all would be a quarter of what a stateless epoch
+costs. The files live as long as their epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO, Self, overload
 
 from mustela.errors import EnvironmentFault
 from mustela.spark.frames import Columns, pack_columns, unpack_columns
@@ -39,7 +41,7 @@ _READ_BYTES = 256 * 1024
 
 
 class SpoolGoneError(EnvironmentFault):
-    """Rows of an epoch are no longer where its tasks left them."""
+    """What the tasks of an epoch left is no longer there."""
 
     code = "SPOOL_GONE"
 
@@ -58,6 +60,15 @@ class Spool:
         self._path = Path(root) / _name(token) / f"{stage}-{task}" if root else None
         self._end = 0
         self._fd = -1
+
+    def keep_bytes(self, parts: Sequence[bytes]) -> bytes:
+        """Return what to send in place of bytes: themselves, or where they are."""
+        size = sum(map(len, parts))
+        if self._path is None or size < _LEAST:
+            return b"".join((_HERE, *parts))
+        start = self._end
+        self._write(parts)
+        return _THERE + f"{start}:{size}:{self._path}".encode()
 
     def keep(self, columns: Columns) -> bytes:
         """Return what to send in place of rows: themselves, or where they are."""
@@ -150,6 +161,29 @@ class SpoolReader:
 
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files."""
+        self.close()
+
+    def fetch_bytes(self, kept: bytes) -> bytes | memoryview:
+        """Return the bytes that `Spool.keep_bytes` was given.
+
+        Raises:
+            SpoolGoneError: If their file was deleted.
+        """
+        if kept[:1] == _HERE:
+            return memoryview(kept)[1:]
+        start, size, path = kept[1:].decode().split(":", 2)
+        file = self._open(path)
+        file.seek(int(start))
+        data = file.read(int(size))
+        assert len(data) == int(size), f"{path} is shorter than its task said"
+        return data
 
     def fetch(self, kept: bytes) -> Columns:
         """Return the rows that `Spool.keep` was given.

@@ -24,7 +24,7 @@ from mustela.connectors.kafka.ranges import RawChunk
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.lane_state import LaneState
-from mustela.kernel.stage import StageRunner
+from mustela.kernel.stage import StageRunner, collection_paused
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
@@ -50,6 +50,7 @@ from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
+from mustela.spark.spool import SpoolReader
 from mustela.state.interfaces import Committed
 from mustela.state.resident import let_go_of_mapped_files
 
@@ -91,13 +92,11 @@ def _exhaust(rows: Iterable[object]) -> None:
 
 def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
     """Yield what Spark expects: lane and frame for a shuffle, else only the frame."""
-    if not shuffled:
-        for _, frame in parcels:
+    with collection_paused():
+        for lane, frame in parcels:
+            if shuffled:
+                yield _LANE.pack(lane)
             yield frame
-        return
-    for lane, frame in parcels:
-        yield _LANE.pack(lane)
-        yield frame
 
 
 def source_task(
@@ -365,7 +364,9 @@ def _inputs(
         exchange = process.exchanges[name]
         received.sort(key=lambda frame: frame.place)
         topics = process.program.plan.topics
-        batches = [unpack_batch(frame.body, topics) for frame in received]
+        with SpoolReader() as spools:
+            bodies = (spools.fetch_bytes(frame.body) for frame in received)
+            batches = [unpack_batch(body, topics) for body in bodies]
         if exchange.ordered:
             keyed = (_with_keys(batch, exchange) for batch in batches)
             batches = [mend_order(batch, order.ranges, markers) for batch in keyed]

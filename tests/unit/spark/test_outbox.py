@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,11 @@ def sent(box: Outbox, output: StageOutput) -> list[tuple[int, Frame]]:
     return [(lane, unpack(data)) for lane, data in box.send(output)]
 
 
+def received(frame: Frame) -> Batch:
+    with SpoolReader() as spools:
+        return unpack_batch(spools.fetch_bytes(frame.body), ())
+
+
 def batch_of(keys: list[bytes | None], order: list[Order] | None = None) -> Batch:
     count = len(keys)
     places = order or [(n, 0, 0, n) for n in range(count)]
@@ -85,7 +91,7 @@ def test_each_row_goes_to_the_lane_of_its_key_and_nowhere_else(
     arrived: list[int] = []
     for lane, frame in frames:
         assert (frame.kind, frame.stage, frame.name) == (EXCHANGE, 2, "ordered")
-        batch = unpack_batch(frame.body, ())
+        batch = received(frame)
         assert batch.values == sorted(batch.values)
         for value, key in zip(batch.values, batch.key_bytes or (), strict=True):
             assert key == keys[value]
@@ -96,6 +102,18 @@ def test_each_row_goes_to_the_lane_of_its_key_and_nowhere_else(
     assert [frame.sequence for _, frame in frames] == list(range(len(frames)))
 
 
+def test_many_records_go_to_their_lanes_by_file(tmp_path: Path) -> None:
+    """What the shuffle carries is small then; few records travel in it."""
+    box = outbox(lanes=2, spool_dir=str(tmp_path / "spool"))
+    keys: list[bytes | None] = [b"key %d" % n for n in range(20_000)]
+    many = sent(box, StageOutput(exchanges={"ordered": [batch_of(keys)]}))
+    few = sent(box, StageOutput(exchanges={"ordered": [batch_of(keys[:20])]}))
+    assert all(len(frame.body) < 2_000 for _, frame in [*many, *few])
+    for frames, count in ((many, 20_000), (few, 20)):
+        arrived = [received(frame).values for _, frame in frames]
+        assert sorted(value for values in arrived for value in values) == list(range(count))
+
+
 @pytest.mark.parametrize("stage", [0, 1])
 def test_the_order_that_the_kernel_gave_travels_where_it_matters(stage: int) -> None:
     """As it is: behind a lane it says already which key group made the row."""
@@ -103,10 +121,7 @@ def test_the_order_that_the_kernel_gave_travels_where_it_matters(stage: int) -> 
     output = StageOutput(
         exchanges={name: [batch_of([b"a", b"a"], list(order))] for name in EXCHANGES}
     )
-    found = {
-        frame.name: unpack_batch(frame.body, ()).order
-        for _, frame in sent(outbox(stage=stage), output)
-    }
+    found = {frame.name: received(frame).order for _, frame in sent(outbox(stage=stage), output)}
     assert found == {"ordered": order, "loose": None}
 
 
