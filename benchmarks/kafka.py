@@ -184,6 +184,20 @@ class Topics:
             How many records the topic holds.
         """
         self.create([topic], partitions)
+        count = self.append(topic, source, see)
+        held = sum(self.end_offsets(topic).values())
+        if held != count:
+            raise BrokerSilenceError(f"{topic} holds {held} records, {count} were produced")
+        return count
+
+    def append(
+        self,
+        topic: str,
+        source: Iterable[Record | TimedRecord],
+        see: Callable[[Any], None] = lambda _record: None,
+    ) -> int:
+        """Produce records to the end of a topic, as `fill` does, and return how many they were."""
+        partitions = self.partitions(topic)
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -204,9 +218,6 @@ class Topics:
             count += 1
         if producer.flush(_READ_TIMEOUT_S):
             raise BrokerSilenceError(f"the broker did not take all records of {topic}")
-        held = sum(self.end_offsets(topic).values())
-        if held != count:
-            raise BrokerSilenceError(f"{topic} holds {held} records, {count} were produced")
         return count
 
     def read(self, names: Sequence[str], stem: str) -> Iterator[OutputRecord]:

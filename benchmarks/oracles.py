@@ -124,15 +124,22 @@ class CountOracle:
 
 
 def table_faults(expected: dict[bytes, bytes], found: dict[bytes, bytes]) -> list[str]:
-    faults: list[str] = []
+    """What is wrong with a table, kind by kind, with examples."""
     missing = [key for key in expected if key not in found]
     extra = [key for key in found if key not in expected]
     wrong = [key for key in expected if key in found and found[key] != expected[key]]
+    faults: list[str] = []
     for name, keys in (("missing", missing), ("unknown", extra), ("wrong", wrong)):
         if keys:
-            shown = ", ".join(repr(key) for key in keys[:_SHOWN])
+            shown = ", ".join(_shown(key, expected, found) for key in keys[:_SHOWN])
             faults.append(f"{len(keys)} keys {name}, such as {shown}")
     return faults
+
+
+def _shown(key: bytes, expected: dict[bytes, bytes], found: dict[bytes, bytes]) -> str:
+    if key in expected and key in found:
+        return f"{key!r} with {found[key]!r}, not {expected[key]!r}"
+    return repr(key)
 
 
 def same_bytes(value: bytes) -> bytes:

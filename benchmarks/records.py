@@ -14,6 +14,8 @@ TimedRecord = tuple[bytes | None, bytes, int]
 DICTIONARY_WORDS = 5_000
 COUNT_KEYS = 10_000
 FIRST_TIMESTAMP_MS = 1_760_000_000_000
+_DAY_MS = 86_400_000
+_CLOSING_RECORDS = 200
 _PAYMENT_BYTES = 1_024
 _WORDS_PER_KB = 128
 _WORDS_PER_LINE = 10
@@ -127,6 +129,57 @@ def _customer(number: int) -> bytes:
     return f"customer-{number:08d}".encode()
 
 
+def customer_versions(count: int, seed: int) -> Iterator[TimedRecord]:
+    """A table of half as many customers in rows of 100 bytes, each row once, then as many changes.
+
+    The rows are older than all orders, the changes spread over their time.
+    """
+    source = random.Random(f"customer-versions-{seed}")
+    known = customers_of(count)
+    for number in range(count):
+        value = f"{source.getrandbits(400):0100x}".encode()
+        if number < known:
+            yield _customer(number), value, FIRST_TIMESTAMP_MS - count + number
+        else:
+            changed = source.randrange(known)
+            yield _customer(changed), value, FIRST_TIMESTAMP_MS + (number - known)
+
+
+def customers_of(versions: int) -> int:
+    """How many customers there are in so many versions of their rows."""
+    return max(1, versions // 2)
+
+
+def order_versions(count: int, seed: int, *, customers: int) -> Iterator[TimedRecord]:
+    """Rows of 100 bytes, which begin with the customer's key; four in ten change an earlier order.
+
+    Half of the changes name another customer, and two rows in a hundred one whom nobody knows.
+    """
+    source = random.Random(f"order-versions-{seed}")
+    named: list[int] = []
+    for number in range(count):
+        if named and source.random() < 0.4:
+            order = source.randrange(len(named))
+        else:
+            order = len(named)
+            named.append(-1)
+        if named[order] < 0 or source.random() < 0.5:
+            unknown = source.random() < 0.02
+            named[order] = source.randrange(customers) + (customers if unknown else 0)
+        row = _customer(named[order]) + f"{source.getrandbits(332):083x}".encode()
+        yield f"order-{order:09d}".encode(), row, FIRST_TIMESTAMP_MS + number // 10
+
+
+def closing(number: int) -> Iterator[TimedRecord]:
+    """Records long after all others, a day later each time: they close the last windows.
+
+    There are enough of them for each partition to have some.
+    """
+    after = FIRST_TIMESTAMP_MS + (1 + number) * _DAY_MS
+    for place in range(_CLOSING_RECORDS):
+        yield f"closing-{place:06d}".encode(), b"0", after
+
+
 def orders(count: int, seed: int) -> Iterator[TimedRecord]:
     """Orders with a key of their own each, a hundred bytes, a millisecond apart and out of order
     by up to two seconds."""
@@ -154,7 +207,7 @@ def measurements(count: int, seed: int) -> Iterator[TimedRecord]:
     Ten thousand of them make a second, and what lies a minute later at the end closes all windows.
     """
     source = random.Random(f"measurements-{seed}")
-    closing = max(200, count // 1_000)
+    closing = max(_CLOSING_RECORDS, count // 1_000)
     for number in range(count - closing):
         key = f"sensor-{int(100_000 * source.random() ** 3):06d}".encode()
         late = source.randrange(4_500) if source.randrange(20) == 0 else 0

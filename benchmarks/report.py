@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.registry import cannot
 from benchmarks.workloads import WORKLOADS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -70,7 +71,7 @@ use the clients' own settings unless said here.
   least 100,000: all of them would take it longer than all others together.
 - **plain PySpark**, Structured Streaming: native expressions, no Python per record, RocksDB with
   changelog checkpoints, two shuffle partitions, heap of 2 GB. Its Kafka sink is at-least-once only.
-  A full topic is read in 25 steps. It keeps no state in Kafka, so it has no restore row.
+  A full topic is read in 25 steps.
 """
 
 Row = Mapping[str, Any]
@@ -192,11 +193,37 @@ def render(documents: list[dict[str, Any]]) -> str:
         stem = name.partition("_p")[0] if name not in WORKLOADS else name
         return (known.index(stem) if stem in known else len(known), name)
 
-    parts = [_INTRODUCTION]
+    parts = [_INTRODUCTION, "\n".join(_abilities())]
     if not documents:
         parts.append("No results have been recorded yet.\n")
     parts += ["\n".join(_section(document)) for document in sorted(documents, key=place)]
     return "\n".join(parts)
+
+
+def _abilities() -> Iterator[str]:
+    """Which peers can do the job of which workload, and why the others cannot."""
+    yield "## The workloads"
+    yield ""
+    yield f"| | what | {' | '.join(_NAMES.values())} |"
+    yield f"|---|---|{'---|' * len(_NAMES)}"
+    reasons: list[str] = []
+    for workload in WORKLOADS.values():
+        cells: list[str] = []
+        for peer in _NAMES:
+            reason = cannot(peer, workload.program)
+            if reason is None:
+                cells.append("yes")
+                continue
+            if reason not in reasons:
+                reasons.append(reason)
+            cells.append(f"no ({reasons.index(reason) + 1})")
+        yield f"| {workload.name} | {workload.title} | {' | '.join(cells)} |"
+    yield ""
+    yield "Why not:"
+    yield ""
+    for number, reason in enumerate(reasons, 1):
+        yield f"{number}. {reason[:1].upper()}{reason[1:]}."
+    yield ""
 
 
 def _section(document: dict[str, Any]) -> Iterator[str]:

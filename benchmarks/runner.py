@@ -37,7 +37,6 @@ from mustela.spark.archive import make_archive
 from mustela.spark.jvm import find_archive
 
 _BROKER_HEAP_MB = 1_024
-_WITHOUT_RESTORE = ("pyspark",)
 _KEPT_LOG_LINES = 200
 
 
@@ -161,21 +160,35 @@ def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
     )
     if order.folder is not None and order.add:
         results.add_runs_of(order.folder)
-    for contestant in order.contestants:
+    able = _able(order)
+    for contestant in able:
         # All topics are filled before the first run: filling would disturb it.
         if workload.program != "latest" and order.runs:
             inputs.of(contestant.records(order.records))
-    for number, contestant in turns(order.contestants, order.runs):
+    for number, contestant in turns(able, order.runs):
         if workload.program == "latest":
             _restore_turn(inputs, contestant, f"{number}", results)
         else:
             _catch_up_turn(inputs, contestant, f"{number}", results)
         _save(order, results)
     if workload.latency:
-        for number, contestant in turns(order.contestants, order.latency_runs):
+        for number, contestant in turns(able, order.latency_runs):
             _fixed_load_turn(bench, order, contestant, f"load{number}", results)
             _save(order, results)
     return results
+
+
+def _able(order: Order) -> list[Contestant]:
+    """Those that can do the job; it is said why the others cannot."""
+    program = order.workload.program
+    able: list[Contestant] = []
+    for contestant in order.contestants:
+        reason = contestant.cannot(program)
+        if reason is None:
+            able.append(contestant)
+        else:
+            order.say(f"  {contestant}: not run, {reason}")
+    return able
 
 
 def _save(order: Order, results: Results) -> None:
@@ -224,8 +237,6 @@ def _fixed_load_turn(
 
 
 def _restore_turn(inputs: _Inputs, contestant: Contestant, name: str, results: Results) -> None:
-    if contestant.peer in _WITHOUT_RESTORE:
-        return
     bench, order = inputs.bench, inputs.order
     count = contestant.records(order.records)
     todo = _with_own_input(assignment(bench, order.workload, contestant, name, "", count))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from benchmarks.oracles import Oracle
 from benchmarks.peers.base import Assignment, Peer, PeerFailedError
 from benchmarks.peers.registry import Contestant
 from benchmarks.receiver import Load, Receiver
+from benchmarks.records import closing
 from benchmarks.workloads import Workload
 
 _START_TIMEOUT_S = 180.0
@@ -23,6 +25,7 @@ _STALL_TIMEOUT_S = 120.0
 _VISIBLE_TIMEOUT_S = 60.0
 _SETTLE_S = 3.0
 _CHECKS = 2
+_PAUSE_S = 1.5
 _RESTART_RATE = 50
 _RESTART_S = 15
 _IN_FLIGHT_S = 0.1
@@ -53,6 +56,8 @@ class Bench:
         broker_pid: Its process, for its CPU time.
         folder: For state, checkpoints and logs; each run has its own below.
         commit_ms: The interval between commits.
+        closings: Numbers the runs whose windows are closed: each at a later time than the one
+            before, as they share the input.
     """
 
     bootstrap: str
@@ -61,6 +66,7 @@ class Bench:
     commit_ms: int
     load: LoadPlan
     topics: Topics = field(init=False)
+    closings: Iterator[int] = field(default_factory=itertools.count, init=False)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap)
@@ -169,6 +175,8 @@ def catch_up(
     try:
         peer.wait_until(bench.topics, todo.records, _START_TIMEOUT_S, watch)
         sampler.stop()
+        if workload.closed:
+            close_windows(bench, peer, todo)
         count = verify(bench, outputs, todo.output, oracle)
         running = peer.event("running")
     finally:
@@ -187,6 +195,21 @@ def catch_up(
         output_records=count,
         start_s=start_parts(peer, watch.time),
     )
+
+
+def close_windows(bench: Bench, peer: Peer, todo: Assignment) -> None:
+    """Send what closes the last windows, and wait until the peer has worked it off.
+
+    It comes behind a pause: Kafka Streams looks for results without a partner once a second, when
+    a record arrives.
+    """
+    time.sleep(_PAUSE_S)
+    names = (todo.input_topic, *todo.sides)
+    number = next(bench.closings)
+    for name in names:
+        bench.topics.append(name, closing(number))
+    ends = sum(sum(bench.topics.end_offsets(name).values()) for name in names)
+    peer.wait_until(bench.topics, ends, _STALL_TIMEOUT_S, lambda _look: None)
 
 
 def verify(bench: Bench, outputs: list[str], stem: str, oracle: Oracle) -> int:

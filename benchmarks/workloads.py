@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from benchmarks import oracles, records
 from benchmarks.oracles import CountOracle, Oracle, StatelessOracle, TableOracle
-from benchmarks.oracles_joins import MatchOracle, RowJoinOracle, WindowOracle
+from benchmarks.oracles_joins import (
+    ForeignKeyOracle,
+    MatchOracle,
+    RowJoinOracle,
+    SessionOracle,
+    WindowOracle,
+)
 from benchmarks.records import Record, TimedRecord
 
 SEED = 20_260
@@ -50,6 +56,8 @@ class Workload:
         branches: Endings of the output topics; one topic without an ending by default.
         latency: Whether one latency can be stamped into the records.
         sides: Other topics that are read.
+        closed: Whether the input and the sides get records that close the last windows when a peer
+            has worked them off, before its output is looked at.
     """
 
     name: str
@@ -63,6 +71,7 @@ class Workload:
     branches: tuple[str, ...] = ("",)
     latency: bool = True
     sides: tuple[Side, ...] = ()
+    closed: bool = False
 
     def input_topic(self, count: int) -> str:
         """The name of the input topic: says what is in it, seed included."""
@@ -95,8 +104,16 @@ def _purchases(count: int, seed: int) -> Iterator[TimedRecord]:
     return records.purchases(count, seed, customers=int(count * _ROWS))
 
 
+def _order_versions(count: int, seed: int) -> Iterator[TimedRecord]:
+    customers = records.customers_of(_CUSTOMERS.count(count))
+    return records.order_versions(count, seed, customers=customers)
+
+
 _ROWS = 0.5
 """Rows of the joined table for each record of the stream."""
+
+_CUSTOMERS = Side(ending="customers", make=records.customer_versions, share=0.2)
+_PAYMENTS = Side(ending="payments", make=records.order_payments, share=0.9)
 
 _ALL = (
     Workload(
@@ -198,6 +215,18 @@ _ALL = (
         sides=(Side(ending="table", make=records.customers, share=_ROWS, followed=False),),
     ),
     Workload(
+        name="w3f",
+        title="table of orders joined by foreign key with a table of customers, a sixth as many; "
+        "rows of 100 bytes, updates on both sides",
+        program="foreign_key_join",
+        make=_order_versions,
+        oracle=ForeignKeyOracle,
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(_CUSTOMERS,),
+    ),
+    Workload(
         name="w4",
         title="orders joined with payments, windows of 5 s on each side, grace 10 s, 100 bytes",
         program="stream_join",
@@ -206,7 +235,31 @@ _ALL = (
         records=1_000_000,
         quick_records=20_000,
         latency=False,
-        sides=(Side(ending="payments", make=records.order_payments, share=0.9),),
+        sides=(_PAYMENTS,),
+    ),
+    Workload(
+        name="w4l",
+        title="orders left-joined with payments, else as w4; one in ten and more has none",
+        program="stream_left_join",
+        make=records.orders,
+        oracle=lambda: MatchOracle(orders_alone=True),
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(_PAYMENTS,),
+        closed=True,
+    ),
+    Workload(
+        name="w4o",
+        title="orders outer-joined with payments, else as w4",
+        program="stream_outer_join",
+        make=records.orders,
+        oracle=lambda: MatchOracle(orders_alone=True, payments_alone=True),
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+        sides=(_PAYMENTS,),
+        closed=True,
     ),
     Workload(
         name="w5",
@@ -216,6 +269,26 @@ _ALL = (
         oracle=WindowOracle,
         records=3_000_000,
         quick_records=50_000,
+        latency=False,
+    ),
+    Workload(
+        name="w5h",
+        title="windows of 10 s that begin every 2 s, else as w5",
+        program="hopping",
+        make=records.measurements,
+        oracle=lambda: WindowOracle(advance_ms=2_000),
+        records=1_000_000,
+        quick_records=20_000,
+        latency=False,
+    ),
+    Workload(
+        name="w5s",
+        title="sessions with pauses of 5 s at most, one in twenty late, one row each",
+        program="sessions",
+        make=records.measurements,
+        oracle=SessionOracle,
+        records=1_000_000,
+        quick_records=20_000,
         latency=False,
     ),
     Workload(

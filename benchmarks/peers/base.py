@@ -24,6 +24,8 @@ _TERM_TIMEOUT_S = 10.0
 _TAIL_LINES = 30
 _WRITERS = 2
 """Stream threads, or processes, of a peer that writes to a repartition topic."""
+_BETWEEN = ("repartition", "SUBSCRIPTION")
+"""What the names of such topics have in them, those of Kafka Streams' foreign-key joins too."""
 
 
 class PeerFailedError(Exception):
@@ -132,7 +134,7 @@ class Peer(abc.ABC):
                 name
                 for name in topics.names()
                 if self.assignment.application_id in name
-                and "repartition" in name
+                and any(word in name for word in _BETWEEN)
                 and "changelog" not in name
             ]
         return self._between

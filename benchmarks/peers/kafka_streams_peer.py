@@ -25,7 +25,7 @@ class KafkaStreamsPeer(Peer):
     name: str = field(default="kafka_streams", init=False)
 
     def repartitions(self) -> bool:
-        return self.assignment.program in ("word_count", "rekeyed")
+        return self.assignment.program in ("word_count", "rekeyed", "foreign_key_join")
 
     def command(self) -> list[str]:
         java = find_java()

@@ -10,10 +10,24 @@ from datetime import timedelta
 
 import msgspec
 
-from mustela import BufferConfig, JoinWindows, StreamsBuilder, Suppressed, TimeWindows
+from mustela import (
+    BufferConfig,
+    JoinWindows,
+    KTable,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Windowed,
+)
 
 _SMALLEST_AMOUNT = 100
 _JOINED_BYTES = 64
+_CUSTOMER_BYTES = 17
+_GRACE = timedelta(seconds=5)
+_PAYMENT_WINDOWS = JoinWindows(
+    before=timedelta(seconds=5), after=timedelta(seconds=5), grace=timedelta(seconds=10)
+)
 _BRANCHES = {"EUR": "eur", "USD": "usd"}
 
 Build = Callable[[StreamsBuilder], None]
@@ -181,18 +195,64 @@ def global_join(source: str, output: str) -> Build:
     return build
 
 
+def foreign_key_join(source: str, output: str) -> Build:
+    """W3 with two tables: each order with the row of the customer whom it names."""
+
+    def build(builder: StreamsBuilder) -> None:
+        customers = builder.table(f"{source}-customers", key=str, value=bytes, store="customers")
+        orders = builder.table(source, key=str, value=bytes, store="orders")
+        joined = orders.join(
+            customers,
+            lambda order, row: order + b"|" + row,
+            foreign_key=lambda order: order[:_CUSTOMER_BYTES].decode(),
+            value=bytes,
+            name="with-customer",
+        )
+        joined.to_stream().to(output, key=str, value=bytes)
+
+    return build
+
+
+def _together(order: bytes | None, payment: bytes | None) -> bytes:
+    return (order or b"-") + b"+" + (payment or b"-")
+
+
 def stream_join(source: str, output: str) -> Build:
     """W4: orders with their payments."""
 
     def build(builder: StreamsBuilder) -> None:
         orders = builder.stream(source, key=str, value=bytes)
         payments = builder.stream(f"{source}-payments", key=str, value=bytes)
-        windows = JoinWindows(
-            before=timedelta(seconds=5), after=timedelta(seconds=5), grace=timedelta(seconds=10)
-        )
         paid = orders.join(
-            payments, lambda order, payment: order + b"+" + payment, windows=windows, store="paid"
+            payments,
+            lambda order, payment: order + b"+" + payment,
+            windows=_PAYMENT_WINDOWS,
+            store="paid",
         )
+        paid.to(output, key=str, value=bytes)
+
+    return build
+
+
+def stream_left_join(source: str, output: str) -> Build:
+    """W4 with the orders that nobody paid for in time."""
+
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.stream(source, key=str, value=bytes)
+        payments = builder.stream(f"{source}-payments", key=str, value=bytes)
+        paid = orders.left_join(payments, _together, windows=_PAYMENT_WINDOWS, store="paid")
+        paid.to(output, key=str, value=bytes)
+
+    return build
+
+
+def stream_outer_join(source: str, output: str) -> Build:
+    """W4 with the orders and the payments that have no partner."""
+
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.stream(source, key=str, value=bytes)
+        payments = builder.stream(f"{source}-payments", key=str, value=bytes)
+        paid = orders.outer_join(payments, _together, windows=_PAYMENT_WINDOWS, store="paid")
         paid.to(output, key=str, value=bytes)
 
     return build
@@ -219,25 +279,66 @@ def add_to(_key: str, value: bytes, summary: Summary) -> Summary:
     return summary
 
 
+def merge(_key: str, summary: Summary, other: Summary) -> Summary:
+    """Put the numbers of another summary into a summary."""
+    if other.count:
+        summary.low = min(summary.low, other.low) if summary.count else other.low
+        summary.high = max(summary.high, other.high) if summary.count else other.high
+        summary.count += other.count
+        summary.total += other.total
+    return summary
+
+
+def _write_closed(
+    summaries: KTable[Windowed[str], Summary], name: Callable[[Windowed[str]], str], output: str
+) -> None:
+    """One row for each window when it is over, under a key that names it."""
+    closed = summaries.suppress(
+        Suppressed.until_window_closes(BufferConfig.unbounded()), name="closed"
+    )
+    rows = closed.to_stream().map(
+        lambda window, summary: (
+            name(window),
+            f"{summary.count},{summary.total},{summary.low},{summary.high}",
+        )
+    )
+    rows.to(output, key=str, value=str)
+
+
 def windows(source: str, output: str) -> Build:
     """W5: one row for each key and window, when the window is over."""
+    return _time_windows(source, output, TimeWindows(size=timedelta(seconds=10), grace=_GRACE))
+
+
+def hopping(source: str, output: str) -> Build:
+    """W5 with five windows for each record."""
+    size, advance = timedelta(seconds=10), timedelta(seconds=2)
+    return _time_windows(source, output, TimeWindows(size=size, advance=advance, grace=_GRACE))
+
+
+def _time_windows(source: str, output: str, spans: TimeWindows) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        numbers = builder.stream(source, key=str, value=bytes).group_by_key()
+        summaries = numbers.windowed_by(spans).aggregate(
+            Summary, add_to, value=Summary, store="summaries"
+        )
+        _write_closed(summaries, lambda window: f"{window.key}@{window.start}", output)
+
+    return build
+
+
+def sessions(source: str, output: str) -> Build:
+    """W5 with sessions: one row for each, when nothing can be added to it any more."""
 
     def build(builder: StreamsBuilder) -> None:
         numbers = builder.stream(source, key=str, value=bytes).group_by_key()
-        tumbling = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
-        summaries = numbers.windowed_by(tumbling).aggregate(
-            Summary, add_to, value=Summary, store="summaries"
+        spans = SessionWindows(inactivity_gap=timedelta(seconds=5), grace=_GRACE)
+        summaries = numbers.windowed_by(spans).aggregate(
+            Summary, add_to, merge, value=Summary, store="summaries"
         )
-        closed = summaries.suppress(
-            Suppressed.until_window_closes(BufferConfig.unbounded()), name="closed"
+        _write_closed(
+            summaries, lambda session: f"{session.key}@{session.start}-{session.end}", output
         )
-        rows = closed.to_stream().map(
-            lambda window, summary: (
-                f"{window.key}@{window.start}",
-                f"{summary.count},{summary.total},{summary.low},{summary.high}",
-            )
-        )
-        rows.to(output, key=str, value=str)
 
     return build
 
@@ -264,7 +365,12 @@ PROGRAMS: dict[str, Callable[[str, str], Build]] = {
     "latest": latest,
     "table_join": table_join,
     "global_join": global_join,
+    "foreign_key_join": foreign_key_join,
     "stream_join": stream_join,
+    "stream_left_join": stream_left_join,
+    "stream_outer_join": stream_outer_join,
     "windows": windows,
+    "hopping": hopping,
+    "sessions": sessions,
     "rekeyed": rekeyed,
 }

@@ -10,10 +10,14 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from quixstreams import Application, State
 from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.dataframe.windows.aggregations import Aggregator, Count, Max, Min, Sum
+from quixstreams.dataframe.windows.time_based import TimeWindow
 from quixstreams.models import SerializationContext, Serializer, Topic
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -21,6 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from app_protocol import AppArguments, emit, parse_arguments
 
 _SMALLEST_AMOUNT = 100
+_JOINED_BYTES = 64
+_SECOND_MS = 1_000
+_GRACE_MS = 5 * _SECOND_MS
 _GUARANTEES = {"eos": "exactly-once", "alo": "at-least-once"}
 
 
@@ -29,6 +36,18 @@ class LongSerializer(Serializer):
 
     def __call__(self, value: int, ctx: SerializationContext) -> bytes:  # noqa: ARG002
         return struct.pack(">q", value)
+
+
+class RowSerializer(Serializer):
+    """Writes the second part of a pair; the first one is the record's key."""
+
+    def __call__(self, value: tuple[str, str], ctx: SerializationContext) -> bytes:  # noqa: ARG002
+        return value[1].encode()
+
+
+def with_row(payment: bytes, row: str | None) -> bytes:
+    """The beginning of a payment and the row of its customer."""
+    return payment[:_JOINED_BYTES] + b"|" + (b"nobody" if row is None else row.encode())
 
 
 def count_one(_value: object, state: State) -> int:
@@ -66,6 +85,10 @@ def build(application: Application, arguments: AppArguments) -> None:
         "word_count": _word_count,
         "count": _count,
         "latest": _latest,
+        "table_join": _table_join,
+        "windows": _windows,
+        "hopping": _hopping,
+        "sessions": _sessions,
     }
     makers[arguments.program](application, arguments)
 
@@ -130,6 +153,66 @@ def _count(application: Application, arguments: AppArguments) -> None:
 def _latest(application: Application, arguments: AppArguments) -> None:
     stream = _from(application, arguments, "str", "str").apply(keep_newest, stateful=True)
     stream.to_topic(_to(application, arguments.output, "str", "str"))
+
+
+def _table_join(application: Application, arguments: AppArguments) -> None:
+    topic = application.topic(
+        f"{arguments.input}-table", key_deserializer="str", value_deserializer="str"
+    )
+    stream = _from(application, arguments, "str", "bytes").join_asof(
+        application.dataframe(topic), how="left", on_merge=with_row, grace_ms=timedelta(days=1)
+    )
+    stream.to_topic(_to(application, arguments.output, "str", "bytes"))
+
+
+def _windows(application: Application, arguments: AppArguments) -> None:
+    numbers = _from(application, arguments, "str", "bytes").apply(int)
+    windows = numbers.tumbling_window(10 * _SECOND_MS, grace_ms=_GRACE_MS)
+    _write_closed(application, arguments, windows.agg(**_summary()), _window_name)
+
+
+def _hopping(application: Application, arguments: AppArguments) -> None:
+    numbers = _from(application, arguments, "str", "bytes").apply(int)
+    windows = numbers.hopping_window(10 * _SECOND_MS, 2 * _SECOND_MS, grace_ms=_GRACE_MS)
+    _write_closed(application, arguments, windows.agg(**_summary()), _window_name)
+
+
+def _sessions(application: Application, arguments: AppArguments) -> None:
+    numbers = _from(application, arguments, "str", "bytes").apply(int)
+    sessions = numbers.session_window(5 * _SECOND_MS, grace_ms=_GRACE_MS)
+    _write_closed(application, arguments, sessions.agg(**_summary()), _session_name)
+
+
+def _summary() -> dict[str, Aggregator]:
+    return {"count": Count(), "total": Sum(), "low": Min(), "high": Max()}
+
+
+def _window_name(key: str, row: dict) -> str:
+    return f"{key}@{row['start']}"
+
+
+def _session_name(key: str, row: dict) -> str:
+    # The end is the first millisecond behind the session.
+    return f"{key}@{row['start']}-{row['end'] - 1}"
+
+
+def _write_closed(
+    application: Application,
+    arguments: AppArguments,
+    windows: TimeWindow,
+    name: Callable[[str, dict], str],
+) -> None:
+    """One row for each window when it is over; time is that of the partition, not of the key."""
+    rows = windows.final(closing_strategy="partition").apply(
+        lambda row, key, _timestamp, _headers: (
+            name(key, row),
+            f"{row['count']},{row['total']},{row['low']},{row['high']}",
+        ),
+        metadata=True,
+    )
+    rows.to_topic(
+        _to(application, arguments.output, "str", RowSerializer()), key=lambda row: row[0]
+    )
 
 
 def new_application(arguments: AppArguments) -> Application:

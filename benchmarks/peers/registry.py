@@ -12,6 +12,29 @@ from benchmarks.peers.spark_peer import SparkPeer
 
 _FEWEST_RECORDS = 100_000
 
+_NO_TABLES = "a stream cannot be joined with a table that changes"
+_NO_INTERVAL = (
+    "its interval join looks for partners that came before and are older, and a result without one "
+    "is written at once: records out of order lose theirs"
+)
+_CANNOT = {
+    "quix": {
+        "global_join": "it has no global tables",
+        "foreign_key_join": "it has no joins of tables",
+        "stream_join": _NO_INTERVAL,
+        "stream_left_join": _NO_INTERVAL,
+        "stream_outer_join": _NO_INTERVAL,
+        "rekeyed": "a stream can be grouped by another key once only",
+    },
+    "pyspark": {
+        "latest": "it keeps no state in Kafka that could be restored",
+        "table_join": _NO_TABLES,
+        "global_join": _NO_TABLES,
+        "foreign_key_join": _NO_TABLES,
+        "rekeyed": "an aggregation cannot follow another one that is not over with event time",
+    },
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
@@ -31,6 +54,10 @@ class Contestant:
     def build(self, assignment: Assignment) -> Peer:
         """The peer, ready to be started."""
         return _CLASSES[self.peer](assignment)
+
+    def cannot(self, program: str) -> str | None:
+        """Why the peer cannot do the job of a program; nothing where it can."""
+        return cannot(self.peer, program)
 
     def records(self, count: int) -> int:
         """How many of `count` records it is given."""
@@ -55,6 +82,11 @@ CONTESTANTS = (
     Contestant(peer="quix", guarantee="eos", share=0.1),
     Contestant(peer="pyspark", guarantee="alo"),
 )
+
+
+def cannot(peer: str, program: str) -> str | None:
+    """Why a peer cannot do the job of a program, in words; nothing where it can."""
+    return _CANNOT.get(peer, {}).get(program)
 
 
 def contestants(peers: list[str] | None, guarantees: list[str] | None) -> list[Contestant]:

@@ -20,6 +20,15 @@ from app_protocol import AppArguments, emit, obey, parse_arguments
 _CORES = 2
 _HEAP = "2g"
 _CATCH_UP_STEPS = 25
+_JOIN_PROGRAMS = {
+    "stream_join": "inner",
+    "stream_left_join": "left_outer",
+    "stream_outer_join": "full_outer",
+}
+_WINDOW_PROGRAMS = ("windows", "hopping", "sessions")
+_GAP = "5 seconds"
+_GRACE = "5 seconds"
+_JOIN_GRACE = "10 seconds"
 _FEWEST_PER_STEP = 1_000
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -37,7 +46,6 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 _PAYMENT = StructType(
     [
@@ -67,6 +75,10 @@ def session(arguments: AppArguments) -> SparkSession:
     builder = SparkSession.builder.appName(arguments.app_id).master(f"local[{_CORES}]")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
+    # Only what is closed by event time has anything to say in a step without records.
+    waits = arguments.program in (*_JOIN_PROGRAMS, *_WINDOW_PROGRAMS)
+    name = "spark.sql.streaming.noDataMicroBatches.enabled"
+    builder = builder.config(name, str(waits).lower())
     return (
         builder.config("spark.driver.memory", _HEAP)
         .config("spark.driver.extraClassPath", arguments.jars)
@@ -75,23 +87,30 @@ def session(arguments: AppArguments) -> SparkSession:
     )
 
 
-def source(spark: SparkSession, arguments: AppArguments) -> DataFrame:
-    """The input topic, cut into steps so that a full topic is not one huge batch."""
+def source(
+    spark: SparkSession, arguments: AppArguments, topic: str, *, topics: int = 1
+) -> DataFrame:
+    """A topic, one of so many, cut into steps so that full topics are not one huge batch."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", arguments.bootstrap)
-        .option("subscribe", arguments.input)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
     )
     if arguments.records:
-        step = max(_FEWEST_PER_STEP, arguments.records // _CATCH_UP_STEPS)
+        step = max(_FEWEST_PER_STEP, arguments.records // topics // _CATCH_UP_STEPS)
         reader = reader.option("maxOffsetsPerTrigger", str(step))
     return reader.load()
 
 
-def program(records: DataFrame, arguments: AppArguments) -> tuple[DataFrame, str]:
+def program(spark: SparkSession, arguments: AppArguments) -> tuple[DataFrame, str]:
     """The rows to write and the output mode."""
+    if arguments.program in _JOIN_PROGRAMS:
+        return _joined(spark, arguments), "append"
+    records = source(spark, arguments, arguments.input)
+    if arguments.program in _WINDOW_PROGRAMS:
+        return _closed(records, arguments.program), "append"
     if arguments.program == "passthrough":
         return records.select("key", "value"), "append"
     if arguments.program == "json":
@@ -155,9 +174,67 @@ def _advanced(records: DataFrame, output: str) -> DataFrame:
     )
 
 
+def _joined(spark: SparkSession, arguments: AppArguments) -> DataFrame:
+    """Orders with their payments, within five seconds to either side."""
+    orders = _side(spark, arguments, arguments.input, "order")
+    payments = _side(spark, arguments, f"{arguments.input}-payments", "payment")
+    window = F.expr(
+        "order_key = payment_key"
+        " AND payment_time BETWEEN order_time - INTERVAL 5 SECONDS"
+        " AND order_time + INTERVAL 5 SECONDS"
+    )
+    joined = orders.join(payments, window, _JOIN_PROGRAMS[arguments.program])
+    nothing = F.lit(b"-")
+    return joined.select(
+        F.coalesce("order_key", "payment_key").alias("key"),
+        F.concat(
+            F.coalesce("order_value", nothing), F.lit(b"+"), F.coalesce("payment_value", nothing)
+        ).alias("value"),
+    )
+
+
+def _side(spark: SparkSession, arguments: AppArguments, topic: str, name: str) -> DataFrame:
+    records = source(spark, arguments, topic, topics=2)
+    named = records.select(
+        F.col("key").alias(f"{name}_key"),
+        F.col("value").alias(f"{name}_value"),
+        F.col("timestamp").alias(f"{name}_time"),
+    )
+    return named.withWatermark(f"{name}_time", _JOIN_GRACE)
+
+
+def _closed(records: DataFrame, program: str) -> DataFrame:
+    """One row for each key and window, or session, when it is over."""
+    numbers = records.select(
+        F.col("key").cast("string").alias("key"),
+        F.col("value").cast("string").cast("long").alias("number"),
+        "timestamp",
+    ).withWatermark("timestamp", _GRACE)
+    if program == "sessions":
+        span = F.session_window("timestamp", _GAP)
+    elif program == "hopping":
+        span = F.window("timestamp", "10 seconds", "2 seconds")
+    else:
+        span = F.window("timestamp", "10 seconds")
+    rows = numbers.groupBy("key", span.alias("span")).agg(
+        F.count("number").alias("count"),
+        F.sum("number").alias("total"),
+        F.min("number").alias("low"),
+        F.max("number").alias("high"),
+    )
+    name = [F.col("key"), F.lit("@"), F.unix_millis("span.start").cast("string")]
+    if program == "sessions":
+        last = F.unix_millis(F.col("span.end") - F.expr(f"INTERVAL {_GAP}"))
+        name += [F.lit("-"), last.cast("string")]
+    return rows.select(
+        F.concat(*name).alias("key"),
+        F.concat_ws(",", "count", "total", "low", "high").alias("value"),
+    )
+
+
 def start(spark: SparkSession, arguments: AppArguments) -> StreamingQuery:
     """Start the query; it goes on from its checkpoint when there is one."""
-    rows, mode = program(source(spark, arguments), arguments)
+    rows, mode = program(spark, arguments)
     writer = (
         rows.writeStream.format("kafka")
         .outputMode(mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,11 +33,12 @@ class SparkPeer(Peer):
         return {"JAVA_HOME": str(find_java().home)}
 
     def progress(self, topics: Topics) -> int:  # noqa: ARG002 - its offsets are not in Kafka
-        return committed_by(self.assignment.state_dir / "checkpoint", self.assignment.input_topic)
+        todo = self.assignment
+        return committed_by(todo.state_dir / "checkpoint", (todo.input_topic, *todo.sides))
 
 
-def committed_by(checkpoint: Path, topic: str) -> int:
-    """How many records of a topic the newest committed batch of a checkpoint has reached."""
+def committed_by(checkpoint: Path, topics: Collection[str]) -> int:
+    """How many records of some topics the newest committed batch of a checkpoint has reached."""
     commits = checkpoint / "commits"
     batches = [
         int(entry.name)
@@ -50,9 +51,9 @@ def committed_by(checkpoint: Path, topic: str) -> int:
         text = (checkpoint / "offsets" / str(max(batches))).read_text()
     except FileNotFoundError:
         return 0
+    reached = 0
     for line in text.splitlines():
-        if line.startswith("{") and topic in line:
+        if line.startswith("{"):  # the batch's own settings, then one line for each source
             found = json.loads(line)
-            if topic in found:
-                return sum(found[topic].values())
-    return 0
+            reached += sum(sum(found[topic].values()) for topic in topics if topic in found)
+    return reached

@@ -18,16 +18,26 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /** The benchmark's programs, each as a Kafka Streams topology. */
 final class Programs {
     private static final double SMALLEST_AMOUNT = 100.0;
     private static final int JOINED_BYTES = 64;
+    private static final int CUSTOMER_BYTES = 17;
     private static final byte[] NOBODY = "nobody".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] NOTHING = "-".getBytes(StandardCharsets.US_ASCII);
+    private static final Duration GRACE = Duration.ofSeconds(5);
+    private static final TimeWindows TUMBLING =
+        TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), GRACE);
+    private static final JoinWindows PAYMENT_WINDOWS =
+        JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(5), Duration.ofSeconds(10));
 
     private Programs() {
     }
@@ -42,8 +52,13 @@ final class Programs {
             case "latest" -> latest(builder, arguments);
             case "table_join" -> tableJoin(builder, arguments);
             case "global_join" -> globalJoin(builder, arguments);
+            case "foreign_key_join" -> foreignKeyJoin(builder, arguments);
             case "stream_join" -> streamJoin(builder, arguments);
-            case "windows" -> windows(builder, arguments);
+            case "stream_left_join" -> streamLeftJoin(builder, arguments);
+            case "stream_outer_join" -> streamOuterJoin(builder, arguments);
+            case "windows" -> windows(builder, arguments, TUMBLING);
+            case "hopping" -> windows(builder, arguments, TUMBLING.advanceBy(Duration.ofSeconds(2)));
+            case "sessions" -> sessions(builder, arguments);
             case "rekeyed" -> rekeyed(builder, arguments);
             default -> throw new IllegalArgumentException("no program " + arguments.program());
         }
@@ -145,33 +160,73 @@ final class Programs {
         return joined;
     }
 
-    /** Orders with their payments. */
-    private static void streamJoin(StreamsBuilder builder, Arguments arguments) {
+    /** Each order with the row of the customer whom it names. */
+    private static void foreignKeyJoin(StreamsBuilder builder, Arguments arguments) {
         Consumed<String, byte[]> consumed = Consumed.with(Serdes.String(), Serdes.ByteArray());
-        KStream<String, byte[]> payments =
-            builder.stream(arguments.input() + "-payments", consumed);
-        builder
-            .stream(arguments.input(), consumed)
-            .join(payments, Programs::together,
-                JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(5), Duration.ofSeconds(10)),
-                StreamJoined.with(Serdes.String(), Serdes.ByteArray(), Serdes.ByteArray()))
+        KTable<String, byte[]> customers = builder.table(
+            arguments.input() + "-customers", consumed, Materialized.as("customers"));
+        KTable<String, byte[]> orders =
+            builder.table(arguments.input(), consumed, Materialized.as("orders"));
+        orders
+            .join(customers, Programs::customerOf, (order, row) -> joined(order, '|', row))
+            .toStream()
             .to(arguments.output(), Produced.with(Serdes.String(), Serdes.ByteArray()));
     }
 
+    private static String customerOf(byte[] order) {
+        return new String(order, 0, CUSTOMER_BYTES, StandardCharsets.US_ASCII);
+    }
+
+    /** Orders with their payments. */
+    private static void streamJoin(StreamsBuilder builder, Arguments arguments) {
+        stream(builder, arguments.input())
+            .join(paid(builder, arguments), Programs::together, PAYMENT_WINDOWS, sides())
+            .to(arguments.output(), Produced.with(Serdes.String(), Serdes.ByteArray()));
+    }
+
+    private static void streamLeftJoin(StreamsBuilder builder, Arguments arguments) {
+        stream(builder, arguments.input())
+            .leftJoin(paid(builder, arguments), Programs::together, PAYMENT_WINDOWS, sides())
+            .to(arguments.output(), Produced.with(Serdes.String(), Serdes.ByteArray()));
+    }
+
+    private static void streamOuterJoin(StreamsBuilder builder, Arguments arguments) {
+        stream(builder, arguments.input())
+            .outerJoin(paid(builder, arguments), Programs::together, PAYMENT_WINDOWS, sides())
+            .to(arguments.output(), Produced.with(Serdes.String(), Serdes.ByteArray()));
+    }
+
+    private static KStream<String, byte[]> stream(StreamsBuilder builder, String topic) {
+        return builder.stream(topic, Consumed.with(Serdes.String(), Serdes.ByteArray()));
+    }
+
+    private static KStream<String, byte[]> paid(StreamsBuilder builder, Arguments arguments) {
+        return stream(builder, arguments.input() + "-payments");
+    }
+
+    private static StreamJoined<String, byte[], byte[]> sides() {
+        return StreamJoined.with(Serdes.String(), Serdes.ByteArray(), Serdes.ByteArray());
+    }
+
     private static byte[] together(byte[] order, byte[] payment) {
-        byte[] joined = new byte[order.length + 1 + payment.length];
-        System.arraycopy(order, 0, joined, 0, order.length);
-        joined[order.length] = '+';
-        System.arraycopy(payment, 0, joined, order.length + 1, payment.length);
+        return joined(order == null ? NOTHING : order, '+', payment == null ? NOTHING : payment);
+    }
+
+    private static byte[] joined(byte[] left, char between, byte[] right) {
+        byte[] joined = new byte[left.length + 1 + right.length];
+        System.arraycopy(left, 0, joined, 0, left.length);
+        joined[left.length] = (byte) between;
+        System.arraycopy(right, 0, joined, left.length + 1, right.length);
         return joined;
     }
 
     /** One row for each key and window, when the window is over. */
-    private static void windows(StreamsBuilder builder, Arguments arguments) {
+    private static void windows(
+            StreamsBuilder builder, Arguments arguments, TimeWindows windows) {
         builder
             .stream(arguments.input(), Consumed.with(Serdes.String(), Serdes.ByteArray()))
             .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
-            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), Duration.ofSeconds(5)))
+            .windowedBy(windows)
             .aggregate(Summary::new, (key, value, summary) -> summary.add(value),
                 Materialized.<String, Summary, WindowStore<Bytes, byte[]>>as("summaries")
                     .withKeySerde(Serdes.String())
@@ -181,6 +236,27 @@ final class Programs {
             .map((window, summary) -> KeyValue.pair(
                 window.key() + "@" + window.window().start(), summary.toString()))
             .to(arguments.output(), Produced.with(Serdes.String(), Serdes.String()));
+    }
+
+    /** One row for each session, when nothing can be added to it any more. */
+    private static void sessions(StreamsBuilder builder, Arguments arguments) {
+        builder
+            .stream(arguments.input(), Consumed.with(Serdes.String(), Serdes.ByteArray()))
+            .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
+            .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(5), GRACE))
+            .aggregate(Summary::new, (key, value, summary) -> summary.add(value),
+                (key, summary, other) -> summary.merge(other),
+                Materialized.<String, Summary, SessionStore<Bytes, byte[]>>as("summaries")
+                    .withKeySerde(Serdes.String())
+                    .withValueSerde(Summary.serde()))
+            .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
+            .toStream()
+            .map((session, summary) -> KeyValue.pair(name(session), summary.toString()))
+            .to(arguments.output(), Produced.with(Serdes.String(), Serdes.String()));
+    }
+
+    private static String name(Windowed<String> session) {
+        return session.key() + "@" + session.window().start() + "-" + session.window().end();
     }
 
     /** Count by one key, then keep the newest count by another: two re-keyings. */

@@ -23,6 +23,16 @@ final class Summary {
         return this;
     }
 
+    Summary merge(Summary other) {
+        if (other.count > 0) {
+            low = count == 0 ? other.low : Math.min(low, other.low);
+            high = count == 0 ? other.high : Math.max(high, other.high);
+            count += other.count;
+            total += other.total;
+        }
+        return this;
+    }
+
     static Serde<Summary> serde() {
         return Serdes.serdeFrom(
             (topic, summary) -> summary == null ? null : summary.bytes(),

@@ -10,7 +10,13 @@ import pytest
 
 from benchmarks import oracles
 from benchmarks.oracles import OutputRecord
-from benchmarks.oracles_joins import MatchOracle, RowJoinOracle, WindowOracle
+from benchmarks.oracles_joins import (
+    ForeignKeyOracle,
+    MatchOracle,
+    RowJoinOracle,
+    SessionOracle,
+    WindowOracle,
+)
 from benchmarks.workloads import SEED, WORKLOADS
 
 Damage = Callable[[list[OutputRecord]], list[OutputRecord]]
@@ -121,6 +127,63 @@ def test_a_match_must_lie_within_the_window() -> None:
     assert oracle.check(right) == []
     assert oracle.check([*right, ("", b"b", b"order+paid")])
     assert oracle.check(right[1:])
+
+
+@pytest.mark.parametrize("payments_alone", [False, True], ids=["left", "outer"])
+def test_who_has_no_partner_is_a_result_once(payments_alone: bool) -> None:
+    """Orders of a left join, and payments too of an outer one; not one that has a partner."""
+    oracle = MatchOracle(orders_alone=True, payments_alone=payments_alone)
+    for key, late in ((b"a", 5_000), (b"b", 5_001)):
+        oracle.see((key, b"order", 10_000))
+        oracle.see_side("payments", (key, b"paid", 10_000 + late))
+    oracle.see((b"c", b"order", 10_000))
+    right = [("", b"a", b"order+paid"), ("", b"b", b"order+-"), ("", b"c", b"order+-")]
+    if payments_alone:
+        right.append(("", b"b", b"-+paid"))
+    assert oracle.check([*right, ("", b"closing-000001", b"0+0")]) == []
+    assert oracle.check(right[1:])
+    assert oracle.check([*right, right[-1]])
+    assert oracle.check([*right, ("", b"a", b"order+-")])
+    assert oracle.check([*right[:1], ("", b"b", b"order+paid"), *right[2:]])
+
+
+def test_the_last_row_of_each_order_is_what_counts() -> None:
+    """With the last row of the customer that it names last; none where nobody is that."""
+    oracle = ForeignKeyOracle()
+    for value in (b"old", b"new"):
+        oracle.see_side("customers", (b"customer-00000001", value, 1))
+    oracle.see((b"o1", b"customer-00000009 first", 2))
+    oracle.see((b"o1", b"customer-00000001 second", 3))
+    oracle.see((b"o2", b"customer-00000001 first", 4))
+    oracle.see((b"o2", b"customer-00000009 second", 5))
+    old, new = b"customer-00000001 second|old", b"customer-00000001 second|new"
+    gone = ("", b"o2", b"customer-00000001 first|new")
+    assert oracle.check([("", b"o1", old), gone, ("", b"o1", new), ("", b"o2", None)]) == []
+    assert oracle.check([("", b"o1", new)]) == []
+    assert oracle.check([("", b"o1", new), ("", b"o1", old)])
+    assert oracle.check([("", b"o1", new), gone])
+    assert oracle.check([("", b"o1", new), ("", b"o1", None)])
+
+
+def test_hopping_windows_count_a_record_in_each_that_holds_it() -> None:
+    """Five of them where they begin every two seconds and last ten."""
+    oracle = WindowOracle(advance_ms=2_000)
+    oracle.see((b"k", b"5", 100_001))
+    right = [("", b"k@%d" % start, b"1,5,5,5") for start in range(92_000, 100_001, 2_000)]
+    assert oracle.check(right) == []
+    assert oracle.check(right[1:])
+
+
+def test_a_session_ends_with_a_pause() -> None:
+    """Of more than five seconds; a late record may make one of two."""
+    oracle = SessionOracle()
+    for value, time in ((b"5", 1_000), (b"3", 11_000), (b"8", 6_000), (b"1", 16_001)):
+        oracle.see((b"k", value, time))
+    oracle.see((b"closing-1", b"0", 99_999))
+    right = [("", b"k@1000-11000", b"3,16,3,8"), ("", b"k@16001-16001", b"1,1,1,1")]
+    assert oracle.check([*right, ("", b"closing-1@99999-99999", b"1,0,0,0")]) == []
+    assert oracle.check(right[1:])
+    assert oracle.check([*right, ("", b"k@1000-6000", b"2,13,5,8")])
 
 
 def test_a_window_has_exactly_one_row() -> None:

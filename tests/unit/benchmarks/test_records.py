@@ -32,6 +32,26 @@ def test_side_topics_are_made_from_a_seed_too() -> None:
         assert all(len(record) == 3 for record in made)
 
 
+def test_orders_and_their_customers_change() -> None:
+    """Four orders in ten change an earlier one; each customer has a row before the first order."""
+    orders = list(records.order_versions(2_000, SEED, customers=200))
+    assert {len(value) for _, value, _ in orders} == {100}
+    assert 700 < 2_000 - len({key for key, _, _ in orders}) < 900
+    rows = list(records.customer_versions(400, SEED))
+    known = {key for key, _, time in rows if time < orders[0][2]}
+    assert len(known) == 200
+    assert known == {key for key, _, _ in rows}
+    strangers = sum(value[:17] not in known for _, value, _ in orders)
+    assert 10 < strangers < 100
+
+
+def test_what_closes_windows_is_later_each_time() -> None:
+    """The runs of a workload share its input."""
+    times = [{time for _, _, time in records.closing(number)} for number in range(3)]
+    assert max(times[0]) + 60_000 < min(times[1])
+    assert max(times[1]) + 60_000 < min(times[2])
+
+
 def test_payments_are_one_kilobyte_of_json() -> None:
     """Exactly 1,024 bytes under keys of 16, about a tenth of them below 100."""
     made = list(records.payments(2_000, SEED))
@@ -58,4 +78,4 @@ def test_the_records_did_not_change() -> None:
         for key, value, *_ in WORKLOADS[name].make(200, SEED):
             digest.update(key or b"")
             digest.update(value)
-    assert digest.hexdigest()[:16] == "91d827a7f712f6f9"
+    assert digest.hexdigest()[:16] == "5874f6bfdad0f78a"

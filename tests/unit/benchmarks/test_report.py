@@ -40,6 +40,15 @@ def test_a_median_stands_with_its_extremes() -> None:
     assert "| 1.00 / 20.0 / 300 |" in page
 
 
+def test_it_is_said_which_peer_cannot_do_what() -> None:
+    """And why; each reason once."""
+    page = render([])
+    row = next(line for line in page.splitlines() if line.startswith("| w3f |"))
+    assert row.endswith("| yes | yes | no (4) | no (2) |")
+    assert page.count("Why not:") == 1
+    assert "4. It has no joins of tables." in page
+
+
 def test_losses_are_said_in_the_same_words() -> None:
     """A multiple below one stands there like any other."""
     page = render([document(records_per_s={"median": 100_000, "min": 1, "max": 2})])

@@ -125,7 +125,7 @@ def test_events_are_json_lines_and_other_output_is_not_for_us() -> None:
 
 def test_a_checkpoint_tells_what_its_newest_committed_batch_reached(tmp_path: Path) -> None:
     """A batch that is planned but not committed does not count."""
-    assert committed_by(tmp_path, "in") == 0
+    assert committed_by(tmp_path, ["in"]) == 0
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     for batch, reached in ((0, 5), (1, 9)):
@@ -133,4 +133,4 @@ def test_a_checkpoint_tells_what_its_newest_committed_batch_reached(tmp_path: Pa
             f'v1\n{{"batchWatermarkMs":0}}\n{{"in":{{"0":{reached},"1":1}}}}\n'
         )
     (tmp_path / "commits" / "0").write_text("v1\n{}")
-    assert committed_by(tmp_path, "in") == 6
+    assert committed_by(tmp_path, ["in"]) == 6
