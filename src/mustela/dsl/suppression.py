@@ -78,7 +78,8 @@ class BufferConfig:
         """Return a buffer for so many bytes; the oldest row goes on early when it is full.
 
         Args:
-            size: Bytes that the waiting keys and values of a key group may have.
+            size: Bytes that the waiting rows of a key group may have: their keys, values and
+                headers, and 100 for each row.
 
         Example:
             >>> BufferConfig.max_bytes(4_096).records is None
@@ -112,7 +113,8 @@ class BufferConfig:
         """Return the same with a bound on bytes.
 
         Args:
-            size: Bytes that the waiting keys and values of a key group may have.
+            size: Bytes that the waiting rows of a key group may have: their keys, values and
+                headers, and 100 for each row.
 
         Example:
             >>> BufferConfig.max_records(10).with_max_bytes(4_096).bytes

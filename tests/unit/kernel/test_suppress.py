@@ -98,6 +98,16 @@ def test_a_full_buffer_lets_the_oldest_go_early() -> None:
         assert out(driver) == [("a", 1, 5), ("b", 1, 5)]
 
 
+def test_a_bound_of_bytes_counts_what_a_row_costs() -> None:
+    """A hundred bytes for each row, as in Kafka Streams, beside its key and value."""
+    one = BufferConfig.max_bytes(200)
+    with TopologyTestDriver(sums(Suppressed.until_time_limit(timedelta.max, one))) as driver:
+        pipe(driver, [("a", 5), ("a", 6)])
+        assert out(driver) == []
+        pipe(driver, [("b", 7)])
+        assert out(driver) == [("a", 2, 6)]
+
+
 @pytest.mark.parametrize("event_time", ["stream-time", "watermark"])
 def test_a_full_buffer_that_must_not_be_full_stops_the_application(event_time: str) -> None:
     """And says which step it is; nothing of the epoch is committed."""
