@@ -59,14 +59,20 @@ if TYPE_CHECKING:
     from mustela.runtime.app import App
     from mustela.serdes.base import Serde
     from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
+    from mustela.state.kinds.headers import AggregationWithHeaders, ValueTimestampHeaders
     from mustela.state.kinds.key_value import (
         KeyValueStore,
         TimestampedKeyValueStore,
+        TimestampedKeyValueStoreWithHeaders,
         ValueAndTimestamp,
     )
-    from mustela.state.kinds.session_store import SessionStore
+    from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
     from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
-    from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+    from mustela.state.kinds.window_store import (
+        TimestampedWindowStore,
+        TimestampedWindowStoreWithHeaders,
+        WindowStore,
+    )
     from mustela.state.transaction import Refusal, Transaction, TransactionRefused
     from mustela.testing.driver import TopologyTestDriver
     from mustela.testing.mock_context import (
@@ -117,6 +123,7 @@ if TYPE_CHECKING:
     from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = [
+    "AggregationWithHeaders",
     "App",
     "AsyncCall",
     "AsyncOptions",
@@ -176,6 +183,7 @@ __all__ = [
     "Retry",
     "Serde",
     "SessionStore",
+    "SessionStoreWithHeaders",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindowedSerde",
@@ -196,7 +204,9 @@ __all__ = [
     "TimeWindows",
     "Timer",
     "TimestampedKeyValueStore",
+    "TimestampedKeyValueStoreWithHeaders",
     "TimestampedWindowStore",
+    "TimestampedWindowStoreWithHeaders",
     "Topology",
     "TopologyTestDriver",
     "TransactedKStream",
@@ -207,6 +217,7 @@ __all__ = [
     "UsageError",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "VersionedKeyValueStore",
     "VersionedRecord",
     "WallclockTimestampExtractor",
@@ -220,6 +231,7 @@ __all__ = [
 __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
+    "AggregationWithHeaders": "mustela.state.kinds.headers",
     "App": "mustela.runtime.app",
     "AsyncCall": "mustela.topology.async_calls",
     "AsyncOptions": "mustela.topology.async_calls",
@@ -279,6 +291,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Retry": "mustela.topology.async_calls",
     "Serde": "mustela.serdes.base",
     "SessionStore": "mustela.state.kinds.session_store",
+    "SessionStoreWithHeaders": "mustela.state.kinds.session_store",
     "SessionWindowedCogroupedKStream": "mustela.dsl.cogroup",
     "SessionWindowedKStream": "mustela.dsl.windowed",
     "SessionWindowedSerde": "mustela.serdes.windowed",
@@ -299,7 +312,9 @@ _MODULE_OF: Final[dict[str, str]] = {
     "TimeWindows": "mustela.dsl.windows",
     "Timer": "mustela.topology.timers",
     "TimestampedKeyValueStore": "mustela.state.kinds.key_value",
+    "TimestampedKeyValueStoreWithHeaders": "mustela.state.kinds.key_value",
     "TimestampedWindowStore": "mustela.state.kinds.window_store",
+    "TimestampedWindowStoreWithHeaders": "mustela.state.kinds.window_store",
     "Topology": "mustela.dsl.topology_builder",
     "TopologyTestDriver": "mustela.testing.driver",
     "TransactedKStream": "mustela.dsl.transacted",
@@ -310,6 +325,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",
     "ValueAndTimestamp": "mustela.state.kinds.key_value",
+    "ValueTimestampHeaders": "mustela.state.kinds.headers",
     "VersionedKeyValueStore": "mustela.state.kinds.versioned_store",
     "VersionedRecord": "mustela.state.kinds.versioned_store",
     "WallclockTimestampExtractor": "mustela.topology.timestamps",

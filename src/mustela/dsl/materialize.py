@@ -67,13 +67,15 @@ def store_spec(
         name = path_name(place["name"], length_max=STORE_NAME_LENGTH_MAX)
     if supplied is not None:
         _check_kind(place, options, supplied, kinds)
+    base = supplied or StoreSpec(name=name)
     spec = replace(
-        supplied or StoreSpec(name=name),
+        base,
         name=name,
         key_serde=key or ValueSerde(sort_keys=True),
         value_serde=value or ValueSerde(),
         logged=options.logged,
         cached=options.caching,
+        with_headers=options.with_headers or base.with_headers,
         topic_config=dict(options.topic_config),
     )
     return spec, said is not None or place["explicit_name"]
@@ -97,6 +99,15 @@ def _check_kind(
             at=place["origin"],
             why=f"this step keeps its result in a {can} store",
             fix="take another supplier from Stores, or store= alone for the one that fits",
+            fields=fields,
+        )
+    if options.with_headers and supplied.kind in {"key_value", "versioned"}:
+        msg = f"store {supplied.name!r} cannot keep headers: it is a {supplied.kind} store"
+        raise BadOptionError(
+            msg,
+            at=place["origin"],
+            why="headers are kept beside the time of a value",
+            fix="take Stores.persistent_timestamped_key_value_store_with_headers(name)",
             fields=fields,
         )
     if supplied.kind == "versioned" and options.caching:

@@ -218,6 +218,8 @@ class Materialized(Generic[GroupK, GroupV]):
             says it for all stores of the application.
         retention: Of a windowed table: how long a window can be read, counted from its start (a
             session: from its end). At least as long as it takes records, which is the default.
+        with_headers: Keep the headers of the record that made each row what it is, as the stores
+            of `Stores` whose names end in ``with_headers`` do.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -235,6 +237,7 @@ class Materialized(Generic[GroupK, GroupV]):
     supplier: StoreSupplier | None = None
     caching: bool | None = None
     store_type: Literal["persistent", "in_memory"] | None = None
+    with_headers: bool = False
 
     @property
     def store_name(self) -> str | None:

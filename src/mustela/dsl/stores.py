@@ -66,6 +66,7 @@ class Supplier:
         segment_ms: Length of the segments in which versions are kept.
         duplicates: Several values of one key and window are kept.
         max_entries: How many keys are kept.
+        with_headers: Values are kept with the headers of their records.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Supplier:
     segment_ms: int | None = None
     duplicates: bool = False
     max_entries: int | None = None
+    with_headers: bool = False
 
     def spec(self) -> StoreSpec:
         """Return the store without serdes.
@@ -94,6 +96,7 @@ class Supplier:
             duplicates=self.duplicates,
             indexed=self.kind == "window",
             max_entries=self.max_entries,
+            with_headers=self.with_headers,
         )
 
 
@@ -110,6 +113,7 @@ class StoreBuilder:
         topic_config: Settings of the changelog topic that differ from the default.
         caching: Kept for what it says elsewhere; writes of an epoch are always gathered.
         plain: A window store shows values without their times.
+        with_headers: The store keeps and shows the headers of its values' records.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -126,6 +130,7 @@ class StoreBuilder:
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
     caching: bool | None = None
     plain: bool = False
+    with_headers: bool = False
 
     @property
     def name(self) -> str:
@@ -187,6 +192,7 @@ class StoreBuilder:
             value_serde=self.value,
             logged=self.logged,
             cached=self.caching,
+            with_headers=self.with_headers,
             topic_config=dict(self.topic_config),
         )
 
@@ -227,6 +233,18 @@ class Stores:
             'timestamped_key_value'
         """
         return _supplier(name, "timestamped_key_value")
+
+    @staticmethod
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> Supplier:
+        """Keys and values with the time and the headers of each value's record.
+
+        A store that was made without headers can be given them: what it holds has none.
+
+        Example:
+            >>> Stores.persistent_timestamped_key_value_store_with_headers("counts").with_headers
+            True
+        """
+        return _supplier(name, "timestamped_key_value", with_headers=True)
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> Supplier:
@@ -354,6 +372,30 @@ class Stores:
         )
 
     @staticmethod
+    def persistent_timestamped_window_store_with_headers(
+        name: str,
+        retention: timedelta,
+        window_size: timedelta,
+        *,
+        retain_duplicates: bool = False,
+    ) -> Supplier:
+        """As `persistent_window_store`, and the headers of each value's record are kept too.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> views = Stores.persistent_timestamped_window_store_with_headers(
+            ...     "views", minute, minute
+            ... )
+            >>> views.with_headers
+            True
+        """
+        plain = Stores.persistent_window_store(
+            name, retention, window_size, retain_duplicates=retain_duplicates
+        )
+        return replace(plain, with_headers=True)
+
+    @staticmethod
     def in_memory_window_store(
         name: str,
         retention: timedelta,
@@ -392,6 +434,18 @@ class Stores:
         at = user_origin()
         kept = milliseconds("persistent_session_store", "retention", retention, at=at)
         return _supplier(name, "session", retention_ms=kept)
+
+    @staticmethod
+    def persistent_session_store_with_headers(name: str, retention: timedelta) -> Supplier:
+        """As `persistent_session_store`, and the headers of each session's last record are kept.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> half_hour = timedelta(minutes=30)
+            >>> Stores.persistent_session_store_with_headers("visits", half_hour).with_headers
+            True
+        """
+        return replace(Stores.persistent_session_store(name, retention), with_headers=True)
 
     @staticmethod
     def in_memory_session_store(name: str, retention: timedelta) -> Supplier:
@@ -440,6 +494,23 @@ class Stores:
         return _builder("timestamped_key_value_store_builder", supplier, kind, key, value)
 
     @staticmethod
+    def timestamped_key_value_store_with_headers_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store that knows time and headers of each value's record.
+
+        Example:
+            >>> supplier = Stores.persistent_timestamped_key_value_store_with_headers("seen")
+            >>> seen = Stores.timestamped_key_value_store_with_headers_builder(
+            ...     supplier, key=str, value=int
+            ... )
+            >>> seen.spec().with_headers
+            True
+        """
+        verb, kind = "timestamped_key_value_store_with_headers_builder", "timestamped_key_value"
+        return replace(_builder(verb, supplier, kind, key, value), with_headers=True)
+
+    @staticmethod
     def versioned_key_value_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
@@ -483,6 +554,39 @@ class Stores:
             'views'
         """
         return _builder("timestamped_window_store_builder", supplier, "window", key, value)
+
+    @staticmethod
+    def timestamped_window_store_with_headers_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of windows that knows time and headers of each value.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> minute = timedelta(minutes=1)
+            >>> supplier = Stores.persistent_timestamped_window_store_with_headers(
+            ...     "views", minute, minute
+            ... )
+            >>> Stores.timestamped_window_store_with_headers_builder(supplier, key=str).with_headers
+            True
+        """
+        verb = "timestamped_window_store_with_headers_builder"
+        return replace(_builder(verb, supplier, "window", key, value), with_headers=True)
+
+    @staticmethod
+    def session_store_with_headers_builder(
+        supplier: StoreSupplier, *, key: Any = None, value: Any = None
+    ) -> StoreBuilder:
+        """Return a builder of a store of sessions that knows the headers of each aggregate.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> supplier = Stores.persistent_session_store_with_headers("v", timedelta(minutes=30))
+            >>> Stores.session_store_with_headers_builder(supplier, key=str).spec().with_headers
+            True
+        """
+        verb = "session_store_with_headers_builder"
+        return replace(_builder(verb, supplier, "session", key, value), with_headers=True)
 
     @staticmethod
     def session_store_builder(

@@ -12,6 +12,7 @@ from mustela.kernel.codec import StoreCodec
 from mustela.kernel.encode import failing
 from mustela.kernel.failures import SerializationError
 from mustela.kernel.keyed import KeyedOperator, last_rows
+from mustela.model import Headers
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
@@ -67,6 +68,11 @@ class AggregateOperator(KeyedOperator[F]):
         fallback: Serde[Any] = IntSerde() if self.node.kind == "count" else ValueSerde()
         self._codec = StoreCodec(spec, spec.value_serde or fallback)
 
+    def headers_of(self, batch: Batch, rows: Sequence[int]) -> list[Headers] | None:
+        """Return the headers of rows of a batch where the store keeps them, if there are any."""
+        headers = batch.headers if self._codec.headed else None
+        return None if headers is None else [headers[row] for row in rows]
+
 
 class LaneOperator(AggregateOperator[F]):
     """An aggregation that keeps its table in the lane's state."""
@@ -88,7 +94,9 @@ class LaneOperator(AggregateOperator[F]):
             SerializationError: For the first row that cannot be encoded.
         """
         try:
-            return self._codec.encode_many(touched.values, touched.timestamps)
+            return self._codec.encode_many(
+                touched.values, touched.timestamps, self.headers_of(batch, touched.rows)
+            )
         except Exception:
             for row, value in zip(touched.rows, touched.values, strict=True):
                 try:
@@ -262,6 +270,7 @@ class FoldOperator(LaneOperator[F]):
         latest = dict(zip(raw, times, strict=True))
         on_user = failing(batch, self.user_failures(self._function))
         on_encode = failing(batch, self.encode_failures())
+        headers = batch.headers if codec.headed else None
         rows = zip(key_bytes, batch.keys, batch.values, batch.timestamps, strict=True)
         for row, (place, key, value, record_time) in enumerate(rows):
             old = totals[place]
@@ -272,7 +281,7 @@ class FoldOperator(LaneOperator[F]):
                 if new is None and self._merges:
                     raise TypeError(NO_PARTIAL_DELETES)
                 on_failure = on_encode
-                encoded = codec.encode_one(new, time)
+                encoded = codec.encode_one(new, time, headers[row] if headers else ())
             except Exception as error:  # noqa: BLE001 - the function is the user's
                 on_failure(row, error)
                 totals[place] = codec.decode_one(now[place])

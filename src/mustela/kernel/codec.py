@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
+from mustela.model import Headers
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.headers import (
+    add_headers,
+    add_session_headers,
+    without_headers,
+    without_session_headers,
+)
 
 __all__ = ["NO_TIMESTAMP", "StoreCodec"]
 
@@ -22,7 +29,8 @@ _TIMED_INT = Struct(">qq")
 class StoreCodec:
     """Encodes and decodes the rows of one store.
 
-    A timestamped store holds eight bytes of big-endian milliseconds, then the value's bytes.
+    A timestamped store holds eight bytes of big-endian milliseconds, then the value's bytes; in a
+    store with headers these come before, where there are any.
 
     Args:
         spec: The store.
@@ -38,10 +46,20 @@ class StoreCodec:
     def __init__(self, spec: StoreSpec, serde: Serde[Any]) -> None:
         self.serde = serde
         self.timed = spec.kind in {"timestamped_key_value", "window"}
+        self.headed = spec.with_headers
         self._ints = self.timed and type(serde) is IntSerde
+        self._bare: Callable[[Any], bytes] = (
+            without_headers if self.timed else without_session_headers
+        )
+        self._add: Callable[[bytes, Headers], Any] = (
+            add_headers if self.timed else add_session_headers
+        )
 
     def decode_many(self, raw: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
         """Return values (None where there is no row) and timestamps (-1 where there is none)."""
+        if self.headed:
+            bare = self._bare
+            raw = [None if item is None else bare(item) for item in raw]
         if not self.timed:
             return self.serde.deserialize_many(raw), [NO_TIMESTAMP] * len(raw)
         if self._ints:
@@ -58,14 +76,29 @@ class StoreCodec:
         """Return the value of one row, None where there is none."""
         if raw is None:
             return None
+        if self.headed:
+            raw = self._bare(raw)
         return self.serde.deserialize(raw[8:] if self.timed else raw)
 
-    def encode_many(self, values: Sequence[Any], timestamps: Sequence[int]) -> list[bytes | None]:
+    def encode_many(
+        self,
+        values: Sequence[Any],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+    ) -> list[bytes | None]:
         """Return the rows to be stored; None stays None.
+
+        Args:
+            values: The values.
+            timestamps: The time of each.
+            headers: The headers of each, None where none has any; left out by a store without.
 
         Raises:
             SerdeError: For the first value that cannot be encoded.
         """
+        if self.headed and headers is not None:
+            rows = self.encode_many(values, timestamps)
+            return [self.with_headers(row, mine) for row, mine in zip(rows, headers, strict=True)]
         if not self.timed:
             return self.serde.serialize_many(values)
         if self._ints and set(map(type, values)) <= {int}:
@@ -79,9 +112,13 @@ class StoreCodec:
             for head, body in zip(map(_TIME.pack, timestamps), bodies, strict=True)
         ]
 
-    def encode_one(self, value: Any, timestamp: int) -> bytes | None:
+    def encode_one(self, value: Any, timestamp: int, headers: Headers = ()) -> bytes | None:
         """Return the row of one value."""
-        body = self.serde.serialize(value)
-        if body is None or not self.timed:
-            return body
-        return _TIME.pack(timestamp) + body
+        row = self.serde.serialize(value)
+        if row is not None and self.timed:
+            row = _TIME.pack(timestamp) + row
+        return self.with_headers(row, headers) if headers else row
+
+    def with_headers(self, row: bytes | None, headers: Headers) -> bytes | None:
+        """Return a row with headers, if there is a row and the store keeps any."""
+        return self._add(row, headers) if self.headed and row is not None else row

@@ -12,8 +12,10 @@ from mustela.kernel.encode import encode_column, failing
 from mustela.kernel.operator import Operator
 from mustela.kernel.source import is_canonical
 from mustela.kernel.table_lookup import spread
+from mustela.model import Headers
 from mustela.plan.batch import Batch
 from mustela.serdes.values import ValueSerde
+from mustela.state.kinds.headers import add_headers
 from mustela.state.kinds.key_value import pack_timestamped
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 
@@ -33,6 +35,7 @@ def global_rows(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     timestamps: Sequence[int],
+    headers: Sequence[Headers] | None,
 ) -> list[tuple[bytes, bytes | None]]:
     """Return what records of a global table's topic change in a copy, in order.
 
@@ -44,14 +47,17 @@ def global_rows(
         keys: Keys as they were read.
         values: Values as they were read; None deletes.
         timestamps: Milliseconds.
+        headers: Headers of each record, or None; the rows have them where the store keeps them.
 
     Returns:
         Keys with their stored rows, None for a deletion; a later one replaces an earlier one.
     """
     timed = node.store.kind == "timestamped_key_value"
     plain = is_canonical(node.key)
+    kept = headers if node.store.with_headers else None
     rows: list[tuple[bytes, bytes | None]] = []
-    for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+    columns = zip(keys, values, timestamps, strict=True)
+    for row, (key, value, timestamp) in enumerate(columns):
         if key is None:
             continue
         written = key if plain else node.key.serialize(node.key.deserialize(key))
@@ -60,6 +66,8 @@ def global_rows(
         stored = value
         if value is not None and timed:
             stored = pack_timestamped(value, timestamp)
+            if kept is not None:
+                stored = add_headers(stored, kept[row])
         rows.append((written, stored))
     return rows
 

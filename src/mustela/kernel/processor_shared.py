@@ -87,7 +87,7 @@ class SharedStores:
         operation = Operation(fn, tuple(map(isolated, args)), reply, answered, at)
         # What one key group sends stays as it was sent, whatever came before it in the epoch.
         with operator.sending(hand, self.task.group):
-            record = Record(key, operation, hand.timestamp)
+            record = Record(key, operation, hand.timestamp, hand.headers)
             operator.sender.send(record, update_output(store))
 
     def _not_updated(self, store: str) -> StoreAccessError:

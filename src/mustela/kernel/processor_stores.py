@@ -107,6 +107,6 @@ def open_group_store(rows: RowView, spec: StoreSpec, *, plain: bool) -> Any:
         plain: Whether a window store shows values without their times.
     """
     view: Any = GroupView(rows)
-    if spec.kind == "window" and plain:
+    if spec.kind == "window" and plain and not spec.with_headers:
         return WindowStore[Any, Any](view, spec)
     return open_store(view, spec)

@@ -122,12 +122,15 @@ class KeyedTableOperator(KeyedOperator[N]):
         return without(changes, late)
 
     def _encode(self, batch: Batch) -> tuple[list[bytes | None], list[int]]:
-        codec, times = self._codec, batch.timestamps
+        codec = self._codec
+        columns: tuple[Any, ...] = (batch.values, batch.timestamps)
+        if codec.headed and batch.headers is not None:
+            columns = (*columns, batch.headers)
         try:
-            return codec.encode_many(batch.values, times), []
+            return codec.encode_many(*columns), []
         except Exception:  # noqa: BLE001 - found again, row by row
             on_failure = failing(batch, self.encode_failures())
-            return call_each(codec.encode_one, (batch.values, times), on_failure)
+            return call_each(codec.encode_one, columns, on_failure)
 
 
 class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode]):

@@ -10,7 +10,7 @@ from mustela.kernel.divided import DividedBatch
 from mustela.kernel.isolate import isolated
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.processor_stores import open_group_store
-from mustela.model import Windowed
+from mustela.model import Headers, Windowed
 from mustela.plan.batch import Batch, Origins
 from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
@@ -39,8 +39,14 @@ class _MomentStore:
         self._store = store
         self._spec = spec
 
-    def apply(self, key: Any, operation: Operation, timestamp: int) -> tuple[Any, Any]:
-        """Apply an operation of a record of that timestamp; return the value before and after."""
+    def apply(
+        self, key: Any, operation: Operation, timestamp: int, headers: Headers
+    ) -> tuple[Any, Any]:
+        """Apply an operation of a record of that timestamp and headers.
+
+        Returns:
+            The value before and after.
+        """
         before: list[Any] = [None]
 
         def change(old: Any) -> Any:
@@ -48,14 +54,16 @@ class _MomentStore:
             return operation.fn(old, *operation.args)
 
         at, kind = operation.at, self._spec.kind
+        more: dict[str, Any] = {"headers": headers} if self._spec.with_headers else {}
         if kind == "versioned":
             new = self._store.compute(key, change, timestamp if at is None else at)
         elif kind == "session":
             start, end = self._moments(at, "a session: at=(start, end)", 2)
-            new = self._store.compute(Windowed(key, to_ms(start, 0), to_ms(end, 0)), change)
+            session = Windowed(key, to_ms(start, 0), to_ms(end, 0))
+            new = self._store.compute(session, change, **more)
         else:
             (start,) = self._moments((at,), "a window: at=start", 1)
-            new = self._store.compute(key, change, start, timestamp=timestamp)
+            new = self._store.compute(key, change, start, timestamp=timestamp, **more)
         return before[0], new
 
     def _moments(self, at: Any, what: str, number: int) -> tuple[Any, ...]:
@@ -103,12 +111,14 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
         stored = dict(zip(distinct, self._store.getmulti(distinct), strict=True))
         changed: dict[bytes, bytes | None] = {}
         replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
-        timestamps, keys = batch.timestamps, batch.keys
+        timestamps, keys, headers = batch.timestamps, batch.keys, batch.headers
         for row, (key, operation) in enumerate(zip(key_bytes, batch.values, strict=True)):
             before = stored[key]
             try:
                 new = operation.fn(self._codec.decode_one(before), *operation.args)
                 after = self._codec.encode_one(new, timestamps[row])
+                if headers is not None:
+                    after = self._codec.with_headers(after, headers[row])
             except Exception as error:  # noqa: BLE001 - the function is the user's
                 self._bad_rows.function = operation.fn
                 self._bad_rows.one(batch, row, error)
@@ -132,10 +142,12 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
             for group in set(groups)
         }
         replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
+        headers = batch.headers
         columns = zip(groups, batch.keys, batch.values, batch.timestamps, strict=True)
         for row, (group, key, operation, timestamp) in enumerate(columns):
             try:
-                old, new = views[group].apply(key, operation, timestamp)
+                mine = () if headers is None else headers[row]
+                old, new = views[group].apply(key, operation, timestamp, mine)
             except Exception as error:  # noqa: BLE001 - the function is the user's
                 self._bad_rows.function = operation.fn
                 self._bad_rows.one(batch, row, error)

@@ -146,12 +146,12 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         self._replaces = False
         self._told: list[_Told] = []
         times = self._clock.row_times(batch, key_bytes)
+        self._headers = batch.headers if self._codec.headed else None
         self.load(batch, key_bytes, times)
         late = self.fold_all(batch, key_bytes, times)
         if late:
             drop_late(self, batch, late)
-        cells = self._changed()
-        changed = self._columns(batch, cells, key_bytes)
+        cells, changed = self._changes_of(batch, key_bytes)
         self.save(cells, changed)
         told = self._changes(batch, changed) if self._tells else None
         self.forget()
@@ -190,6 +190,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         """Let go of what was at work, for the garbage collector would look at all of it."""
         self._touches = []
         self._told = []
+        self._headers = None
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows that the records may touch."""
@@ -247,6 +248,8 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             self._replaces = True
         if not self._stepwise:
             return
+        if self._headers is not None:
+            raw = self._codec.with_headers(raw, self._headers[row])
         if self._every:
             value = cell.value
             if not self._shares and value is not None:
@@ -269,13 +272,20 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cells.reverse()
         return cells
 
-    def _columns(self, batch: Batch, cells: Sequence[Cell], key_bytes: Sequence[bytes]) -> Columns:
-        """Return the windows that changed; what is not encoded yet is."""
+    def _changes_of(self, batch: Batch, key_bytes: Sequence[bytes]) -> tuple[list[Cell], Columns]:
+        """Return the windows that changed, as they are now, with their rows; and as columns."""
+        cells = self._changed()
         changed = Columns.of(cells, key_bytes)
         if self._stepwise:
-            return changed._replace(raws=[cell.raw for cell in cells])
+            return cells, changed._replace(raws=[cell.raw for cell in cells])
+        return cells, self._encoded(batch, changed)
+
+    def _encoded(self, batch: Batch, changed: Columns) -> Columns:
+        """Add the rows of the windows that changed."""
         try:
-            return changed._replace(raws=self._codec.encode_many(changed.values, changed.times))
+            headers = self.headers_of(batch, changed.rows)
+            raws = self._codec.encode_many(changed.values, changed.times, headers)
+            return changed._replace(raws=raws)
         except Exception:
             for row, value, time in zip(changed.rows, changed.values, changed.times, strict=True):
                 try:

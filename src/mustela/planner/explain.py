@@ -165,6 +165,8 @@ def _store(store: StoreSpec) -> str:
         f"key {store.key_serde.name if store.key_serde else 'bytes'}",
         f"value {store.value_serde.name if store.value_serde else 'bytes'}",
     ]
+    if store.with_headers:
+        facts.append("with headers")
     if not store.logged:
         facts.append("not logged")
     return f"store {store.name}: {', '.join(facts)}"

@@ -53,6 +53,9 @@ StoreKind = Literal[
 ]
 """How a store lays out keys and values; see ``kinds``."""
 
+_KEEP_HEADERS = frozenset({"timestamped_key_value", "window", "session"})
+_HEADERS = "headers"
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -122,6 +125,7 @@ class StoreSpec:
         indexed: A window store knows the starts of each key; for windows that start anywhere.
         max_entries: A key-value store keeps so many keys at most, and forgets those that were
             not used for longest; None for all.
+        with_headers: Values are kept with the headers of the records that they come from.
         cached: Whether changes within an epoch may be combined before they are forwarded; None is
             as good as True: it is for the application's ``emit`` to say.
         format_version: Version of the kind's layout.
@@ -144,6 +148,7 @@ class StoreSpec:
     duplicates: bool = False
     indexed: bool = False
     max_entries: int | None = None
+    with_headers: bool = False
     cached: bool | None = None
     format_version: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
@@ -174,7 +179,20 @@ class StoreSpec:
             parts.append("duplicates")
         if self.max_entries is not None:
             parts.append("used last")
+        if self.with_headers:
+            parts.append(_HEADERS)
         return ", ".join(parts)
+
+    def reads(self, layout: str) -> bool:
+        """Whether rows of a layout can be read; those without headers are rows with none.
+
+        Example:
+            >>> StoreSpec(name="counts", with_headers=True).reads(StoreSpec(name="counts").layout)
+            True
+        """
+        return layout == self.layout or (
+            self.with_headers and f"{layout}, {_HEADERS}" == self.layout
+        )
 
     def _wrong(self) -> Iterator[tuple[bool, str]]:
         spans = (self.retention_ms, self.window_ms, self.history_retention_ms)
@@ -188,6 +206,7 @@ class StoreSpec:
         yield not is_window and (self.duplicates or self.indexed), "has options of window stores"
         entries = self.max_entries
         yield entries is not None and (not keeps_keys or entries < 1), "cannot have max_entries"
+        yield self.with_headers and self.kind not in _KEEP_HEADERS, "cannot keep headers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,11 @@ from mustela.errors import DataError
 from mustela.model import Headers, RecordContext
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
 
 __all__ = [
     "Refusal",
@@ -211,7 +215,15 @@ class TransactionScope:
                     yield store, key, value
 
 
-def _open(view: _DeclaredView) -> KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]:
+def _open(
+    view: _DeclaredView,
+) -> (
+    KeyValueStore[Any, Any]
+    | TimestampedKeyValueStore[Any, Any]
+    | TimestampedKeyValueStoreWithHeaders[Any, Any]
+):
+    if view.spec.with_headers:
+        return TimestampedKeyValueStoreWithHeaders(view, view.spec)
     timed = view.spec.kind == "timestamped_key_value"
     return (TimestampedKeyValueStore if timed else KeyValueStore)(view, view.spec)
 
@@ -254,10 +266,10 @@ class Transaction:
     def store(self, name: str) -> Any:
         """Return one of the step's stores, limited to the keys that were declared.
 
-        It is a `KeyValueStore`, or a `TimestampedKeyValueStore` where the store keeps times, with
-        all methods but those that ask for a range. What is
-        put is seen by later reads of the same transaction, and by later transactions that declare
-        the key, once this one has come to its end.
+        It is a `KeyValueStore`, or a `TimestampedKeyValueStore` where the store keeps times, or one
+        that keeps headers too, with all methods but those that ask for a range. What is put is seen
+        by later reads of the same transaction, and by later transactions that declare the key, once
+        this one has come to its end.
 
         Args:
             name: Name of one of the step's stores.

@@ -79,6 +79,7 @@ class GlobalTopics:
             [row.key for row in unread],
             [row.value for row in unread],
             [row.timestamp for row in unread],
+            [row.headers for row in unread],
         )
         self._copies[store].put_many(changes)
         self._applied[store] = len(rows)

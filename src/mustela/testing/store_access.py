@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
-from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
-from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.state.kinds.window_store import (
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    WindowStore,
+)
 from mustela.testing.stores import AnyStore, DriverStores
 
 __all__ = ["StoreAccess"]
@@ -35,6 +43,28 @@ class StoreAccess:
             StoreError: If it keeps no timestamps.
         """
         return self._stores().timestamped_key_value(name)
+
+    def get_timestamped_key_value_store_with_headers(
+        self, name: str
+    ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
+        """Return a store of the topology, its values with their timestamps and headers.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it keeps no headers.
+
+        Example:
+            >>> from mustela import Materialized, StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> kept = Materialized(store="prices", with_headers=True)
+            >>> prices = builder.table("prices", key=str, value=int, materialized=kept)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     topic = driver.create_input_topic("prices")
+            ...     topic.pipe_input("pen", 3, timestamp=1_000, headers=(("from", b"web"),))
+            ...     driver.get_timestamped_key_value_store_with_headers("prices")["pen"]
+            ValueTimestampHeaders(value=3, timestamp=1000, headers=(('from', b'web'),))
+        """
+        return self._stores().timestamped_key_value_with_headers(name)
 
     def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
         """Return a versioned store of the topology.
@@ -74,6 +104,26 @@ class StoreAccess:
             StoreError: If it is of another kind.
         """
         return self._stores().timestamped_window(name)
+
+    def get_timestamped_window_store_with_headers(
+        self, name: str
+    ) -> TimestampedWindowStoreWithHeaders[Any, Any]:
+        """Return a window store of the topology, its values with their timestamps and headers.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind, or keeps no headers.
+        """
+        return self._stores().timestamped_window_with_headers(name)
+
+    def get_session_store_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any]:
+        """Return a session store of the topology, its aggregates with their headers.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind, or keeps no headers.
+        """
+        return self._stores().session_with_headers(name)
 
     def get_session_store(self, name: str) -> SessionStore[Any, Any]:
         """Return a session store of the topology.

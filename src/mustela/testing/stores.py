@@ -7,14 +7,22 @@ from typing import Any
 
 from mustela.plan.keygroups import key_group
 from mustela.state.interfaces import Rows, Snapshot, StoreSpec
-from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.opening import INNER_KINDS, AnyStore
-from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.views import MergedView
-from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.state.kinds.window_store import (
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    WindowStore,
+)
 from mustela.testing.cluster import Cluster, JobResult, Place
 from mustela.testing.faults import TestDriverError
 
@@ -148,6 +156,13 @@ class DriverStores:
         groups, spec = self._find(name)
         return TimestampedKeyValueStore(MergedView(groups), spec)
 
+    def timestamped_key_value_with_headers(
+        self, name: str
+    ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
+        """Return a store of keys and values with their times and headers."""
+        groups, spec = self._find(name)
+        return TimestampedKeyValueStoreWithHeaders(MergedView(groups), spec)
+
     def versioned(self, name: str) -> VersionedKeyValueStore[Any, Any]:
         """Return a store of versions."""
         return VersionedKeyValueStore(*self._find(name))
@@ -160,6 +175,16 @@ class DriverStores:
         """Return a store of windows, its values with their times."""
         return TimestampedWindowStore(*self._find(name))
 
+    def timestamped_window_with_headers(
+        self, name: str
+    ) -> TimestampedWindowStoreWithHeaders[Any, Any]:
+        """Return a store of windows, its values with their times and headers."""
+        return TimestampedWindowStoreWithHeaders(*self._find(name))
+
+    def session_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any]:
+        """Return a store of sessions, its aggregates with their headers."""
+        return SessionStoreWithHeaders(*self._find(name))
+
     def session(self, name: str) -> SessionStore[Any, Any]:
         """Return a store of sessions."""
         return SessionStore(*self._find(name))
@@ -167,7 +192,14 @@ class DriverStores:
     def any(self, name: str) -> AnyStore:
         """Return a store as the kind that it is."""
         _, spec = self._find(name)
+        headed = spec.with_headers
         match spec.kind:
+            case "timestamped_key_value" if headed:
+                return self.timestamped_key_value_with_headers(name)
+            case "window" if headed:
+                return self.timestamped_window_with_headers(name)
+            case "session" if headed:
+                return self.session_with_headers(name)
             case "timestamped_key_value":
                 return self.timestamped_key_value(name)
             case "versioned":

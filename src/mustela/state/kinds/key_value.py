@@ -1,7 +1,8 @@
 """Key-value stores: typed reading and writing, with or without a timestamp beside each value.
 
 Layout of a timestamped value, format 1: eight bytes of big-endian milliseconds, then the value's
-own bytes, as Kafka Streams has it. A plain value is its own bytes. A key is its own bytes.
+own bytes, as Kafka Streams has it; headers may stand before it (headers.py). A plain value is its
+own bytes. A key is its own bytes.
 """
 
 from __future__ import annotations
@@ -10,18 +11,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
+from mustela.model import HeadersLike, as_headers
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.headers import (
+    ValueTimestampHeaders,
+    add_headers,
+    split_headers,
+    without_headers,
+)
 
 __all__ = [
     "NO_TIMESTAMP",
     "KeyValueStore",
     "StoreView",
     "TimestampedKeyValueStore",
+    "TimestampedKeyValueStoreWithHeaders",
     "ValueAndTimestamp",
+    "no_headers",
     "pack_timestamped",
+    "timestamped_unpacker",
+    "unpack_headed",
     "unpack_timestamped",
 ]
 
@@ -88,6 +100,13 @@ def pack_timestamped(value: bytes, timestamp: int) -> bytes:
 def unpack_timestamped(stored: bytes) -> tuple[bytes, int]:
     """Return the value and the timestamp in a stored form."""
     return stored[_TIME_BYTES:], _TIME.unpack_from(stored)[0]
+
+
+def timestamped_unpacker(spec: StoreSpec) -> Callable[[bytes], tuple[bytes, int]]:
+    """Return what finds the value and the timestamp in the stored form of a store."""
+    if not spec.with_headers:
+        return unpack_timestamped
+    return lambda stored: unpack_timestamped(without_headers(stored))
 
 
 class _TypedStore(Generic[K, S]):
@@ -219,7 +238,7 @@ class KeyValueStore(_TypedStore[K, V]):
     """A store of keys and values, with Kafka's methods and a mapping's.
 
     Over a timestamped store it shows the values alone, as `get_key_value_store` of Kafka's test
-    driver does; what is put through it has no timestamp.
+    driver does; what is put through it has no timestamp, and no headers.
 
     Args:
         view: Where the bytes are.
@@ -247,6 +266,7 @@ class KeyValueStore(_TypedStore[K, V]):
     def __init__(self, view: StoreView, spec: StoreSpec) -> None:
         super().__init__(view, spec)
         self._timed = spec.kind == "timestamped_key_value"
+        self._plainly = self._timed and not spec.with_headers
 
     def put(self, key: K, value: V | None) -> None:
         """Set the value of ``key``; None deletes."""
@@ -312,8 +332,11 @@ class KeyValueStore(_TypedStore[K, V]):
         self.put(key, value)
 
     def _decode(self, stored: bytes) -> V:
-        data = stored[_TIME_BYTES:] if self._timed else stored
-        return cast("V", self._value.deserialize(data))
+        if self._plainly:
+            stored = stored[_TIME_BYTES:]
+        elif self._timed:
+            stored = without_headers(stored)[_TIME_BYTES:]
+        return cast("V", self._value.deserialize(stored))
 
 
 class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
@@ -346,6 +369,7 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
         if spec.kind != "timestamped_key_value":
             msg = f"store {spec.name!r} keeps no timestamps: it is a {spec.kind} store"
             raise StoreError(msg, fix="use KeyValueStore", fields={"store": spec.name})
+        self._unpack = timestamped_unpacker(spec)
 
     def put(self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of ``key`` and its timestamp in milliseconds; None deletes."""
@@ -416,5 +440,132 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
         return new
 
     def _decode(self, stored: bytes) -> ValueAndTimestamp[V]:
-        data, timestamp = unpack_timestamped(stored)
+        data, timestamp = self._unpack(stored)
         return ValueAndTimestamp(cast("V", self._value.deserialize(data)), timestamp)
+
+
+class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V]]):
+    """A store of keys and values that knows the time and the headers of each value's record.
+
+    Args:
+        view: Where the bytes are.
+        spec: Name and serdes; it is a ``timestamped_key_value`` store with headers.
+
+    Raises:
+        StoreError: If the store keeps no headers.
+
+    Example:
+        >>> from mustela.serdes.resolve import resolve_serde
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> spec = StoreSpec(name="s", with_headers=True,
+        ...                  key_serde=resolve_serde(str), value_serde=resolve_serde(int))
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(spec,))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("s")
+        >>> store = TimestampedKeyValueStoreWithHeaders(view, spec)
+        >>> store.put("apple", 3, timestamp=1_000, headers={"from": b"web"})
+        >>> store["apple"]
+        ValueTimestampHeaders(value=3, timestamp=1000, headers=(('from', b'web'),))
+    """
+
+    def __init__(self, view: StoreView, spec: StoreSpec) -> None:
+        super().__init__(view, spec)
+        if spec.kind != "timestamped_key_value" or not spec.with_headers:
+            raise no_headers(spec)
+
+    def put(
+        self,
+        key: K,
+        value: V | None,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> None:
+        """Set the value of ``key``, its timestamp in milliseconds and its headers; None deletes."""
+        data = self._value.serialize(value)
+        stored = None
+        if data is not None:
+            stored = add_headers(pack_timestamped(data, timestamp), as_headers(headers))
+        self._view.put(self._key_bytes(key), stored)
+
+    def put_if_absent(
+        self,
+        key: K,
+        value: V | None,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> ValueTimestampHeaders[V] | None:
+        """Set the value of ``key`` unless it has one; return the one it had, or None."""
+        found = self.get(key)
+        if found is None:
+            self.put(key, value, timestamp=timestamp, headers=headers)
+        return found
+
+    def compute(
+        self,
+        key: K,
+        fn: Callable[[V | None], V | None],
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value alone, None if there is none; None as its result deletes.
+            timestamp: The new value's time, in milliseconds.
+            headers: The new value's headers.
+        """
+        found = self.get(key)
+        new = fn(None if found is None else found.value)
+        self.put(key, new, timestamp=timestamp, headers=headers)
+        return new
+
+    def merge(
+        self,
+        key: K,
+        value: V,
+        fn: Callable[[V, V], V | None],
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            timestamp: The new value's time, in milliseconds.
+            headers: The new value's headers.
+        """
+
+        def merged(old: V | None) -> V | None:
+            return value if old is None else fn(old, value)
+
+        return self.compute(key, merged, timestamp=timestamp, headers=headers)
+
+    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V]:
+        return unpack_headed(stored, self._value)
+
+
+def unpack_headed(stored: bytes, serde: Serde[Any]) -> ValueTimestampHeaders[Any]:
+    """Return value, timestamp and headers in the stored form of a store with headers."""
+    headers, row = split_headers(stored)
+    data, timestamp = unpack_timestamped(row)
+    return ValueTimestampHeaders(serde.deserialize(data), timestamp, headers)
+
+
+def no_headers(spec: StoreSpec) -> StoreError:
+    """Return the error for who wants headers of a store that keeps none."""
+    return StoreError(
+        f"store {spec.name!r} keeps no headers: it is a {spec.kind} store",
+        fix="take the handle without headers, or make the store with headers",
+        fields={"store": spec.name, "kind": spec.kind},
+    )

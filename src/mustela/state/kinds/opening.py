@@ -6,11 +6,20 @@ from typing import Any, Final, Protocol
 
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import KeyValueStore, StoreView, TimestampedKeyValueStore
-from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.key_value import (
+    KeyValueStore,
+    StoreView,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.views import GroupedView
-from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore
+from mustela.state.kinds.window_store import (
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    WindowStore,
+)
 
 __all__ = ["INNER_KINDS", "AnyStore", "WholeView", "open_store"]
 
@@ -20,10 +29,13 @@ INNER_KINDS: Final = frozenset({"list", "buffer", "timer", "parking"})
 AnyStore = (
     KeyValueStore[Any, Any]
     | TimestampedKeyValueStore[Any, Any]
+    | TimestampedKeyValueStoreWithHeaders[Any, Any]
     | VersionedKeyValueStore[Any, Any]
     | WindowStore[Any, Any]
     | TimestampedWindowStore[Any, Any]
+    | TimestampedWindowStoreWithHeaders[Any, Any]
     | SessionStore[Any, Any]
+    | SessionStoreWithHeaders[Any, Any]
 )
 
 
@@ -41,6 +53,8 @@ def open_store(view: WholeView, spec: StoreSpec) -> AnyStore:
     Raises:
         StoreError: If only the step that owns the store knows what it holds.
     """
+    if spec.with_headers:
+        return _open_with_headers(view, spec)
     match spec.kind:
         case "key_value":
             return KeyValueStore(view, spec)
@@ -59,3 +73,13 @@ def open_store(view: WholeView, spec: StoreSpec) -> AnyStore:
                 why="only the step that owns it knows what it holds",
                 fields={"store": spec.name, "kind": spec.kind},
             )
+
+
+def _open_with_headers(view: WholeView, spec: StoreSpec) -> AnyStore:
+    match spec.kind:
+        case "window":
+            return TimestampedWindowStoreWithHeaders(view, spec)
+        case "session":
+            return SessionStoreWithHeaders(view, spec)
+        case _:
+            return TimestampedKeyValueStoreWithHeaders(view, spec)

@@ -4,7 +4,7 @@ Layout, format 1:
 
 - ``01`` and the record key: all sessions of the key. The value is the key's *due time* (see
   layout.py), then a packed array of (start, end, row), ascending by end, then by start. ``row`` is
-  the aggregate's bytes as the owner of the store packs them.
+  the aggregate's bytes as the owner of the store packs them, with headers as in headers.py.
 - due time and record key: an empty value. Each key has one; it is at or below the first end of the
   key's sessions.
 
@@ -22,7 +22,9 @@ never ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from mustela.state.kinds.headers import SessionRow
 from mustela.state.kinds.layout import (
     KEY_ROW,
     TIME_BYTES,
@@ -44,10 +46,10 @@ __all__ = ["SESSION_FORMAT", "Session", "SessionRows"]
 
 SESSION_FORMAT = 1
 
-Session = tuple[int, int, bytes]
-"""(start, end, row)"""
+Session = tuple[int, int, Any]
+"""(start, end, row): bytes, or a row with headers in a store that keeps them."""
 
-_unpack: Callable[[bytes], list[Session]] = unpacker(list[tuple[int, int, bytes]])
+_unpack: Callable[[bytes], list[Session]] = unpacker(list[tuple[int, int, SessionRow]])
 
 
 def _by_end(session: Session) -> tuple[int, int]:
@@ -123,14 +125,14 @@ class SessionRows:
             rows[time_key(due, key)] = b""
         rows[key_row(key)] = pack_time(due) + pack_rows(ordered)
 
-    def get(self, key: bytes, start: int, end: int) -> bytes | None:
+    def get(self, key: bytes, start: int, end: int) -> SessionRow | None:
         """Return the row of one session, or None."""
         for session in _sessions(self.view.get(key_row(key))):
             if session[0] == start and session[1] == end:
                 return session[2]
         return None
 
-    def put(self, key: bytes, start: int, end: int, row: bytes | None) -> None:
+    def put(self, key: bytes, start: int, end: int, row: SessionRow | None) -> None:
         """Set the row of one session; None removes it."""
         known = _sessions(self.view.get(key_row(key)))
         others = [session for session in known if session[:2] != (start, end)]
@@ -162,7 +164,7 @@ class SessionRows:
 
     def ending(
         self, from_: int = TIME_MIN, to: int = TIME_MAX
-    ) -> Iterator[tuple[bytes, int, int, bytes]]:
+    ) -> Iterator[tuple[bytes, int, int, Any]]:
         """Iterate over (record key, start, end, row) with from_ <= end <= to.
 
         They come by end, then by key, then by start. Nothing is changed.

@@ -3,25 +3,190 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
-from mustela.model import Windowed
-from mustela.state.interfaces import StoreKind
+from mustela.model import HeadersLike, Windowed, as_headers
+from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.kinds.headers import (
+    AggregationWithHeaders,
+    SessionRow,
+    add_session_headers,
+    split_session_headers,
+    without_session_headers,
+)
+from mustela.state.kinds.key_value import no_headers
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.session import Session, SessionRows
 from mustela.state.kinds.typed import Moment, TypedRows, to_ms
-from mustela.state.kinds.views import merged
+from mustela.state.kinds.views import GroupedView, merged
 
-__all__ = ["SessionStore"]
+__all__ = ["SessionStore", "SessionStoreWithHeaders"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+S = TypeVar("S")
 D = TypeVar("D")
 
 _Found = tuple[bytes, Session]
 
 
-class SessionStore(TypedRows[K, V]):
+class _SessionStore(TypedRows[K, Any], Generic[K, S]):
+    """What both session stores share; S is what a reader gets for a session."""
+
+    kind: StoreKind = "session"
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Remove a session; one that is not there is fine."""
+        data = self._key_bytes(session.key)
+        SessionRows(self._groups.of(data)).put(data, session.start, session.end, None)
+
+    def _put(self, session: Windowed[K], row: SessionRow | None) -> None:
+        data = self._key_bytes(session.key)
+        view = self._groups.of(data)
+        floor, moved = self._observe(view, session.end)
+        if session.end < floor:
+            return
+        rows = SessionRows(view)
+        rows.put(data, session.start, session.end, row)
+        if moved:
+            rows.expire_before(floor)
+
+    def _shown(self, row: SessionRow) -> S:
+        raise NotImplementedError
+
+    @overload
+    def fetch_session(self, key: K, start: Moment, end: Moment) -> S | None: ...
+    @overload
+    def fetch_session(self, key: K, start: Moment, end: Moment, default: D) -> S | D: ...
+    def fetch_session(self, key: K, start: Moment, end: Moment, default: Any = None) -> Any:
+        """Return the value of the session with exactly these ends, or ``default``."""
+        data, last = self._key_bytes(key), to_ms(end, 0)
+        view = self._groups.of(data)
+        if last < self._live_from(view):
+            return default
+        row = SessionRows(view).get(data, to_ms(start, 0), last)
+        return default if row is None else self._shown(row)
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over the sessions of a key."""
+        return self.find_sessions(key)
+
+    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over the sessions of a key, the latest first."""
+        return self.backward_find_sessions(key)
+
+    def fetch_range(
+        self, key_from: K | None = None, key_to: K | None = None
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over the sessions of key_from <= key <= key_to, by the keys' bytes."""
+        return self.find_sessions_range(key_from, key_to)
+
+    def backward_fetch_range(
+        self, key_from: K | None = None, key_to: K | None = None
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate as `fetch_range` does, backwards."""
+        return self.backward_find_sessions_range(key_from, key_to)
+
+    def find_sessions(
+        self, key: K, earliest_end: Moment | None = None, latest_start: Moment | None = None
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over the sessions of a key with end >= earliest_end and start <= latest_start."""
+        return self._of_key(key, earliest_end, latest_start, reverse=False)
+
+    def backward_find_sessions(
+        self, key: K, earliest_end: Moment | None = None, latest_start: Moment | None = None
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate as `find_sessions` does, backwards."""
+        return self._of_key(key, earliest_end, latest_start, reverse=True)
+
+    def find_sessions_range(
+        self,
+        key_from: K | None = None,
+        key_to: K | None = None,
+        earliest_end: Moment | None = None,
+        latest_start: Moment | None = None,
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over the sessions of several keys, chosen as in `find_sessions`."""
+        return self._of_range((key_from, key_to), (earliest_end, latest_start), reverse=False)
+
+    def backward_find_sessions_range(
+        self,
+        key_from: K | None = None,
+        key_to: K | None = None,
+        earliest_end: Moment | None = None,
+        latest_start: Moment | None = None,
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate as `find_sessions_range` does, backwards."""
+        return self._of_range((key_from, key_to), (earliest_end, latest_start), reverse=True)
+
+    def find_sessions_ending(
+        self, earliest_end: Moment | None = None, latest_end: Moment | None = None
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over all sessions with earliest_end <= end <= latest_end, by end, then by key."""
+        first, last = self._times(earliest_end, latest_end)
+        runs = (
+            SessionRows(view).ending(max(first, self._live_from(view)), last)
+            for view in self._groups.all()
+        )
+        for data, start, end, row in merged(runs, key=lambda found: (found[2], found[0], found[1])):
+            yield Windowed(self._key_of(data), start, end), self._shown(row)
+
+    def all(self) -> Iterator[tuple[Windowed[K], S]]:
+        """Iterate over everything, by key, then by end."""
+        return self.find_sessions_range()
+
+    def __getitem__(self, session: Windowed[K]) -> S:
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is None:
+            raise KeyError(session)
+        return found
+
+    def __delitem__(self, session: Windowed[K]) -> None:
+        if session not in self:
+            raise KeyError(session)
+        self.remove(session)
+
+    def __contains__(self, session: Windowed[K]) -> bool:
+        return self.fetch_session(session.key, session.start, session.end) is not None
+
+    def __iter__(self) -> Iterator[Windowed[K]]:
+        return (session for session, _ in self.all())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.all())
+
+    def _of_key(
+        self, key: K, earliest: Moment | None, latest: Moment | None, *, reverse: bool
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        data = self._key_bytes(key)
+        view = self._groups.of(data)
+        first, last = self._times(earliest, latest)
+        first = max(first, self._live_from(view))
+        for start, end, row in SessionRows(view).find(data, first, last, reverse=reverse):
+            yield Windowed(key, start, end), self._shown(row)
+
+    def _of_range(
+        self,
+        keys: tuple[K | None, K | None],
+        times: tuple[Moment | None, Moment | None],
+        *,
+        reverse: bool,
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        low, high = self._key_bounds(*keys)
+        first, last = self._times(*times)
+
+        def run(view: RowView) -> Iterator[tuple[bytes, list[Session]]]:
+            live = max(first, self._live_from(view))
+            for data, sessions in SessionRows(view).scan(low, high, reverse=reverse):
+                yield data, [s for s in sessions if s[1] >= live and s[0] <= last]
+
+        runs = map(run, self._groups.all())
+        for data, sessions in merged(runs, key=lambda found: found[0], reverse=reverse):
+            for start, end, row in reversed(sessions) if reverse else sessions:
+                yield Windowed(self._key_of(data), start, end), self._shown(row)
+
+
+class SessionStore(_SessionStore[K, V]):
     """A store of keys, sessions and values, with Kafka's methods and a mapping's.
 
     A session is a `Windowed` key; both its ends are inside. Sessions of a key come by end, then by
@@ -54,24 +219,9 @@ class SessionStore(TypedRows[K, V]):
         []
     """
 
-    kind: StoreKind = "session"
-
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None removes it."""
-        data, row = self._key_bytes(session.key), self._value.serialize(value)
-        view = self._groups.of(data)
-        floor, moved = self._observe(view, session.end)
-        if session.end < floor:
-            return
-        rows = SessionRows(view)
-        rows.put(data, session.start, session.end, row)
-        if moved:
-            rows.expire_before(floor)
-
-    def remove(self, session: Windowed[K]) -> None:
-        """Remove a session; one that is not there is fine."""
-        data = self._key_bytes(session.key)
-        SessionRows(self._groups.of(data)).put(data, session.start, session.end, None)
+        self._put(session, self._value.serialize(value))
 
     def delete(self, session: Windowed[K]) -> V | None:
         """Remove a session; return its value, or None."""
@@ -120,136 +270,108 @@ class SessionStore(TypedRows[K, V]):
         """
         return self.compute(session, lambda old: value if old is None else fn(old, value))
 
-    @overload
-    def fetch_session(self, key: K, start: Moment, end: Moment) -> V | None: ...
-    @overload
-    def fetch_session(self, key: K, start: Moment, end: Moment, default: D) -> V | D: ...
-    def fetch_session(self, key: K, start: Moment, end: Moment, default: Any = None) -> Any:
-        """Return the value of the session with exactly these ends, or ``default``."""
-        data, last = self._key_bytes(key), to_ms(end, 0)
-        view = self._groups.of(data)
-        if last < self._live_from(view):
-            return default
-        row = SessionRows(view).get(data, to_ms(start, 0), last)
-        return default if row is None else self._value_of(row)
-
-    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of a key."""
-        return self.find_sessions(key)
-
-    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of a key, the latest first."""
-        return self.backward_find_sessions(key)
-
-    def fetch_range(
-        self, key_from: K | None = None, key_to: K | None = None
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of key_from <= key <= key_to, by the keys' bytes."""
-        return self.find_sessions_range(key_from, key_to)
-
-    def backward_fetch_range(
-        self, key_from: K | None = None, key_to: K | None = None
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate as `fetch_range` does, backwards."""
-        return self.backward_find_sessions_range(key_from, key_to)
-
-    def find_sessions(
-        self, key: K, earliest_end: Moment | None = None, latest_start: Moment | None = None
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of a key with end >= earliest_end and start <= latest_start."""
-        return self._of_key(key, earliest_end, latest_start, reverse=False)
-
-    def backward_find_sessions(
-        self, key: K, earliest_end: Moment | None = None, latest_start: Moment | None = None
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate as `find_sessions` does, backwards."""
-        return self._of_key(key, earliest_end, latest_start, reverse=True)
-
-    def find_sessions_range(
-        self,
-        key_from: K | None = None,
-        key_to: K | None = None,
-        earliest_end: Moment | None = None,
-        latest_start: Moment | None = None,
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of several keys, chosen as in `find_sessions`."""
-        return self._of_range((key_from, key_to), (earliest_end, latest_start), reverse=False)
-
-    def backward_find_sessions_range(
-        self,
-        key_from: K | None = None,
-        key_to: K | None = None,
-        earliest_end: Moment | None = None,
-        latest_start: Moment | None = None,
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate as `find_sessions_range` does, backwards."""
-        return self._of_range((key_from, key_to), (earliest_end, latest_start), reverse=True)
-
-    def find_sessions_ending(
-        self, earliest_end: Moment | None = None, latest_end: Moment | None = None
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over all sessions with earliest_end <= end <= latest_end, by end, then by key."""
-        first, last = self._times(earliest_end, latest_end)
-        runs = (
-            SessionRows(view).ending(max(first, self._live_from(view)), last)
-            for view in self._groups.all()
-        )
-        for data, start, end, row in merged(runs, key=lambda found: (found[2], found[0], found[1])):
-            yield Windowed(self._key_of(data), start, end), self._value_of(row)
-
-    def all(self) -> Iterator[tuple[Windowed[K], V]]:
-        """Iterate over everything, by key, then by end."""
-        return self.find_sessions_range()
-
-    def __getitem__(self, session: Windowed[K]) -> V:
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is None:
-            raise KeyError(session)
-        return found
-
     def __setitem__(self, session: Windowed[K], value: V) -> None:
         self.put(session, value)
 
-    def __delitem__(self, session: Windowed[K]) -> None:
-        if session not in self:
-            raise KeyError(session)
-        self.remove(session)
+    def _shown(self, row: SessionRow) -> V:
+        return cast("V", self._value.deserialize(without_session_headers(row)))
 
-    def __contains__(self, session: Windowed[K]) -> bool:
-        return self.fetch_session(session.key, session.start, session.end) is not None
 
-    def __iter__(self) -> Iterator[Windowed[K]]:
-        return (session for session, _ in self.all())
+class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
+    """A session store that shows the headers of the record that each aggregate comes from.
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self.all())
+    Args:
+        groups: Where the bytes are.
+        spec: Name, serdes and retention; it keeps headers.
 
-    def _of_key(
-        self, key: K, earliest: Moment | None, latest: Moment | None, *, reverse: bool
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        data = self._key_bytes(key)
-        view = self._groups.of(data)
-        first, last = self._times(earliest, latest)
-        first = max(first, self._live_from(view))
-        for start, end, row in SessionRows(view).find(data, first, last, reverse=reverse):
-            yield Windowed(key, start, end), self._value_of(row)
+    Raises:
+        StoreError: If the store keeps no headers.
 
-    def _of_range(
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec
+        >>> from mustela.state.kinds.views import GroupViews
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> spec = StoreSpec(name="v", kind="session", with_headers=True)
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(spec,))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("v")
+        >>> store = SessionStoreWithHeaders(GroupViews({0: view}, lambda key: 0), spec)
+        >>> store.put(Windowed("apple", 0, 5), 3, headers={"from": b"web"})
+        >>> store.fetch_session("apple", 0, 5)
+        AggregationWithHeaders(aggregation=3, headers=(('from', b'web'),))
+    """
+
+    def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
+        super().__init__(groups, spec)
+        if not spec.with_headers:
+            raise no_headers(spec)
+
+    def put(
+        self, session: Windowed[K], aggregation: V | None, *, headers: HeadersLike = ()
+    ) -> None:
+        """Set the aggregate of a session and its headers; None removes it."""
+        row = self._value.serialize(aggregation)
+        kept = None if row is None else add_session_headers(row, as_headers(headers))
+        self._put(session, kept)
+
+    def delete(self, session: Windowed[K]) -> AggregationWithHeaders[V] | None:
+        """Remove a session; return what it had, or None."""
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is not None:
+            self.remove(session)
+        return found
+
+    def put_if_absent(
+        self, session: Windowed[K], aggregation: V | None, *, headers: HeadersLike = ()
+    ) -> AggregationWithHeaders[V] | None:
+        """Set the aggregate of a session unless it has one; return what it had, or None."""
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is None:
+            self.put(session, aggregation, headers=headers)
+        return found
+
+    def compute(
         self,
-        keys: tuple[K | None, K | None],
-        times: tuple[Moment | None, Moment | None],
+        session: Windowed[K],
+        fn: Callable[[V | None], V | None],
         *,
-        reverse: bool,
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        low, high = self._key_bounds(*keys)
-        first, last = self._times(*times)
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set the aggregate of a session to what ``fn`` makes of the one it has; return it.
 
-        def run(view: RowView) -> Iterator[tuple[bytes, list[Session]]]:
-            live = max(first, self._live_from(view))
-            for data, sessions in SessionRows(view).scan(low, high, reverse=reverse):
-                yield data, [s for s in sessions if s[1] >= live and s[0] <= last]
+        Args:
+            session: Key and ends, exactly.
+            fn: Called with the aggregate alone, None if there is none; None as its result removes.
+            headers: The new aggregate's headers.
+        """
+        found = self.fetch_session(session.key, session.start, session.end)
+        new = fn(None if found is None else found.aggregation)
+        self.put(session, new, headers=headers)
+        return new
 
-        runs = map(run, self._groups.all())
-        for data, sessions in merged(runs, key=lambda found: found[0], reverse=reverse):
-            for start, end, row in reversed(sessions) if reverse else sessions:
-                yield Windowed(self._key_of(data), start, end), self._value_of(row)
+    def merge(
+        self,
+        session: Windowed[K],
+        value: V,
+        fn: Callable[[V, V], V | None],
+        *,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return it.
+
+        Args:
+            session: Key and ends.
+            value: The value; not None.
+            fn: Called with the aggregate that is there and with ``value``; None removes.
+            headers: The new aggregate's headers.
+        """
+
+        def merged(old: V | None) -> V | None:
+            return value if old is None else fn(old, value)
+
+        return self.compute(session, merged, headers=headers)
+
+    def _shown(self, row: SessionRow) -> AggregationWithHeaders[V]:
+        headers, data = split_session_headers(row)
+        return AggregationWithHeaders(cast("V", self._value.deserialize(data)), headers)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
-from mustela.model import TIME_MAX, Windowed
+from mustela.model import TIME_MAX, Headers, HeadersLike, Windowed, as_headers
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers
 from mustela.state.kinds.key_value import (
     NO_TIMESTAMP,
     ValueAndTimestamp,
+    no_headers,
     pack_timestamped,
-    unpack_timestamped,
+    timestamped_unpacker,
+    unpack_headed,
 )
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.packed import append_packed, unpacker
@@ -20,7 +23,7 @@ from mustela.state.kinds.typed import Moment, TypedRows, to_ms
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.kinds.window import WindowRows
 
-__all__ = ["TimestampedWindowStore", "WindowStore"]
+__all__ = ["TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,6 +43,7 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
     def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
         super().__init__(groups, spec)
         self._several = spec.duplicates
+        self._unpack = timestamped_unpacker(spec)
 
     @overload
     def fetch(self, key: K, time_from: Moment) -> S | None: ...
@@ -73,8 +77,11 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
     @overload
     def get(self, key: K, start: Moment, default: D) -> S | D: ...
     def get(self, key: K, start: Moment, default: Any = None) -> Any:
-        """Return the value of the window that begins at ``start``, or ``default``."""
-        found = next(self._of_key(key, start, start, reverse=False), None)
+        """Return the value of the window that begins at ``start``, or ``default``.
+
+        Of several values it is the one that was put last.
+        """
+        found = next(self._of_key(key, start, start, reverse=True), None)
         return default if found is None else found[1]
 
     def fetch_range(
@@ -190,8 +197,12 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         items = _unpack_duplicates(row)
         return items[::-1] if reverse else items
 
-    def _put(self, key: K, value: Any, start: Moment, timestamp: int) -> None:
+    def _put(
+        self, key: K, value: Any, start: Moment, timestamp: int, headers: Headers = ()
+    ) -> None:
         data, row = self._key_bytes(key), self._value.serialize(value)
+        if row is None and self._several:
+            return  # not even the time goes on
         view = self._groups.of(data)
         begins = to_ms(start, 0)
         floor, moved = self._observe(view, begins)
@@ -200,10 +211,11 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         rows = _rows(view, self.spec)
         if row is not None:
             row = pack_timestamped(row, timestamp)
-        if not self._several:
-            rows.put(data, begins, row)
-        elif row is not None:
-            rows.put(data, begins, append_packed(rows.get(data, begins), [row]))
+            if headers:
+                row = add_headers(row, headers)
+            if self._several:
+                row = append_packed(rows.get(data, begins), [row])
+        rows.put(data, begins, row)
         if moved:
             rows.expire_before(floor)
 
@@ -315,7 +327,7 @@ class WindowStore(_WindowStore[K, V]):
         self.put(window[0], value, window[1])
 
     def _shown(self, row: bytes) -> V:
-        return cast("V", self._value.deserialize(unpack_timestamped(row)[0]))
+        return cast("V", self._value.deserialize(self._unpack(row)[0]))
 
 
 class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
@@ -409,8 +421,130 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
         )
 
     def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
-        data, timestamp = unpack_timestamped(row)
+        data, timestamp = self._unpack(row)
         return ValueAndTimestamp(cast("V", self._value.deserialize(data)), timestamp)
+
+
+class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]]):
+    """A window store that shows the time and the headers of each value's record.
+
+    Args:
+        groups: Where the bytes are.
+        spec: Name, serdes, retention and length of the windows; it keeps headers.
+
+    Raises:
+        StoreError: If the store keeps no headers.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec
+        >>> from mustela.state.kinds.views import GroupViews
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> spec = StoreSpec(name="w", kind="window", window_ms=10, with_headers=True)
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(spec,))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("w")
+        >>> store = TimestampedWindowStoreWithHeaders(GroupViews({0: view}, lambda key: 0), spec)
+        >>> store.put("apple", 3, 0, timestamp=7, headers={"from": b"web"})
+        >>> store.fetch("apple", 0)
+        ValueTimestampHeaders(value=3, timestamp=7, headers=(('from', b'web'),))
+    """
+
+    def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
+        super().__init__(groups, spec)
+        if not spec.with_headers:
+            raise no_headers(spec)
+
+    def put(
+        self,
+        key: K,
+        value: V | None,
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> None:
+        """Set a window's value, its time and its headers; None deletes it."""
+        self._put(key, value, start, timestamp, as_headers(headers))
+
+    def delete(self, key: K, start: Moment) -> ValueTimestampHeaders[V] | None:
+        """Remove the window that begins at ``start``; return what it had, or None."""
+        self._one_value("delete")
+        found = self.get(key, start)
+        if found is not None:
+            self.put(key, None, start)
+        return found
+
+    def put_if_absent(
+        self,
+        key: K,
+        value: V | None,
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> ValueTimestampHeaders[V] | None:
+        """Set the value of a window unless it has one; return what it had, or None."""
+        self._one_value("put_if_absent")
+        found = self.get(key, start)
+        if found is None:
+            self.put(key, value, start, timestamp=timestamp, headers=headers)
+        return found
+
+    def compute(
+        self,
+        key: K,
+        fn: Callable[[V | None], V | None],
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+
+        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+
+        Args:
+            key: The key.
+            fn: Called with the value alone, None if there is none; None as its result deletes.
+            start: The window's start.
+            timestamp: The new value's time, in milliseconds.
+            headers: The new value's headers.
+        """
+        self._one_value("compute")
+        found = self.get(key, start)
+        new = fn(None if found is None else found.value)
+        self.put(key, new, start, timestamp=timestamp, headers=headers)
+        return new
+
+    def merge(
+        self,
+        key: K,
+        value: V,
+        fn: Callable[[V, V], V | None],
+        start: Moment,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+
+        Args:
+            key: The key.
+            value: The value; not None.
+            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            start: The window's start.
+            timestamp: The new value's time, in milliseconds.
+            headers: The new value's headers.
+        """
+
+        def merged(old: V | None) -> V | None:
+            return value if old is None else fn(old, value)
+
+        return self.compute(key, merged, start, timestamp=timestamp, headers=headers)
+
+    def _shown(self, row: bytes) -> ValueTimestampHeaders[V]:
+        return unpack_headed(row, self._value)
 
 
 def _rows(view: RowView, spec: StoreSpec) -> WindowRows:
