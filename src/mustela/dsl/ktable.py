@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mustela.dsl.functions import check_function, function_name
@@ -15,6 +16,7 @@ from mustela.dsl.serdes import choose_serde
 from mustela.dsl.suppression import Suppression
 from mustela.dsl.table_grouping import TableGrouping
 from mustela.dsl.table_joins import TableJoins
+from mustela.dsl.versions import versions_of
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
@@ -339,6 +341,15 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         spec = named
         if with_nulls and named is None:
             spec, _ = store_spec(place, options, store=None, key=key, value=said)
+            versions = versions_of(self._registry, self._name)
+            if versions is not None:
+                history = versions.history_retention_ms
+                spec = replace(
+                    spec,
+                    kind=versions.kind,
+                    history_retention_ms=history,
+                    segment_ms=versions.segment_ms,
+                )
         self._registry.add(
             TableMapValuesNode(
                 **place,

@@ -13,8 +13,8 @@ from mustela.dsl.join_copies import kept_for, windows_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import options_or
-from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.versions import versions_of
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -23,7 +23,6 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import BadOptionError
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 from mustela.topology.stream_table_join import StreamTableJoinKind, StreamTableJoinNode
-from mustela.topology.table import TableFilterNode, TableMapValuesNode
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -118,7 +117,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         apart=other.name,
     )
     key = join_key(left, other, choose_serde("key", None, said.key, holder="Joined", at=at), at=at)
-    versions = _versions(registry, other.name)
+    versions = versions_of(registry, other.name)
     buffer: StoreSpec | None = None
     grace_ms = _grace(verb, said, other, versions, at=at)
     if grace_ms is not None:
@@ -195,18 +194,6 @@ def _grace(
             fields=fields,
         )
     return grace_ms
-
-
-def _versions(registry: Registry, name: str) -> StoreSpec | None:
-    """Return the store of a versioned table, looking through filters and mappings without one."""
-    node = registry.node(name)
-    while True:
-        store: StoreSpec | None = getattr(node, "store", None)
-        if store is not None:
-            return store if store.kind == "versioned" else None
-        if not isinstance(node, TableFilterNode | TableMapValuesNode):
-            return None
-        node = registry.node(node.parents[0])
 
 
 def join_global_table(  # noqa: PLR0913 - the arguments of four public methods

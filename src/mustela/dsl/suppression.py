@@ -13,6 +13,7 @@ from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose
+from mustela.dsl.versions import versions_of
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.model import TIME_MAX
@@ -21,7 +22,6 @@ from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import BadOptionError, NotWindowedError, SuppressVersionedError
 from mustela.topology.suppress import SuppressNode, SuppressUntil, WhenFull
-from mustela.topology.table import TableFilterNode, TableMapValuesNode
 from mustela.topology.window_aggregate import WindowAggregateNode
 from mustela.topology.windows import WindowSpec
 
@@ -406,13 +406,8 @@ def _windows(registry: Registry, name: str) -> Iterator[WindowSpec]:
 
 
 def _refuse_versioned(registry: Registry, name: str, *, at: Origin) -> None:
-    node: Any = registry.node(name)
-    while getattr(node, "store", None) is None and isinstance(
-        node, TableFilterNode | TableMapValuesNode
-    ):
-        node = registry.node(node.parents[0])
-    store: StoreSpec | None = getattr(node, "store", None)
-    if store is not None and store.kind == "versioned":
+    store = versions_of(registry, name)
+    if store is not None:
         msg = f"cannot suppress {name!r}: it is a versioned table"
         raise SuppressVersionedError(
             msg,

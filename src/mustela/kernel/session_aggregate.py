@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
+from mustela.kernel.window_aggregate import make_window_fold
 from mustela.kernel.window_updates import Cell, Columns, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
@@ -32,6 +33,25 @@ def make_merge(node: WindowAggregateNode) -> Merge:
     return node.merger
 
 
+def make_session_fold(node: WindowAggregateNode) -> Merge:
+    """Return how a record is added to what was made of its sessions.
+
+    An aggregate that the merger has made None stays so: a session begins with the initializer once.
+    """
+    adder, adders = node.adder, node.adders
+    if node.kind != "aggregate":
+        return make_window_fold(node, partials=False)
+    if len(adders) < 2:
+        assert adder is not None, node.name
+        return adder
+
+    def fold(key: Any, tagged: tuple[int, Any], total: Any) -> Any:
+        parent, value = tagged
+        return adders[parent](key, value, total)
+
+    return fold
+
+
 class SessionAggregateOperator(WindowOperator):
     """Sessions of a key: whoever comes no further than the gap from one extends it.
 
@@ -48,6 +68,7 @@ class SessionAggregateOperator(WindowOperator):
         self._gap = windows.gap_ms
         self._lasting = windows.gap_ms + windows.grace_ms
         self._merge = make_merge(self.node)
+        self._fold = make_session_fold(self.node)
         self._initializer = self.node.initializer or (lambda: None)
         self._sessions: dict[bytes, list[Cell]] = {}
 

@@ -49,12 +49,14 @@ class Model:
         return None if held is None else self.version(key, held)
 
     def versions(self, key: bytes, low: int, high: int) -> list[Version]:
-        low = max(low, self.observed - HISTORY)
+        bound = self.observed - HISTORY
+        low = max(low, bound)
         latest = max(self.puts[key], default=None)
         found = [
             version
             for time in sorted(self.puts[key])
-            if time <= high and (time == latest or (self.end(key, time) or 0) > low)
+            if time <= high
+            if time == latest or ((self.end(key, time) or 0) > low and high >= bound)
             if (version := self.version(key, time)) is not None
         ]
         return found

@@ -271,8 +271,8 @@ class VersionedRows:
         stored = self.view.get(key_row(key))
         if stored is None:
             return []
-        latest = unpack_time(stored)
-        spans = self._spans([key], [max(from_, self.bound)], [latest])[0]
+        latest, bound = unpack_time(stored), self.bound
+        spans = self._spans([key], [max(from_, bound)], [latest])[0] if to >= bound else []
         found = [Version(held, start, end) for start, end, held in spans if held is not None]
         last = _version(stored)
         if last is not None:
