@@ -167,26 +167,24 @@ def sessions(directory: Path, keys: list[bytes], batch: list[bytes]) -> Iterator
 
 
 def lists(directory: Path, keys: list[bytes], batch: list[bytes]) -> Iterator[Part]:
-    """Ten entries of each key in a segment; a batch appends one and reads two segments."""
+    """An entry of each key in two segments; a batch appends one to each of its keys and reads."""
     store = Store(directory / "lists", "list")
-    ten = [(number * 1_000, number, b"x" * 32, 0) for number in range(10)]
-    store.fill(lambda view: ListRows(view, segment_ms=60_000).append_many(dict.fromkeys(keys, ten)))
+    value = b"x" * 32
+    for time in (0, 59_000, 61_000):
+        times, values = [time] * len(keys), [value] * len(keys)
+        store.fill(lambda v, t=times, x=values: ListRows(v, segment_ms=60_000).append(keys, t, x))
     count = len(batch)
-    one = {key: [(20_000, 11, b"x" * 32, 0)] for key in batch}
+    times, values = [62_000] * count, [value] * count
+    lows, highs = [58_000] * count, [62_000] * count
     yield (
         "lists: append",
         count,
-        in_epoch(store, lambda view: ListRows(view, segment_ms=60_000).append_many(one)),
+        in_epoch(store, lambda v: ListRows(v, segment_ms=60_000).append(batch, times, values)),
     )
     yield (
-        "lists: read ten entries",
+        "lists: read two entries",
         count,
-        in_epoch(
-            store,
-            lambda view: ListRows(view, segment_ms=60_000).read_many(
-                batch, [0] * count, [60_000] * count
-            ),
-        ),
+        in_epoch(store, lambda v: ListRows(v, segment_ms=60_000).read(batch, lows, highs)),
     )
 
 

@@ -20,6 +20,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.list import LIST_FORMAT
 from mustela.topology.errors import BadOptionError, DuplicateStoreError
 from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind, StreamJoinNode
 
@@ -808,6 +809,7 @@ class _Stores:
             logged=self.options.logged,
             retention_ms=self.window.kept_ms + self.window.segment_ms,
             segment_ms=self.window.segment_ms,
+            format_version=LIST_FORMAT,
             topic_config=dict(self.options.topic_config),
         )
 

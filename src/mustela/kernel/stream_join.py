@@ -128,10 +128,13 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._by_stream = self.options.event_time == "stream-time"
         kept = (node.left,) if node.single_store else (node.left, node.right)
         stores = [self.lane_store(spec) for spec in kept]
-        self._sides = [SideRows(store, segment_ms=window.segment_ms) for store in stores]
+        self._outer = node.outer_sides
+        self._sides = [
+            SideRows(store, segment_ms=window.segment_ms, waits=waits)
+            for store, waits in zip(stores, self._outer, strict=False)
+        ]
         self._seen = [StreamTimes(store) for store in stores]
         self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
-        self._outer = node.outer_sides
         self._older = (window.before_ms, window.after_ms)
         self._younger = (window.after_ms, window.before_ms)
         self._waits = [younger + window.grace_ms for younger in self._younger]

@@ -5,18 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import add, sub
 from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
-from mustela.state.kinds.layout import STREAM_TIME, TIME_BYTES, pack_time
-from mustela.state.kinds.list import ListRows
-from mustela.state.kinds.list_bytes import grow_many, pack_entries, whole_lists
+from mustela.state.kinds.layout import STREAM_TIME
+from mustela.state.kinds.list import KeyRows, ListRows
 
 __all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
-
-KeyRows = tuple[list[int], list[bytes]]
-"""The records of a key in order of time, those of one time as they came: times and values."""
 
 EXPIRED_MIN: Final = 1_000
 """Lists that a batch drops at least, where so many are over."""
@@ -39,84 +34,58 @@ class SideRows:
     Args:
         store: The store, of kind ``list``.
         segment_ms: Length of its segments.
+        waits: Whether its records may wait for a partner.
 
     Attributes:
         looked: The keys that the batch looks at.
         by_key: Their records: those that were stored, and what is put there meanwhile.
-        stored: The times of those that were stored.
+        stored: The times of those that were stored, if they may wait.
     """
 
-    def __init__(self, store: LaneStore, *, segment_ms: int) -> None:
+    def __init__(self, store: LaneStore, *, segment_ms: int, waits: bool = False) -> None:
         self.store = store
         self.looked: set[bytes] = set()
         self.by_key: dict[bytes, KeyRows] = {}
         self.stored: dict[bytes, set[int]] = {}
         self._segment_ms = segment_ms
-        self._heads: dict[int, bytes] = {}
+        self._waits = waits
+        self._groups: dict[int, ListRows] = {}
 
     def handle(
         self, group: int, look: Look, came: tuple[list[bytes], list[int], list[bytes]]
     ) -> None:
-        """Fetch what a batch looks at, with one fetch, and write what came of it to this side.
+        """Fetch what a batch looks at, and write what came of it to this side.
 
         Args:
             group: The key group of all that follows.
             look: What the other side's records look at.
             came: Keys, times and values of this side's records, in order.
         """
-        keys, times, values = came
-        view = self.store.group(group)
-        view.log_in_chunks()
-        wanted = self._wanted(look)
-        places = self._places([time // self._segment_ms for time in times], keys)
-        current = view.load(wanted.union(places))
+        lists = self._lists(group)
+        found = lists.read(look.keys, look.lows, look.highs)
         self.looked.update(look.keys)
-        lists = whole_lists(current, wanted, view.load)
-        for place in sorted(lists):  # a later segment of a key behind an earlier one
-            self._read(place[TIME_BYTES:], lists[place])
-        view.put_many(grow_many(places, current, pack_entries(times, values)))
+        self.by_key.update(found)
+        if self._waits:
+            self.stored.update({key: set(times) for key, (times, _) in found.items()})
+        lists.append(*came)
 
     def forget(self) -> None:
         """End a batch."""
         self.looked, self.by_key, self.stored = set(), {}, {}
 
-    def _read(self, key: bytes, entries: list[tuple[int, int, bytes, int]]) -> None:
-        if len(entries) > 1:
-            entries.sort(key=_time_of)
-        times, values = self.by_key.setdefault(key, ([], []))
-        times += [entry[0] for entry in entries]
-        values += [entry[2] for entry in entries]
-        self.stored[key] = set(times)
-
-    def _wanted(self, look: Look) -> set[bytes]:
-        length = self._segment_ms
-        firsts = [low // length for low in look.lows]
-        lasts = [high // length for high in look.highs]
-        wanted = set(self._places(firsts, look.keys))
-        wanted.update(self._places(lasts, look.keys))
-        longest = max(map(sub, lasts, firsts), default=0)
-        if longest > 1:
-            for key, first, last in zip(look.keys, firsts, lasts, strict=True):
-                between = range(first + 1, last)
-                wanted.update(self._places(list(between), [key] * len(between)))
-        return wanted
-
-    def _places(self, segments: list[int], keys: list[bytes]) -> list[bytes]:
-        """Return the stored key of each segment and key."""
-        heads = self._heads
-        for segment in set(segments).difference(heads):
-            heads[segment] = pack_time(segment * self._segment_ms)
-        return list(map(add, map(heads.__getitem__, segments), keys))
-
     def expire_before(self, group: int, bound: int) -> None:
-        """Drop the segments of a key group in which all is older than ``bound``.
+        """Drop what a key group has that is older than ``bound``.
 
-        A segment may be as large as many batches, so a batch drops about as much as it adds:
-        nobody looks at what is left, and the batches behind it go on.
+        A segment of lists may be as large as many batches, so a batch drops about as much as it
+        adds: nobody looks at what is left, and the batches behind it go on.
         """
-        view = self.store.group(group)
-        rows = ListRows(view, segment_ms=self._segment_ms)
-        rows.expire_before(bound, limit=max(EXPIRED_MIN, view.written))
+        lists = self._lists(group)
+        lists.expire_before(bound, limit=max(EXPIRED_MIN, lists.view.written))
+
+    def _lists(self, group: int) -> ListRows:
+        if group not in self._groups:
+            self._groups[group] = ListRows(self.store.group(group), segment_ms=self._segment_ms)
+        return self._groups[group]
 
 
 def insert(rows: KeyRows, time: int, value: bytes) -> None:
@@ -129,10 +98,6 @@ def insert(rows: KeyRows, time: int, value: bytes) -> None:
     place = bisect_right(times, time)
     times.insert(place, time)
     values.insert(place, value)
-
-
-def _time_of(entry: tuple[int, int, bytes, int]) -> int:
-    return entry[0]
 
 
 class StreamTimes:

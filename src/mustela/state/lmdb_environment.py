@@ -43,7 +43,6 @@ from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows
 from mustela.state.locking import WriteLock
-from mustela.state.log_chunks import logged_rows
 from mustela.state.memory import unknown_store
 from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
 
@@ -236,7 +235,7 @@ class LmdbEnvironment:
         """Apply changelog rows in log order; see `Environment.restore`."""
         if store not in {known.name for known in self._spec.stores}:
             raise unknown_store(store, self._spec)
-        source = iter(logged_rows(self._spec, store, rows))
+        source = iter(rows)
         wanted, ahead = _FIRST_RESTORE_ROWS, list(islice(source, 1))
         while True:
             newest = dict(chain(ahead, islice(source, wanted)))

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mustela.state.faults import StateNotReadyError, StoreError
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
-from mustela.state.log_chunks import logged_rows
 from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
 from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
 
@@ -224,7 +223,7 @@ class MemoryEnvironment:
         self._standing.begin_restore(time_ms)
         self._pendings = {}
         self._own_base()
-        self._base[store].apply(logged_rows(self._spec, store, rows))
+        self._base[store].apply(rows)
         self._standing.positions[store] = end_offset
 
     def finish_restore(self, committed: Committed) -> None:

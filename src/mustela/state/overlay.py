@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mustela.state.interfaces import Changes, Rows, Snapshot
-from mustela.state.log_chunks import chunks_of, last_of, pack_chunk, segment_chunks
 from mustela.state.ordered import key_slice, merge_layers, prefix_slice
 
 __all__ = ["Overlay", "StoreOverlay"]
@@ -27,10 +26,9 @@ class StoreOverlay:
 
     __slots__ = (
         "_before",
-        "_chunks",
-        "_expired",
         "_ordered",
         "_snapshot",
+        "_unlogged",
         "_written",
         "current",
         "name",
@@ -42,9 +40,8 @@ class StoreOverlay:
         self._snapshot = snapshot
         self._before: dict[bytes, bytes | None] = {}
         self._written: set[bytes] = set()
-        self._expired: set[bytes] = set()
+        self._unlogged: set[bytes] = set()
         self._ordered: list[bytes] = []
-        self._chunks: dict[bytes, Rows] | None = None
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Fetch the keys that are not held yet, with one call, and return `current`."""
@@ -75,6 +72,8 @@ class StoreOverlay:
         """Set the value of ``key``; None deletes."""
         self.current[key] = value
         self._written.add(key)
+        if self._unlogged:
+            self._unlogged.discard(key)
 
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
@@ -83,11 +82,22 @@ class StoreOverlay:
         fresh = dict(rows)
         self.current.update(fresh)
         self._written.update(fresh)
+        if self._unlogged:
+            self._unlogged.difference_update(fresh)
 
     def delete(self, key: bytes) -> None:
         """Remove ``key``; an absent key is fine."""
-        self.current[key] = None
-        self._written.add(key)
+        self.put(key, None)
+
+    def put_unlogged(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Set the values of many keys here but not in the changelog.
+
+        Only for rows that are nothing but another form of what the changelog has: a copy that is
+        restored from it has that form, and its reader reads both.
+        """
+        self.current.update(rows)
+        self._written.update(rows)
+        self._unlogged.update(rows)
 
     def expire(self, keys: Iterable[bytes]) -> None:
         """Remove rows whose time is over, here but not in the changelog.
@@ -95,15 +105,7 @@ class StoreOverlay:
         Only for rows that their reader knows to be over by their own bytes: a copy that is
         restored from the changelog has them again until it expires them itself.
         """
-        gone = dict.fromkeys(keys)
-        self.current.update(gone)
-        self._written.update(gone)
-        self._expired.update(gone)
-
-    def log_in_chunks(self) -> None:
-        """Let the changelog hear of rows by the segment; see `mustela.state.log_chunks`."""
-        if self._chunks is None:
-            self._chunks = {}
+        self.put_unlogged(dict.fromkeys(keys))
 
     def before(self, key: bytes) -> bytes | None:
         """Return the value that ``key`` had before the epoch, or None."""
@@ -187,45 +189,16 @@ class StoreOverlay:
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """Return the written rows by key, without those known to be as before the epoch."""
         current, before, unknown = self.current, self._before, _UNKNOWN
-        rows: list[tuple[bytes, bytes | None]] = [
+        return [
             (key, row)
             for key in self._in_order()
             if before.get(key, unknown) != (row := current[key])
         ]
-        return rows if self._chunks is None else self._with_chunks(rows)
-
-    def _with_chunks(
-        self, rows: list[tuple[bytes, bytes | None]]
-    ) -> list[tuple[bytes, bytes | None]]:
-        """Return the rows with one more for each chunk that they go to the changelog in."""
-        chunks = self._chunks = chunks_of(rows, lambda segment: last_of(self._last_chunk(segment)))
-        if not chunks:
-            return rows
-        kept = [row for row in rows if row[0] not in chunks]
-        kept += [(chunk, b"") for chunk in chunks]
-        kept.sort(key=_key_of)
-        return kept
-
-    def _last_chunk(self, segment: bytes) -> tuple[bytes, bytes] | None:
-        low, high = segment_chunks(segment)
-        return self.first(low, high, reverse=True)
 
     def logged(self, rows: Rows) -> Rows:
-        """Return what the changelog hears of the rows of `changes`: all but what expired."""
-        current, chunks = self.current, self._chunks
-        silent = {key for key in self._expired if current[key] is None}
-        if not chunks:
-            return [row for row in rows if row[0] not in silent] if silent else rows
-        silent.update(key for chunk in chunks.values() for key, _ in chunk)
-        return [
-            (key, row if (chunk := chunks.get(key)) is None else pack_chunk(chunk))
-            for key, row in rows
-            if key not in silent
-        ]
-
-
-def _key_of(row: tuple[bytes, bytes | None]) -> bytes:
-    return row[0]
+        """Return what the changelog hears of the rows of `changes`: all but the unlogged ones."""
+        silent = self._unlogged
+        return [row for row in rows if row[0] not in silent] if silent else rows
 
 
 class Overlay:
@@ -312,7 +285,7 @@ class Overlay:
         return {name: rows for name, rows in sorted(found.items()) if rows}
 
     def logged(self, changes: Changes) -> dict[str, Rows]:
-        """Return the rows of `changes` that the changelogs hear of: all but what expired."""
+        """Return the rows of `changes` that the changelogs hear of."""
         found: dict[str, Rows] = {}
         for name, rows in changes.items():
             heard = self._stores[name].logged(rows)

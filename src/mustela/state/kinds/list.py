@@ -1,69 +1,89 @@
-"""List stores: every record of a key, in segments of time; what a join of two streams keeps.
+"""List stores: every record of a key for some time; what a join of two streams keeps.
 
-Layout, format 1. A row's key is the start of a segment of time (see layout.py) and the record key.
-Its value is a packed array of entries, each (timestamp, sequence, value or nil, flags), in the
-order in which they were appended. Appending does not decode; a record's window needs a few
-segments, so what a whole batch looks for is one `getmulti`. Segments are dropped whole.
+Layout, format 2. What an epoch adds goes to blocks (see list_blocks.py): a few large rows however
+many keys there are, in the changelog as here. Who looks for keys reads the blocks of the time that
+is asked for. That is quick while an epoch looks for about as many keys as there are in these
+blocks. Where it is not, because epochs are small and windows long, blocks are settled, a few at a
+time: their entries go to the lists of their keys.
 
-A row that has grown too long is sealed when more entries come: it moves to the key ``02``, segment
-start, its number from 1 on (four bytes), record key, and is never written again. The list's own row
-then begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries that
-came since. So a key with a great many records costs an epoch no more to write than any other.
+A list's row has for its key the start of a segment of time (see layout.py) and the record key, for
+its value a packed array of entries, each (timestamp, number of the block, value). A row that has
+grown too long is sealed when more entries come: it moves to the key ``02``, segment start, its
+number from 1 on (four bytes), record key, and is never written again. The list's own row then
+begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries that came
+since. So a key with a great many records costs no more to write than any other.
 
-Rows go to the changelog by the segment (see `mustela.state.log_chunks`), and the store keeps an
-empty row for each of these chunks. Segments that expire are removed in the changelog too, which is
+Lists are this copy's own: the changelog has the blocks that they were made of, and a copy that is
+made of it has blocks alone. Blocks that are over are removed in the changelog too, which is
 compacted and never deletes by age: what may still be joined must survive, however long nothing
-comes.
+comes. The row ``006e`` holds the number of the next block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice, pairwise
+from operator import itemgetter, le, sub
+from struct import Struct
+from typing import Final
 
 from mustela.state.kinds.layout import (
     TIME_BYTES,
     TIME_MAX,
-    TIME_MIN,
-    RowView,
     first_row,
     pack_time,
     time_key,
+    time_keys,
     time_rows,
-    unpack_time,
 )
-from mustela.state.kinds.list_bytes import Packed, grow, sealed_places, whole_lists
-from mustela.state.kinds.packed import EMPTY, pack_rows
-from mustela.state.log_chunks import CHUNK, SEALED
+from mustela.state.kinds.list_blocks import (
+    BLOCK,
+    SETTLED,
+    Columns,
+    Head,
+    block_key,
+    cut,
+    head_of,
+    pack_block,
+    unpack_block,
+)
+from mustela.state.kinds.list_bytes import (
+    SEALED,
+    Packed,
+    grow_many,
+    pack_entries,
+    whole_lists,
+)
+from mustela.state.overlay import StoreOverlay
 
-__all__ = ["LIST_FORMAT", "Entry", "ListRows"]
+__all__ = ["LIST_FORMAT", "KeyRows", "ListRows"]
 
-LIST_FORMAT = 1
+LIST_FORMAT = 2
 
+KeyRows = tuple[list[int], list[bytes]]
+"""The records of a key in order of time, those of one time as they came: times and values."""
 
-class Entry(NamedTuple):
-    """One record of a list.
+LOOK_ROWS: Final = 16
+"""To look for a key in a list takes as long as to read so many entries of a block."""
 
-    Attributes:
-        timestamp: Milliseconds.
-        sequence: Tells entries of one key and time apart; the owner of the store counts it.
-        value: The value's bytes, or None.
-        flags: Bits that belong to the owner of the store.
-    """
+BLOCK_ROWS: Final = 50
+"""To open a block takes as long as to read so many of its entries."""
 
-    timestamp: int
-    sequence: int
-    value: bytes | None
-    flags: int = 0
+SETTLED_PART: Final = 16
+"""Of blocks that cost too much to read this part is settled at a time, at least one of them."""
 
+BLOCKS_PER_SEGMENT: Final = 16
+"""A block covers no longer part of a segment, so those of a time are not far from each other."""
 
-def _time_of(entry: Packed) -> int:
-    return entry[0]
+_NEXT: Final = b"\x00n"
+_NUMBER: Final = Struct(">Q")
+_BEYOND: Final = b"\xff"
+_place_in_order = itemgetter(0, 1)
+_Block = tuple[bytes, Head, Columns]
 
 
 class ListRows:
-    """The lists of one key group, as bytes.
+    """The lists of one key group, as bytes; for one epoch.
 
     Args:
         view: The rows of the store.
@@ -77,134 +97,195 @@ class ListRows:
         ...                         stores=(StoreSpec(name="j", kind="list", segment_ms=100),))
         >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("j")
         >>> lists = ListRows(view, segment_ms=100)
-        >>> lists.append_many({b"apple": [(5, 0, b"x", 0), (150, 1, b"y", 0)]})
-        >>> lists.read_many([b"apple", b"pear"], [0, 0], [120, 120])
-        [[(5, 0, b'x', 0)], []]
+        >>> lists.append([b"apple", b"fig", b"apple"], [5, 6, 150], [b"x", b"y", b"z"])
+        >>> lists.read([b"apple", b"pear"], [0, 0], [120, 120])
+        {b'apple': ([5, 150], [b'x', b'z'])}
     """
 
-    def __init__(self, view: RowView, *, segment_ms: int) -> None:
+    def __init__(self, view: StoreOverlay, *, segment_ms: int) -> None:
         assert segment_ms > 0, segment_ms
         self.view = view
         self.segment_ms = segment_ms
+        self._width = segment_ms // BLOCKS_PER_SEGMENT
+        data = view.get(_NEXT)
+        self._next = self._first_fresh = 0 if data is None else _NUMBER.unpack(data)[0]
 
-    def segments(self, from_: int, to: int) -> range:
-        """Return the starts of the segments that hold from_ <= time <= to."""
-        length = self.segment_ms
-        return range(from_ // length * length, to + 1, length)
+    # --- writing ------------------------------------------------------------------------------
 
-    def append_many(self, entries: Mapping[bytes, Sequence[Packed]]) -> None:
-        """Append entries to the lists of many keys, with one fetch."""
-        length = self.segment_ms
-        fresh: dict[bytes, list[Packed]] = {}
-        for key, more in entries.items():
-            for entry in more:
-                place = time_key(entry[0] // length * length, key)
-                if place in fresh:
-                    fresh[place].append(entry)
-                else:
-                    fresh[place] = [entry]
-        places = list(fresh)
-        rows: dict[bytes, bytes] = {}
-        for place, packed in zip(places, self.view.getmulti(places), strict=True):
-            more = [pack_rows([entry])[len(EMPTY) :] for entry in fresh[place]]
-            rows.update(grow(place, packed, more))
-        self.view.put_many(rows.items())
+    def append(self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]) -> None:
+        """Add entries, one for each key, in the order in which they came."""
+        if not keys:
+            return
+        if not all(map(le, times, islice(times, 1, None))):
+            order = sorted(range(len(times)), key=times.__getitem__)
+            keys, values = [keys[row] for row in order], [values[row] for row in order]
+            times = [times[row] for row in order]
+        blocks: dict[bytes, bytes] = {}
+        for part in cut(keys, times, values, self._width):
+            head = Head(times[part.stop - 1], self._next, times[part.start])
+            blocks[block_key(head)] = pack_block(keys[part], times[part], values[part])
+            self._next += 1
+        self.view.put_many(blocks)
+        self.view.put(_NEXT, _NUMBER.pack(self._next))
 
-    def read_many(
-        self, keys: Sequence[bytes], froms: Sequence[int], tos: Sequence[int]
-    ) -> list[list[Packed]]:
-        """Return for each key its entries with from <= timestamp <= to.
+    def _settle(self, blocks: Iterable[_Block], size: int) -> None:
+        """Move some entries, those of the oldest blocks, to the lists of their keys."""
+        least = size // SETTLED_PART
+        settled = 0
+        for place, head, (keys, times, values) in sorted(blocks, key=_number_of):
+            if settled and settled >= least:
+                return
+            if head.number >= self._first_fresh:  # the changelog must hear of it first
+                continue
+            length = self.segment_ms
+            places = time_keys([time // length * length for time in times], keys)
+            entries = pack_entries(times, head.number, values)
+            rows: dict[bytes, bytes | None] = {**grow_many(places, self._load(places), entries)}
+            rows[place] = None
+            rows[SETTLED + place[1:]] = b""
+            self.view.put_unlogged(rows)
+            settled += len(keys) + BLOCK_ROWS
 
-        They come by timestamp, those of one timestamp as they were appended. One fetch for all
-        keys, and each segment is decoded once.
-        """
-        spans = [self.segments(low, high) for low, high in zip(froms, tos, strict=True)]
-        places = [
-            [time_key(start, key) for start in span] for key, span in zip(keys, spans, strict=True)
-        ]
-        wanted = list(dict.fromkeys(place for mine in places for place in mine))
-        lists = whole_lists(self._load(wanted), wanted, self._load)
-        decoded = {place: _sorted(entries) for place, entries in lists.items()}
-        found: list[list[Packed]] = []
-        for mine, low, high in zip(places, froms, tos, strict=True):
-            entries: list[Packed] = []
-            for place in mine:
-                segment = decoded.get(place)
-                if segment is not None:
-                    if segment[0][0] >= low and segment[-1][0] <= high:
-                        entries += segment
-                    else:
-                        entries += [entry for entry in segment if low <= entry[0] <= high]
-            found.append(entries)
-        return found
+    # --- reading ------------------------------------------------------------------------------
 
-    def replace(self, key: bytes, segment: int, entries: Sequence[Packed]) -> None:
-        """Set the entries of a key in the segment that starts at ``segment``; none deletes it."""
-        assert segment % self.segment_ms == 0, segment
-        place = time_key(segment, key)
-        for sealed in sealed_places(place, self.view.get(place)):
-            self.view.put(sealed, None)
-        self.view.put(place, pack_rows(entries) if entries else None)
-
-    def scan(
-        self, from_: int = TIME_MIN, to: int = TIME_MAX
-    ) -> Iterator[tuple[int, bytes, list[Packed]]]:
-        """Iterate over (segment start, record key, entries), by segment, then by key.
+    def read(
+        self, keys: Sequence[bytes], lows: Sequence[int], highs: Sequence[int]
+    ) -> dict[bytes, KeyRows]:
+        """Return what there is of keys between two times, both ends included, and maybe more.
 
         Args:
-            from_: Segments that hold this time or later ones.
-            to: Segments that hold this time or earlier ones.
+            keys: The keys; one may come more than once.
+            lows: The earliest time that is asked for, for each key.
+            highs: The latest time that is asked for, no further behind than a segment is long.
         """
-        low = from_ if from_ == TIME_MIN else from_ // self.segment_ms * self.segment_ms
-        for stored, packed in time_rows(self.view, low, to):
-            (entries,) = whole_lists({stored: packed}, [stored], self._load).values()
-            yield unpack_time(stored), stored[TIME_BYTES:], _sorted(entries)
+        if not keys:
+            return {}
+        wanted = set(keys)
+        lists = self._settled_lists(keys, lows, highs)
+        found: dict[bytes, KeyRows] = {}
+        mixed: set[bytes] = set()
+        for _, head, (block_keys, times, values) in self._blocks(lows, highs):
+            there = compress(range(len(block_keys)), map(wanted.__contains__, block_keys))
+            for row in there:
+                key, time = block_keys[row], times[row]
+                if key in lists:
+                    lists[key].append((time, head.number, values[row]))
+                elif (known := found.get(key)) is None:
+                    found[key] = [time], [values[row]]
+                else:
+                    if time < known[0][-1]:
+                        mixed.add(key)
+                    known[0].append(time)
+                    known[1].append(values[row])
+        for key in mixed:
+            times, values = found[key]
+            order = sorted(range(len(times)), key=times.__getitem__)
+            found[key] = [times[row] for row in order], [values[row] for row in order]
+        for key, entries in lists.items():
+            entries.sort(key=_place_in_order)
+            found[key] = [entry[0] for entry in entries], [entry[2] for entry in entries]
+        return found
 
-    def first_segment(self) -> int | None:
-        """Return the start of the oldest segment, or None."""
-        row = first_row(self.view)
-        return None if row is None else unpack_time(row[0])
+    def _blocks(self, lows: Sequence[int], highs: Sequence[int]) -> list[_Block]:
+        """Return the blocks of the times that are asked for, in the order of their numbers.
+
+        If they are too many for what is asked, some are settled for the next time.
+        """
+        blocks: dict[bytes, _Block] = {}
+        for low, high, looks in _spans(lows, highs):
+            mine: list[_Block] = []
+            size = 0
+            for place, packed in self._between(BLOCK, low, high + self._width):
+                head = head_of(place)
+                if head.first > high:
+                    continue
+                block = blocks.get(place) or (place, head, unpack_block(packed))
+                blocks[place] = block
+                mine.append(block)
+                size += len(block[2][0]) + BLOCK_ROWS
+            if size > looks * LOOK_ROWS:
+                self._settle(mine, size)
+        return sorted(blocks.values(), key=_number_of)
+
+    def _settled_lists(
+        self, keys: Sequence[bytes], lows: Sequence[int], highs: Sequence[int]
+    ) -> dict[bytes, list[Packed]]:
+        """Return the entries in the lists of keys, as far as there are lists."""
+        if self.view.first(SETTLED, SETTLED + _BEYOND) is None:
+            return {}
+        length = self.segment_ms
+        firsts = [low // length * length for low in lows]
+        lasts = [high // length * length for high in highs]
+        segments = {
+            start
+            for start in set(firsts).union(lasts)
+            if first_row(self.view, start, start) is not None
+        }
+        places = {
+            time_key(start, key)
+            for starts in (firsts, lasts)
+            for start, key in zip(starts, keys, strict=True)
+            if start in segments
+        }
+        lists: dict[bytes, list[Packed]] = {}
+        for place, entries in whole_lists(self._load(places), places, self._load).items():
+            key = place[TIME_BYTES:]
+            if key in lists:
+                lists[key] += entries
+            else:
+                lists[key] = entries
+        return lists
+
+    # --- the end ------------------------------------------------------------------------------
 
     def expire_before(self, bound: int, *, limit: int | None = None) -> int:
-        """Remove the segments that end at or below ``bound``; return how many rows that were.
+        """Remove blocks all of whose entries are older than ``bound``, and segments of lists.
 
         Args:
             bound: What is older is asked for no more.
             limit: Lists to remove at most, the oldest first; the next call goes on behind them.
+
+        Returns:
+            How many rows that were.
         """
+        view = self.view
+        over = [place for place, _ in self._between(BLOCK, None, bound - 1)]
+        settled = [place for place, _ in self._between(SETTLED, None, bound - 1)]
+        if over or settled:
+            view.put_many(dict.fromkeys([*over, *(BLOCK + place[1:] for place in settled)]))
+            view.expire(settled)
         newest = bound - self.segment_ms
-        if first_row(self.view, to=newest) is None:
-            return 0
-        end = pack_time(newest + 1)
-        chunks = self._until(CHUNK, end)
-        segments = {chunk[1 : 1 + TIME_BYTES] for chunk in chunks}
-        most = None if limit is None else limit + 1
-        over = [stored for stored, _ in islice(time_rows(self.view, to=newest), most)]
-        if limit is not None and len(over) > limit:
-            over.pop()  # it says to the next call that there is more
-            chunks = []
-        else:
-            over += self._until(SEALED, end)
-        in_chunks = {
-            stored
-            for stored in over
-            if (stored[1 : 1 + TIME_BYTES] if stored[:1] == SEALED else stored[:TIME_BYTES])
-            in segments
-        }
-        self.view.expire(in_chunks)
-        self.view.put_many(dict.fromkeys([*chunks, *(set(over) - in_chunks)]))
-        return len(over)
+        lists = [place for place, _ in islice(time_rows(view, to=newest), limit)]
+        if lists and (limit is None or len(lists) < limit):
+            lists += [place for place, _ in self._between(SEALED, None, newest)]
+        view.expire(lists)
+        return len(over) + len(settled) + len(lists)
 
-    def _until(self, head: bytes, end: bytes) -> list[bytes]:
-        """Return the keys that begin with a byte and the time of a segment before ``end``."""
-        bound = head + end
-        return [stored for stored, _ in self.view.range(head, bound) if stored < bound]
+    def _between(self, head: bytes, low: int | None, high: int) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the rows whose keys are a byte and a time of a span, both ends included."""
+        end = head + pack_time(min(high, TIME_MAX - 1) + 1)
+        begin = head if low is None else head + pack_time(low)
+        return (row for row in self.view.range(begin, end) if row[0] < end)
 
-    def _load(self, places: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        return dict(zip(places, self.view.getmulti(places), strict=True))
+    def _load(self, places: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
+        wanted = list(dict.fromkeys(places))
+        return dict(zip(wanted, self.view.getmulti(wanted), strict=True))
 
 
-def _sorted(entries: list[Any]) -> list[Packed]:
-    """Bring entries into the order of time; most are already."""
-    entries.sort(key=_time_of)
-    return entries
+def _number_of(block: _Block) -> int:
+    return block[1].number
+
+
+def _spans(lows: Sequence[int], highs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield spans of time that hold all that is asked for, and how many asked for each.
+
+    Two that are further apart than any one is long are two: a latecomer has nobody read all that
+    came since.
+    """
+    ordered = sorted(lows)
+    longest = max(0, max(map(sub, highs, lows)))
+    start = 0
+    ends = [row for row, (one, other) in enumerate(pairwise(ordered), 1) if other - one > longest]
+    for end in [*ends, len(ordered)]:
+        yield ordered[start], ordered[end - 1] + longest, end - start
+        start = end

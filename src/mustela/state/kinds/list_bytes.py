@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from mustela.state.kinds.layout import TIME_BYTES
 from mustela.state.kinds.packed import unpacker
-from mustela.state.log_chunks import SEALED
 
 __all__ = [
     "ROW_BYTES_MAX",
+    "SEALED",
+    "Packed",
     "append_entries",
     "entries_of",
     "grow",
@@ -27,8 +28,11 @@ __all__ = [
 ROW_BYTES_MAX: Final = 65_536
 """A row that has grown to this is sealed; what an epoch rewrites of a list is no more than this."""
 
-Packed = tuple[int, int, bytes | None, int]
-"""An entry as it comes from a row: (timestamp, sequence, value, flags)."""
+SEALED: Final = b"\x02"
+"""First byte of the key of a sealed row of a list; behind it stands its segment."""
+
+Packed = tuple[int, int, bytes]
+"""An entry as it comes from a row: (timestamp, number of its block, value)."""
 
 _HEAD: Final = b"\xdd"
 _MARK: Final = 0xC1
@@ -37,25 +41,25 @@ _HEAD_BYTES: Final = 5
 _NUMBER: Final = Struct(">I")
 _NUMBERED: Final = Struct(">BI")
 _ONE: Final = b"\xdd\x00\x00\x00\x01"
-# An entry: an array of four, a 64-bit time, sequence 0, a value with a 32-bit length, flags 0.
-_ENTRY: Final = Struct(">2sq2sI")
-_BEGIN: Final = b"\x94\xd3"
-_VALUE: Final = b"\x00\xc6"
-_END: Final = b"\x00"
+# An entry: an array of three, a 64-bit time, a 64-bit number, a value with a 32-bit length.
+_ENTRY: Final = Struct(">2sqcQcI")
+_BEGIN: Final = b"\x93\xd3"
+_COUNT: Final = b"\xcf"
+_VALUE: Final = b"\xc6"
 
-_unpack: Callable[[bytes], list[Packed]] = unpacker(list[tuple[int, int, bytes | None, int]])
+_unpack: Callable[[bytes], list[Packed]] = unpacker(list[Packed])
 
 
-def pack_entries(times: Sequence[int], values: Sequence[bytes]) -> list[bytes]:
-    """Return each entry as bytes, with sequence 0 and no flags.
+def pack_entries(times: Sequence[int], number: int, values: Sequence[bytes]) -> list[bytes]:
+    """Return each entry as bytes; all are of one block.
 
     Example:
-        >>> entries_of(append_entries(None, pack_entries([5, 7], [b"x", b""])))
-        [(5, 0, b'x', 0), (7, 0, b'', 0)]
+        >>> entries_of(append_entries(None, pack_entries([5, 7], 1, [b"x", b""])))
+        [(5, 1, b'x'), (7, 1, b'')]
     """
-    pack, begin, value_, end = _ENTRY.pack, _BEGIN, _VALUE, _END
+    pack = _ENTRY.pack
     return [
-        pack(begin, time, value_, len(value)) + value + end
+        pack(_BEGIN, time, _COUNT, number, _VALUE, len(value)) + value
         for time, value in zip(times, values, strict=True)
     ]
 
@@ -91,12 +95,12 @@ def grow(place: bytes, packed: bytes | None, entries: Sequence[bytes]) -> dict[b
         entries: What is new.
 
     Example:
-        >>> full = append_entries(None, pack_entries([1], [bytes(ROW_BYTES_MAX)]))
-        >>> rows = grow(b"12345678apple", full, pack_entries([2], [b"x"]))
+        >>> full = append_entries(None, pack_entries([1], 0, [bytes(ROW_BYTES_MAX)]))
+        >>> rows = grow(b"12345678apple", full, pack_entries([2], 3, [b"x"]))
         >>> sealed_places(b"12345678apple", rows[b"12345678apple"])
         [b'\x0212345678\x00\x00\x00\x01apple']
         >>> entries_of(rows[b"12345678apple"])
-        [(2, 0, b'x', 0)]
+        [(2, 3, b'x')]
     """
     if packed is None or len(packed) < ROW_BYTES_MAX:
         return {place: append_entries(packed, entries)}
@@ -145,7 +149,7 @@ def whole_lists(
     rows: Mapping[bytes, bytes | None],
     places: Iterable[bytes],
     load: Callable[[list[bytes]], Mapping[bytes, bytes | None]],
-) -> dict[bytes, list[Any]]:
+) -> dict[bytes, list[Packed]]:
     """Return the entries of each list that is there, in the order in which they were appended.
 
     Args:
@@ -160,9 +164,9 @@ def whole_lists(
     if not sealed:
         return {place: entries_of(packed) for place, packed in there.items()}
     loaded = load([one for found in sealed.values() for one in found])
-    lists: dict[bytes, list[Any]] = {}
+    lists: dict[bytes, list[Packed]] = {}
     for place, packed in there.items():
-        entries: list[Any] = []
+        entries: list[Packed] = []
         for one in sealed.get(place, ()):
             row = loaded[one]
             assert row is not None, one
