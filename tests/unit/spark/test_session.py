@@ -48,3 +48,11 @@ def test_a_local_context_listens_on_the_loopback_only() -> None:
     assert properties["spark.driver.bindAddress"] == "127.0.0.1"
     assert properties["spark.driver.host"] == "127.0.0.1"
     assert properties["spark.authenticate"] == "true"
+
+
+def test_the_young_generation_is_small_where_records_go_by_file() -> None:
+    """On a cluster the driver's JVM sees the rows; and what the user says stays as it is."""
+    name = "spark.driver.extraJavaOptions"
+    assert "-Xmn" in properties_for({})[name]
+    assert "-Xmn" not in properties_for({"spark.master": "spark://host:7077"})[name]
+    assert properties_for({name: "-XX:+UseZGC"})[name] == "-XX:+UseZGC"
