@@ -114,6 +114,16 @@ def test_a_window_store_may_keep_duplicates():
     assert list(store.fetch("a", 0, 0)) == [(0, 1), (0, 2), (0, 1)]
     assert [value for _, value in store.backward_fetch("a")] == [1, 2, 1]
     assert len(store) == 3
+    store.put("a", 7, 0)
+    assert store.fetch("a", 0) == 7  # the one that was put last
+
+
+def test_none_in_a_store_of_duplicates_moves_no_time():
+    """It is as if it had never been put, so nothing expires because of it."""
+    store = make_store(WindowStore, window_ms=10, retention_ms=20, duplicates=True)
+    store.put("a", 1, 0)
+    store.put("a", None, 1_000)
+    assert list(store.fetch("a", 0, None)) == [(0, 1)]
 
 
 def test_timestamps_of_windows_show_where_they_are_asked_for():
@@ -214,6 +224,26 @@ def test_versions_are_read_as_of_a_moment():
     assert store.delete("a", 399) is None
     with pytest.raises(KeyError):
         store["b"]
+
+
+def test_what_was_over_before_the_history_is_no_version():
+    """A version that goes on into the history is, and is found from there on alone."""
+    store = make_store(VersionedKeyValueStore, history_retention_ms=10)
+    for value, time in [(1, 0), (2, 95), (3, 100)]:
+        store.put("a", value, time)
+    assert list(store.versions("a", 0, 89)) == []
+    assert [version.value for version in store.versions("a", 0, 90)] == [1]
+    assert [version.value for version in store.versions("a")] == [1, 2, 3]
+
+
+def test_a_deletion_at_the_time_of_its_version_holds():
+    """An older version that comes later is history, and does not bring the key back."""
+    store = make_store(VersionedKeyValueStore, history_retention_ms=100)
+    store.put("a", 1, 50)
+    store.put("a", None, 50)
+    assert store.put("a", 2, 40) == 50
+    assert store.get("a") is None
+    assert store.get("a", as_of=45) == VersionedRecord(2, 40, 50)
 
 
 def add(more: int) -> Callable[[int | None], int | None]:
