@@ -31,7 +31,7 @@ _CANNOT = {
         "table_join": _NO_TABLES,
         "global_join": _NO_TABLES,
         "foreign_key_join": _NO_TABLES,
-        "rekeyed": "an aggregation cannot follow another one that is not over with event time",
+        "rekeyed": "an aggregation can follow another one only where event time ends both",
     },
 }
 
