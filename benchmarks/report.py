@@ -45,10 +45,10 @@ number and is listed as such. Numbers are medians, with the smallest and the lar
 - **peak PSS**: the largest sum of proportional set sizes over the process tree, looked at ten
   times a second at most, less often where looking would cost more than a twentieth of the time.
 - **closed windows**: windows and results without a partner come out when event time has passed
-  them, so inputs end with records long after all others. Behind left and outer joins these are sent
-  when the numbers are taken, because Kafka Streams looks for results without a partner at most once
-  a second, when a record arrives. Late records are late by less than the grace: every peer must give
-  the same rows, and each exactly once.
+  them, so inputs end with records long after all others. Behind left and outer joins these are
+  sent when the numbers are taken, because Kafka Streams looks for results without a partner at
+  most once a second, when a record arrives. Late records are late by less than the grace: every
+  peer must give the same rows, and each exactly once.
 - **latency**: a generator in a process of its own sends at a fixed rate and stamps the time at
   which a record was meant to be sent; a read_committed consumer on the same machine notes when the
   stamped output arrives. Percentiles over the merged runs, after a warm-up. In counting workloads
@@ -72,8 +72,9 @@ use the clients' own settings unless said here.
 - **Kafka Streams** 4.1.2, Java: two stream threads, `exactly_once_v2` or `at_least_once`, cache of
   10 MB, topology optimisation on, RocksDB, static membership, heap of 1 GB.
 - **Quix Streams** 3.28: exactly once, two processes where there are two partitions, RocksDB.
-  It has no cache: each update is written. Windows end by the time of their partition. It is given the first tenth of the records, and at
-  least 100,000: all of them would take it longer than all others together.
+  It has no cache: each update is written. Windows end by the time of their partition. It is given
+  the first tenth of the records, and at least 100,000: all of them would take it longer than all
+  others together.
 - **plain PySpark**, Structured Streaming: native expressions, no Python per record, RocksDB with
   changelog checkpoints, two shuffle partitions, heap of 2 GB. Its Kafka sink is at-least-once only.
   A full topic is read in 25 steps.
