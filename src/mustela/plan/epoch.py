@@ -153,7 +153,8 @@ def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     """
     store = table.store
     parts = (store.name, store.kind, str(store.format_version), table.topic, table.key.name)
-    told = "\n".join((*parts, mark.topic_id, str(len(mark.ends))))
+    kept = ("with headers",) if store.with_headers else ()
+    told = "\n".join((*parts, mark.topic_id, str(len(mark.ends)), *kept))
     return f"global-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 

@@ -30,6 +30,7 @@ from mustela.kernel.processor_stores import open_group_store
 from mustela.model import Headers
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+from mustela.state.kinds.headers import add_headers, split_headers
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from mustela.testing.mock_context import MockProcessorContext
@@ -471,3 +472,19 @@ def test_rows_that_were_written_without_headers_have_none(time: int) -> None:
     assert sessions.fetch_session("a", 0, 5) == AggregationWithHeaders(3, ())
     rows.put("a", 5, timestamp=time)
     assert stores["rows"]["a"] == ValueAndTimestamp(5, time)
+
+
+@pytest.mark.parametrize(
+    ("headers", "written"),
+    [
+        (SHOP, "16020866726f6d0873686f70"),
+        (WEB, "2c060866726f6d06776562086e756c6c010866726f6d00"),
+        ((("größe", bytes(300)),), "ee04020e6772c3b6c39f65d804" + "00" * 300),
+        ((), ""),
+    ],
+)
+def test_headers_lie_before_a_row_as_in_kafka_streams(headers: Headers, written: str) -> None:
+    """What its own serializer writes, but for the length of no headers, which is left out."""
+    row = bytes.fromhex("00000000000003e876616c7565")
+    assert add_headers(row, headers).hex() == written + row.hex()
+    assert split_headers(add_headers(row, headers)) == (headers, row)
