@@ -101,7 +101,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
     )
     stored = options_or(materialized, Materialized[Any, Any](), at=at)
     registry = left._registry  # pyright: ignore[reportPrivateUsage]
-    result_store = store or stored.store
+    result_store = store or stored.store_name
     place = registry.place(
         verb, parents=(left.name, other.name), at=at, name=said, apart=result_store or other.name
     )

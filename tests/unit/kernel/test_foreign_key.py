@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela import StreamsBuilder, TopologyTestDriver
+from mustela import Materialized, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.foreign_key import subscription_key, subscription_prefix
 from mustela.topology.graph import Topology
 from tests.unit.kernel.table_models import Given, JoinModel, Out, TableModel, in_order, run
@@ -330,3 +330,17 @@ def test_a_result_joins_the_table_that_it_was_made_of(kind: Kind, emit: str, sto
         assert updates[:-1] == ([("o", "((a1,Ann),a2)")] if emit == "every" else [])
         pipe["orders"]("o", None, timestamp=3)
         assert out.read_key_values_to_list()[-1] == ("o", None)
+
+
+def test_the_result_is_kept_in_the_store_of_a_supplier() -> None:
+    """As it is in a store that is named alone."""
+    builder = StreamsBuilder()
+    left = builder.table("left", key=str, value=str)
+    right = builder.table("right", key=str, value=str)
+    kept = Materialized(supplier=Stores.in_memory_key_value_store("pairs"))
+    told = left.join(right, "{}|{}".format, foreign_key=lambda value: value, materialized=kept)
+    assert told.queryable_store_name == "pairs"
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("right").pipe_input("x", "right")
+        driver.create_input_topic("left").pipe_input("a", "x")
+        assert dict(driver.get_key_value_store("pairs").all()) == {"a": "x|right"}
