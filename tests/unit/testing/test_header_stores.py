@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mustela import (
     AggregationWithHeaders,
     ContextualProcessor,
+    EmitStrategy,
     Materialized,
     Record,
     SessionWindows,
@@ -166,6 +167,11 @@ def tables(builder: StreamsBuilder, *, with_headers: bool) -> None:
     table.map_values(lambda value: -value, materialized=kept("negative"))
     group.count(materialized=kept("count"))
     group.reduce(lambda old, new: old + new, materialized=kept("sum"))
+    group.cogroup(lambda _, value, total: total + value).aggregate(
+        lambda: 0, materialized=kept("cogroup")
+    )
+    elsewhere = stream.group_by(lambda key, _: key, key=str, value=int)
+    elsewhere.count(materialized=kept("combined"))
     minutes = group.windowed_by(TimeWindows(size=SIZE, grace=KEPT))
     minutes.count(materialized=kept("counts"))
     minutes.reduce(lambda old, new: old + new, materialized=kept("sums"))
@@ -204,7 +210,7 @@ def test_tables_keep_the_headers_of_the_record_that_changed_a_row(
                 with each.epoch():
                     for key, value, time, headers in records[first : first + epoch]:
                         topic.pipe_input(key, value, timestamp=time, headers=headers)
-        for name in ("table", "negative", "count", "sum", "parities"):
+        for name in ("table", "negative", "count", "sum", "cogroup", "combined", "parities"):
             store = driver.get_timestamped_key_value_store_with_headers(name)
             if name != "parities":
                 rows = {key: row.headers for key, row in store.all()}
@@ -249,6 +255,30 @@ def test_windows_that_move_have_the_headers_of_their_last_record(way: dict[str, 
             (105, ValueTimestampHeaders(6, 115, WEB)),  # as the record behind it changed it
             (109, ValueTimestampHeaders(2, 115, WEB)),
         ]
+
+
+def test_windows_that_are_told_once_keep_headers_as_others_do() -> None:
+    """They are read again when they close."""
+    builder = StreamsBuilder()
+    group = builder.stream("in", key=str, value=int).group_by_key()
+    kept = Materialized[Any, Any](with_headers=True)
+    told = EmitStrategy.on_window_close()
+    soon = timedelta(0)
+    windows = group.windowed_by(TimeWindows(size=SIZE, grace=soon)).emit_strategy(told)
+    windows.count(store="counts", materialized=kept).to_stream().to("counts", value=int)
+    visits = group.windowed_by(SessionWindows(inactivity_gap=SIZE, grace=soon)).emit_strategy(told)
+    visits.count(store="visits", materialized=kept).to_stream().to("visits", value=int)
+    with TopologyTestDriver(builder) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("a", 1, timestamp=1, headers=SHOP)
+        topic.pipe_input("a", 1, timestamp=5, headers=WEB)
+        rows = driver.get_timestamped_window_store_with_headers("counts")
+        assert rows.fetch("a", 0) == ValueTimestampHeaders(2, 5, WEB)
+        sessions = driver.get_session_store_with_headers("visits")
+        assert sessions.fetch_session("a", 1, 5) == AggregationWithHeaders(2, WEB)
+        topic.pipe_input("a", 1, timestamp=100)
+        for name in ("counts", "visits"):
+            assert driver.create_output_topic(name).read_values_to_list() == [2]
 
 
 def test_a_change_goes_on_with_the_headers_that_its_row_has() -> None:
