@@ -130,7 +130,8 @@ def test_a_checkpoint_tells_what_its_newest_committed_batch_reached(tmp_path: Pa
         (tmp_path / folder).mkdir()
     for batch, reached in ((0, 5), (1, 9)):
         (tmp_path / "offsets" / str(batch)).write_text(
-            f'v1\n{{"batchWatermarkMs":0}}\n{{"in":{{"0":{reached},"1":1}}}}\n'
+            f'v1\n{{"batchWatermarkMs":0}}\n{{"in":{{"0":{reached},"1":1}}}}\n{{"side":{{"0":2}}}}\n'
         )
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     assert committed_by(tmp_path, ["in"]) == 6
+    assert committed_by(tmp_path, ["in", "side"]) == 8
