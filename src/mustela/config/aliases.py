@@ -168,6 +168,11 @@ _ALIASES = MappingProxyType(
         "poll.ms": _nothing(_FETCH),
         "repartition.purge.interval.ms": _nothing("there are no repartition topics"),
         "state.cleanup.delay.ms": _nothing("state that no stage claims is deleted at start"),
+        "state.cleanup.dir.max.age.ms": _nothing("state that no stage claims is deleted at start"),
+        "dsl.store.format": _nothing("say Materialized(with_headers=True) of each table"),
+        "processing.exception.handler.global.enabled": _nothing(
+            "processing_handler is asked for the records of global stores, too"
+        ),
         "topology.optimization": _nothing(_OPTIMIZE),
         "default.key.serde": _nothing(_SERDES),
         "default.value.serde": _nothing(_SERDES),
