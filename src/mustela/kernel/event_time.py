@@ -65,12 +65,14 @@ class EventClock:
         now = self._now.get(group)
         return self._load(group) if now is None else now
 
-    def save(self) -> None:
-        """Write the stream time of each key group in which it moved."""
-        for group in sorted(self._moved):
+    def save(self) -> list[int]:
+        """Write the stream time of each key group in which it moved; return these groups."""
+        moved = sorted(self._moved)
+        for group in moved:
             data = self._now[group].to_bytes(_LENGTH, "big", signed=True)
             self._store.group(group).put(STREAM_TIME_KEY, data)
         self._moved.clear()
+        return moved
 
     def advance(self, timestamps: Sequence[int], groups: Sequence[int]) -> list[int]:
         """Move the stream time of key groups with their rows; return it for each row."""

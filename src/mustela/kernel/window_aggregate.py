@@ -198,7 +198,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         """Tell of the windows that are over, and remove those that are kept no longer."""
         if isinstance(self._windows, UnlimitedWindowSpec):
             return None
-        self._clock.save()
+        moved = self._clock.save()
         windows, emitted = self._windows, None
         if self.node.emit == "close":
             horizon = windows.size_ms + windows.grace_ms
@@ -206,9 +206,20 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         retention = self.node.store.retention_ms
         if retention is not None:
             for group in self._store.groups:
-                now = self._clock.closed_until(group)
-                WindowRows(self._store.group(group)).expire_before(now - retention + 1)
+                floor = self._kept_from(windows, retention, self._clock.closed_until(group))
+                rows = WindowRows(self._store.group(group))
+                if group in moved:
+                    rows.show_from(floor)
+                rows.expire_before(floor)
         return emitted
+
+    def _kept_from(self, windows: TimeWindowSpec, retention_ms: int, now: int) -> int:
+        """Return the first start that is kept: the newest window counts, as in Kafka Streams.
+
+        There a store of windows that are told when they close keeps them a millisecond longer.
+        """
+        newest = now - now % windows.advance_ms
+        return newest - retention_ms + (self.node.emit == "update")
 
     def due_event_times(self) -> dict[int, int]:
         """Return when the next window of each key group is over."""

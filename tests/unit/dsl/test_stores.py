@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from mustela import (
+    EmitStrategy,
     JoinWindows,
     Materialized,
     SessionWindows,
@@ -321,19 +322,41 @@ def test_a_supplier_that_cannot_be_is_refused_where_it_is_written(make):
     assert "test_stores.py" in str(caught.value)
 
 
-def test_a_window_is_read_until_its_retention_is_over():
-    """Counted from its start to the time of the newest record, whatever window that is in."""
+@pytest.mark.parametrize("emit", ["update", "close"])
+def test_a_window_is_read_until_its_retention_is_over(emit):
+    """Counted from its start to that of the newest window; a moment more if it is told once."""
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str).group_by_key()
     windowed = words.windowed_by(TimeWindows(size=10 * SECOND, grace=timedelta(0)))
-    windowed.count(materialized=Materialized(store="w", retention=25 * SECOND))
-    with TopologyTestDriver(builder) as driver:
+    if emit == "close":
+        windowed = windowed.emit_strategy(EmitStrategy.on_window_close())
+    windowed.count(materialized=Materialized(store="w", retention=30 * SECOND))
+    settings = {"event_time": "stream-time"}
+    with TopologyTestDriver(builder, settings=settings) as driver:
         words = driver.create_input_topic("words")
         words.pipe_input("a", "x", timestamp=0)
-        words.pipe_input("b", "x", timestamp=24_999)
+        words.pipe_input("b", "x", timestamp=29_999)
         assert driver.get_window_store("w").fetch("a", 0) == 1
+        words.pipe_input("b", "x", timestamp=30_000)
+        assert driver.get_window_store("w").fetch("a", 0) == (1 if emit == "close" else None)
+        words.pipe_input("b", "x", timestamp=40_000)
+        assert list(driver.get_window_store("w").fetch("a", 0, None)) == []
+
+
+def test_a_sliding_window_is_read_until_a_record_is_later_by_its_retention():
+    """Whatever windows that record is in: its own may begin earlier."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    windowed = words.windowed_by(SlidingWindows(time_difference=10 * SECOND, grace=timedelta(0)))
+    windowed.count(materialized=Materialized(store="w", retention=20 * SECOND))
+    settings = {"event_time": "stream-time"}
+    with TopologyTestDriver(builder, settings=settings) as driver:
+        words = driver.create_input_topic("words")
+        words.pipe_input("a", "x", timestamp=15_000)
+        words.pipe_input("b", "x", timestamp=24_999)
+        assert driver.get_window_store("w").fetch("a", 5_000) == 1
         words.pipe_input("b", "x", timestamp=25_000)
-        assert driver.get_window_store("w").fetch("a", 0) is None
+        assert driver.get_window_store("w").fetch("a", 5_000) is None
 
 
 MINUTE = timedelta(minutes=1)

@@ -10,6 +10,9 @@ A store whose windows start anywhere (sliding windows, a processor's own) can be
 ``01`` and the record key holds the starts of that key, eight bytes each, ascending. It may name
 windows that have expired.
 
+A row ``00`` and ``f`` says from which start on windows are shown, where whoever writes the windows
+knows that better than the store: see `WindowRows.show_from`.
+
 Rows that expire are removed here and not in the changelog: it has its own retention, and a reader
 never shows a window that starts below the bound it is given.
 """
@@ -36,7 +39,14 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 
-__all__ = ["WINDOW_FORMAT", "WindowRows", "split_window_key", "window_key", "window_keys"]
+__all__ = [
+    "SHOWN_FROM",
+    "WINDOW_FORMAT",
+    "WindowRows",
+    "split_window_key",
+    "window_key",
+    "window_keys",
+]
 
 WINDOW_FORMAT = 1
 
@@ -45,6 +55,9 @@ window_key = time_key
 
 window_keys = time_keys
 """(starts, record keys) -> stored keys."""
+
+SHOWN_FROM = b"\x00f"
+"""Where a store keeps the first start that it shows."""
 
 _START_BYTES = TIME_BYTES
 _START = Struct(">q")
@@ -95,6 +108,13 @@ class WindowRows:
     def __init__(self, view: RowView, *, indexed: bool = False) -> None:
         self.view = view
         self.indexed = indexed
+
+    def show_from(self, start: int) -> None:
+        """Show no window that begins before ``start``, and all others, whatever the store's time.
+
+        None begins before 0, so nothing is said of that.
+        """
+        self.view.put(SHOWN_FROM, pack_time(max(start, 0)))
 
     def get(self, key: bytes, start: int) -> bytes | None:
         """Return the row of one window, or None."""

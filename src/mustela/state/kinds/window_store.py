@@ -17,11 +17,11 @@ from mustela.state.kinds.key_value import (
     timestamped_unpacker,
     unpack_headed,
 )
-from mustela.state.kinds.layout import RowView
+from mustela.state.kinds.layout import RowView, unpack_time
 from mustela.state.kinds.packed import append_packed, unpacker
 from mustela.state.kinds.typed import Moment, TypedRows, to_ms
 from mustela.state.kinds.views import GroupedView, merged
-from mustela.state.kinds.window import WindowRows
+from mustela.state.kinds.window import SHOWN_FROM, WindowRows
 
 __all__ = ["TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore"]
 
@@ -145,6 +145,10 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self.all())
+
+    def _live_from(self, view: RowView) -> int:
+        shown = view.get(SHOWN_FROM)
+        return super()._live_from(view) if shown is None else unpack_time(shown)
 
     def _of_key(
         self, key: K, time_from: Moment | None, time_to: Moment | None, *, reverse: bool
