@@ -7,13 +7,17 @@ window says when its last record was, which is how the record before another one
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from operator import attrgetter, ge
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, repeat
+from operator import attrgetter, ge, le
+from struct import Struct
 from typing import Any
 
 from mustela.kernel.isolate import copy_value, is_immutable_column
-from mustela.kernel.sliding_sweep import Sweeper, SweepError
+from mustela.kernel.sliding_sweep import Sweeper, SweepError, Swept
 from mustela.kernel.window_updates import Cell, Columns, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
@@ -22,8 +26,13 @@ from mustela.topology.windows import SlidingWindowSpec
 __all__ = ["SlidingAggregateOperator"]
 
 
-_row_of = attrgetter("row")
 _time_of = attrgetter("time")
+_START = Struct(">q")
+
+
+def _draw(column: Sequence[Any] | None, rows: Sequence[int]) -> Iterable[Any]:
+    """Return some rows of a column; nothing for each of them where there is no column."""
+    return repeat(None, len(rows)) if column is None else map(column.__getitem__, rows)
 
 
 class _Windows:
@@ -83,16 +92,14 @@ class SlidingAggregateOperator(WindowOperator):
         self._kept = max(retention, 3 * self._difference + self._grace)
         self._windows: dict[bytes, _Windows] = {}
         self._record = _Record()
+        self._swept: tuple[Swept, int] = Swept(), 1
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows around the records of each key."""
-        rows_of: dict[bytes, list[int]] = {}
+        rows_of: defaultdict[bytes, list[int]] = defaultdict(list)
         for row, name in enumerate(key_bytes):
-            if name in rows_of:
-                rows_of[name].append(row)
-            else:
-                rows_of[name] = [row]
-        at = batch.timestamps.__getitem__
+            rows_of[name].append(row)
+        at = array("q", batch.timestamps).__getitem__  # new numbers lie side by side
         self._rows_of = {name: (rows, list(map(at, rows))) for name, rows in rows_of.items()}
         self._shared = not is_immutable_column(batch.values)
         names, reach = list(rows_of), 2 * self._difference
@@ -125,53 +132,90 @@ class SlidingAggregateOperator(WindowOperator):
         if self._stepwise:
             return super().fold_all(batch, key_bytes, times)
         late: list[int] = []
-        keys, values = batch.keys.__getitem__, batch.values.__getitem__
+        # What the fold does not look at is not drawn.
+        keys = batch.keys if self.node.kind == "aggregate" else None
+        values = batch.values if self.node.kind != "count" else None
+        timestamps, bounds = batch.timestamps, [now - self._grace for now in times]
+        in_order = all(map(le, timestamps, islice(timestamps, 1, None)))
+        in_order, bound = in_order and all(map(ge, timestamps, bounds)), bounds.__getitem__
+        loaded = max((len(windows.starts) for windows in self._windows.values()), default=0)
+        most = max(len(rows) for rows, _ in self._rows_of.values())
         sweeper = Sweeper(
             difference=self._difference,
             fold=self._fold,
             initializer=self.node.initializer,
             own=self.own,
             copies=self._shared,
-            touched=self._touches,
+            spread=loaded + 3 * most + 1,
         )
-        bounds = [now - self._grace for now in times]
         for name, (rows, at) in self._rows_of.items():
-            first = self._first_in_order(name, rows, at, bounds)
+            windows = self._windows[name]
+            latest = max(map(_time_of, windows.cells.values()), default=0)
+            if in_order or (at == sorted(at) and all(map(ge, at, map(bound, rows)))):
+                first = bisect_left(at, max(latest, self._difference))
+            else:
+                first = self._first_in_order(latest, rows, at, bound)
+            changed: Sequence[Cell] = ()
             if first:
                 late += self.fold_rows(batch, key_bytes, times, rows[:first])
+                changed, self._touches = self._changed(), []
                 del rows[:first], at[:first]
-            windows = self._windows[name]
             cells = list(map(windows.cells.__getitem__, windows.starts))
-            records = zip(rows, map(keys, rows), map(values, rows), at, strict=True)
+            records = zip(rows, _draw(keys, rows), _draw(values, rows), at, strict=True)
             try:
-                sweeper.sweep(name, cells, records)
+                sweeper.sweep(cells, changed, records)
             except SweepError as error:
                 self._failing.one(batch, error.row, error.__cause__ or error)
-        self._replaces = self._replaces or sweeper.deletes
+        self._swept = sweeper.swept, sweeper.spread
         late.sort()
         return late
 
-    def _changed(self) -> list[Cell]:
-        """Return them in the order of the records, as if all had been folded one by one."""
-        return sorted(super()._changed(), key=_row_of)
-
     def _first_in_order(
-        self, name: bytes, rows: Sequence[int], times: list[int], bounds: Sequence[int]
+        self, latest: int, rows: Sequence[int], times: Sequence[int], bound: Callable[[int], int]
     ) -> int:
         """Return from which of a key's rows on all records are on time and none is behind another.
 
         Those before, and records from before the first window that could end with them, are added
-        one by one. Records before their place in ``bounds`` are late.
+        one by one.
+
+        Args:
+            latest: When the last record in the key's windows was.
+            rows: The key's rows.
+            times: Their timestamps.
+            bound: Gives the time before which each row of the batch is late.
         """
-        latest = max(map(_time_of, self._windows[name].cells.values()), default=0)
-        if times == sorted(times) and all(map(ge, times, map(bounds.__getitem__, rows))):
-            return bisect_left(times, max(latest, self._difference))
-        first = 0
+        first, difference = 0, self._difference
         for place, (time, row) in enumerate(zip(times, rows, strict=True)):
-            if time < latest or time < self._difference or time < bounds[row]:
+            if time < latest or time < difference or time < bound(row):
                 first = place + 1
             latest = max(latest, time)
         return first
+
+    def _changes_of(self, batch: Batch, key_bytes: Sequence[bytes]) -> tuple[list[Cell], Columns]:
+        """Return the windows that changed, in the order of the records."""
+        if self._stepwise:
+            return super()._changes_of(batch, key_bytes)
+        swept, spread = self._swept
+        index = sorted(range(len(swept.marks)), key=swept.marks.__getitem__)
+        rows = [mark // spread for mark in sorted(swept.marks)]
+        times = list(map(batch.timestamps.__getitem__, rows))
+        if swept.times:
+            times = list(map(swept.times.get, index, times))
+        befores: list[bytes | None] = [None] * len(rows)
+        if swept.befores:
+            befores = list(map(swept.befores.get, index))
+        starts, difference = list(map(swept.starts.__getitem__, index)), self._difference
+        changed = Columns(
+            rows=rows,
+            names=list(map(key_bytes.__getitem__, rows)),
+            starts=starts,
+            ends=[start + difference for start in starts],
+            values=list(map(swept.values.__getitem__, index)),
+            times=times,
+            befores=befores,
+            raws=[],
+        )
+        return [], self._encoded(batch, changed)
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
         """Fold one record into each window around it, and begin those that it makes."""
@@ -304,6 +348,7 @@ class SlidingAggregateOperator(WindowOperator):
         """Let go of the windows around the records, too."""
         super().forget()
         self._windows, self._rows_of = {}, {}
+        self._swept = Swept(), 1
 
     def recover(self, name: bytes) -> None:
         """Decode the key's aggregates anew."""
@@ -335,7 +380,8 @@ class SlidingAggregateOperator(WindowOperator):
     ) -> list[bytes]:
         """Return key and start, as Kafka has it."""
         del ends
-        return self._closer.windowed_bytes(names, starts)
+        pack = _START.pack
+        return [name + pack(start) for name, start in zip(names, starts, strict=True)]
 
     def over(self, horizon: int) -> Batch | None:
         """Return the windows that are over, if they are told then; remove those kept no longer."""
