@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from struct import Struct
 from typing import Any
 
@@ -96,9 +97,16 @@ class StoreCodec:
         Raises:
             SerdeError: For the first value that cannot be encoded.
         """
-        if self.headed and headers is not None:
-            rows = self.encode_many(values, timestamps)
-            return [self.with_headers(row, mine) for row, mine in zip(rows, headers, strict=True)]
+        rows = self._rows(values, timestamps)
+        if not self.headed:
+            return rows
+        add = self._add
+        column = repeat((), len(rows)) if headers is None else headers
+        return [
+            None if row is None else add(row, mine) for row, mine in zip(rows, column, strict=True)
+        ]
+
+    def _rows(self, values: Sequence[Any], timestamps: Sequence[int]) -> list[bytes | None]:
         if not self.timed:
             return self.serde.serialize_many(values)
         if self._ints and set(map(type, values)) <= {int}:
@@ -117,8 +125,10 @@ class StoreCodec:
         row = self.serde.serialize(value)
         if row is not None and self.timed:
             row = _TIME.pack(timestamp) + row
-        return self.with_headers(row, headers) if headers else row
+        return self._add(row, headers) if self.headed and row is not None else row
 
     def with_headers(self, row: bytes | None, headers: Headers) -> bytes | None:
-        """Return a row with headers, if there is a row and the store keeps any."""
-        return self._add(row, headers) if self.headed and row is not None else row
+        """Return a row with other headers, if there is a row and the store keeps any."""
+        if row is None or not self.headed:
+            return row
+        return self._add(self._bare(row), headers)

@@ -54,7 +54,7 @@ def global_rows(
     """
     timed = node.store.kind == "timestamped_key_value"
     plain = is_canonical(node.key)
-    kept = headers if node.store.with_headers else None
+    headed = node.store.with_headers
     rows: list[tuple[bytes, bytes | None]] = []
     columns = zip(keys, values, timestamps, strict=True)
     for row, (key, value, timestamp) in enumerate(columns):
@@ -66,8 +66,8 @@ def global_rows(
         stored = value
         if value is not None and timed:
             stored = pack_timestamped(value, timestamp)
-            if kept is not None:
-                stored = add_headers(stored, kept[row])
+            if headed:
+                stored = add_headers(stored, headers[row] if headers else ())
         rows.append((written, stored))
     return rows
 

@@ -27,11 +27,14 @@ from mustela import (
     ValueTimestampHeaders,
     Windowed,
 )
+from mustela.kernel.codec import StoreCodec
 from mustela.kernel.processor_stores import open_group_store
 from mustela.model import Headers
+from mustela.serdes.primitives import BytesSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.headers import add_headers, split_headers
+from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from mustela.testing.mock_context import MockProcessorContext
@@ -155,6 +158,10 @@ def test_stores_keep_what_a_dict_keeps(
         }
 
 
+def add(_key: str, value: int, total: int) -> int:
+    return total + value
+
+
 def tables(builder: StreamsBuilder, *, with_headers: bool) -> None:
     """Tables of each kind over one stream."""
     stream = builder.stream("in", key=str, value=int)
@@ -167,9 +174,7 @@ def tables(builder: StreamsBuilder, *, with_headers: bool) -> None:
     table.map_values(lambda value: -value, materialized=kept("negative"))
     group.count(materialized=kept("count"))
     group.reduce(lambda old, new: old + new, materialized=kept("sum"))
-    group.cogroup(lambda _, value, total: total + value).aggregate(
-        lambda: 0, materialized=kept("cogroup")
-    )
+    group.cogroup(add).aggregate(int, materialized=kept("cogroup"))
     elsewhere = stream.group_by(lambda key, _: key, key=str, value=int)
     elsewhere.count(materialized=kept("combined"))
     minutes = group.windowed_by(TimeWindows(size=SIZE, grace=KEPT))
@@ -515,6 +520,24 @@ def test_rows_that_were_written_without_headers_have_none(time: int) -> None:
 )
 def test_headers_lie_before_a_row_as_in_kafka_streams(headers: Headers, written: str) -> None:
     """What its own serializer writes, but for the length of no headers, which is left out."""
-    row = bytes.fromhex("00000000000003e876616c7565")
+    row = pack_timestamped(b"value", 1_000)
     assert add_headers(row, headers).hex() == written + row.hex()
     assert split_headers(add_headers(row, headers)) == (headers, row)
+
+
+@given(
+    value=st.binary(max_size=3),
+    time=st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from([1 << 56, 1 << 57])),
+    headers=HEADERS,
+)
+def test_no_timestamp_is_taken_for_headers(value: bytes, time: int, headers: Headers) -> None:
+    """Whoever counts in nanoseconds reads what was put, too."""
+    row = pack_timestamped(value, time)
+    assert split_headers(add_headers(row, headers)) == (headers, row)
+    codec = StoreCodec(StoreSpec(name="s", with_headers=True), BytesSerde())
+    (stored,) = codec.encode_many([value], [time])
+    assert stored == codec.encode_one(value, time)
+    assert codec.decode_many([stored]) == ([value], [time])
+    again = codec.with_headers(codec.with_headers(stored, WEB), headers)
+    assert split_headers(again or b"") == (headers, row)
+    assert codec.decode_one(again) == value

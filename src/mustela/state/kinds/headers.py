@@ -4,8 +4,10 @@ Layout, format 1. A row whose record had no headers is the row as a store withou
 that a store which is told to keep headers reads what it has, and pays nothing for records that
 have none. One with headers is what Kafka Streams 4.3 makes of a value, a timestamp and headers: the
 length of the headers' bytes, those bytes, and the row behind them. The first byte tells which it
-is: a length that is not 0 begins with an even byte that is not 0, a timestamp with 0 (it is less
-than 2^56) or, below 0, with 255.
+is: a length that is not 0 begins with an even byte that is not 0, a timestamp in milliseconds with
+0 (it is less than 2^56) or, below 0, with 255. A row whose timestamp is something else, and begins
+as a length does, gets headers of which there are 0; one that was written so by a store without
+headers would be misread.
 
 The headers' bytes are their number, and for each header the length and the UTF-8 bytes of its name,
 the length and the bytes of its value, where -1 is the length of a null. Numbers are Kafka's
@@ -41,6 +43,8 @@ SessionRow = bytes | tuple[bytes, bytes]
 """An aggregate's bytes, or the bytes of headers and an aggregate's."""
 
 _NULL: Final = -1
+_NO_HEADERS: Final = b"\x02\x00"
+"""The length of headers, and that there are 0 of them."""
 
 
 class ValueTimestampHeaders(NamedTuple, Generic[V_co]):
@@ -69,7 +73,8 @@ def add_headers(row: bytes, headers: Headers) -> bytes:
         True
     """
     if not headers:
-        return row
+        first = row[0]
+        return row if not first or first & 1 else _NO_HEADERS + row
     packed = pack_headers(headers)
     return _varint(len(packed)) + packed + row
 

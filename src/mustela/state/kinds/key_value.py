@@ -370,11 +370,14 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
             msg = f"store {spec.name!r} keeps no timestamps: it is a {spec.kind} store"
             raise StoreError(msg, fix="use KeyValueStore", fields={"store": spec.name})
         self._unpack = timestamped_unpacker(spec)
+        self._headed = spec.with_headers
 
     def put(self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of ``key`` and its timestamp in milliseconds; None deletes."""
         data = self._value.serialize(value)
         stored = None if data is None else pack_timestamped(data, timestamp)
+        if stored is not None and self._headed:
+            stored = add_headers(stored, ())
         self._view.put(self._key_bytes(key), stored)
 
     def put_if_absent(

@@ -215,7 +215,7 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         rows = _rows(view, self.spec)
         if row is not None:
             row = pack_timestamped(row, timestamp)
-            if headers:
+            if self.spec.with_headers:
                 row = add_headers(row, headers)
             if self._several:
                 row = append_packed(rows.get(data, begins), [row])
