@@ -63,3 +63,27 @@ def test_a_row_that_is_not_there_is_not_transformed(run_topology: RunTopology) -
     stream.join(shown, lambda one, row: f"{one}+{row}", value=str).to("out")
     records = [at(0).send("in", "a", "1"), at(1).send("rows", "a", "x"), at(2).send("in", "a", "2")]
     assert run_topology(builder.build(), records, **EVERY)["out"] == [("a", "2+x")]
+
+
+def test_what_one_record_gives_comes_way_by_way(run_topology: RunTopology) -> None:
+    """All that the first way gives, then all of the second; not row by row."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str)
+    twice = stream.flat_map_values(lambda value: [value, value + "!"], name="twice")
+    loud = twice.map_values(str.upper, name="loud")
+    twice.merge(loud).to("out", key=str, value=str)
+    records = [at(0).send("in", "a", "x")]
+    got = run_topology(builder.build(), records, **EVERY)["out"]
+    assert got == [("a", "X"), ("a", "X!"), ("a", "x"), ("a", "x!")]
+
+
+def test_a_join_of_two_views_of_a_table_shows_both_as_they_are(run_topology: RunTopology) -> None:
+    """No row pairs what one view is now with what the other was before the same change."""
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str)
+    same = table.filter(lambda _key, _value: True, name="same", store="same")
+    loud = table.map_values(str.upper, value=str, name="loud", store="loud")
+    same.outer_join(loud, "{}+{}".format, value=str, name="pairs").to_stream().to("out")
+    records = [at(n).send("in", "a", value) for n, value in enumerate(["x", "y", None])]
+    got = run_topology(builder.build(), records, **EVERY)["out"]
+    assert got == [("a", pair) for pair in ("x+X", "x+X", "y+Y", "y+Y", None, None)]

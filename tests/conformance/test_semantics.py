@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import JoinWindows, StreamsBuilder
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 
@@ -196,3 +197,40 @@ def test_a_transformer_sees_deletions(run_topology: RunTopology) -> None:
     out = run_topology(builder.build(), records, **EVERY)
     assert out["out"] == [("a", "x"), ("a", "a gone"), ("a", "y")]
     assert out["lengths"] == [(1, 1), (1, 0), (6, 1), (6, 0), (1, 1)]
+
+
+def test_a_record_goes_first_through_the_join_that_was_written_first(
+    run_topology: RunTopology,
+) -> None:
+    """It comes to a join by two ways: as part of the pairs of another one, and as itself."""
+    builder = StreamsBuilder()
+    left, right = (builder.stream(topic, key=int, value=str) for topic in ("left", "right"))
+    near = JoinWindows.of_time_difference(timedelta(seconds=10))
+    pairs = left.join(right, "{}-{}".format, windows=near, value=str, name="pairs")
+    threes = pairs.join(right, "{}-{}".format, windows=near, value=str, name="threes")
+    threes.to("out", key=int, value=str)
+    sent = [("left", "A"), ("right", "a"), ("left", "B"), ("right", "b"), ("left", "C")]
+    records = [at(n).send(topic, 0, value) for n, (topic, value) in enumerate(sent)]
+    out = run_topology(
+        builder.build(), records, settings={"event_time": "stream-time", "emit": "every"}
+    )
+    assert [(r.after_input, r.value, r.timestamp) for r in out.of("out")] == [
+        (1, "A-a-a", 1),
+        (2, "B-a-a", 2),
+        *[(3, f"{value}-b-a", 3) for value in "AB"],
+        *[(3, f"{pair}-b", 3) for pair in ("A-a", "B-a", "A-b", "B-b")],
+        *[(4, f"C-{pair}", 4) for pair in ("a-a", "a-b", "b-a", "b-b")],
+    ]
+
+
+def test_a_record_is_followed_by_what_came_of_it_as_the_program_says(
+    run_topology: RunTopology,
+) -> None:
+    """A count that is written before the merge is told before the record that it counts."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=str, value=str)
+    counts = words.group_by_key().count(store="counts").to_stream().map_values(str, name="told")
+    words.merge(counts).to("out", key=str, value=str)
+    records = [at(n).send("in", "k", word) for n, word in enumerate(["a", "b"])]
+    out = run_topology(builder.build(), records, **EVERY)
+    assert out["out"] == [("k", "1"), ("k", "a"), ("k", "2"), ("k", "b")]

@@ -233,4 +233,4 @@ class MergeOperator(Operator[MergeNode]):
 
     def process(self, inputs: Sequence[Batch]) -> Batch:
         """Merge one batch per input."""
-        return Batch.merge(inputs)
+        return Batch.merge(inputs, self.step.turns)

@@ -17,7 +17,7 @@ from mustela.kernel.stream_join_origins import JoinOrigins
 from mustela.kernel.stream_join_pace import PacedWaiting
 from mustela.kernel.stream_join_rows import KeyRows, Look, SideRows, StreamTimes, insert
 from mustela.kernel.stream_join_waiting import Closed, Waiting
-from mustela.plan.batch import Batch
+from mustela.plan.batch import Batch, in_turn
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.stream_join import StreamJoinNode
@@ -198,7 +198,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         order = batch.order if len(left.keys) and len(right.keys) else None
         places: Sequence[int] = range(len(batch))
         if order is not None:
-            places = sorted(places, key=order.__getitem__)
+            turn = in_turn(order, [len(left.keys), len(right.keys)], self.step.turns)
+            places = sorted(places, key=turn.__getitem__)
         return _Rows(
             batch=batch,
             lefts=len(left.keys),

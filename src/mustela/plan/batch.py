@@ -15,7 +15,7 @@ from typing import Any
 from mustela.model import Headers, RecordContext
 from mustela.plan.time import NEVER
 
-__all__ = ["Batch", "Order", "Origins", "SourceChunk"]
+__all__ = ["Batch", "Order", "Origins", "SourceChunk", "in_turn"]
 
 Order = tuple[int, ...]
 """(running maximum of the partition's timestamps, topic index, partition, offset), then, behind a
@@ -23,6 +23,31 @@ lane stage, (key group, emission number): total, and the same for any number of 
 
 
 _SOURCE_ORDER = 4
+
+
+def in_turn(
+    orders: Sequence[Order], counts: Sequence[int], turns: Sequence[int]
+) -> Sequence[tuple[Any, ...]]:
+    """Return what puts rows in the order of their records, and those of one record by turns.
+
+    Rows of one record that come by the same input keep their sequence.
+
+    Args:
+        orders: Order per row, those of each input together.
+        counts: How many rows each input has.
+        turns: The turn of each input (`mustela.plan.step.Step`); empty where no record comes by
+            several of them, and the orders are all that counts.
+
+    Example:
+        >>> record, result = (7, 0, 0, 1), (7, 0, 0, 1, 3, 0)
+        >>> first, second = in_turn([record, result], [1, 1], (1, 0))
+        >>> second < first
+        True
+    """
+    if not turns:
+        return orders
+    of_rows = chain.from_iterable(map(repeat, turns, counts))
+    return [(*order[:_SOURCE_ORDER], turn) for order, turn in zip(orders, of_rows, strict=True)]
 
 
 class Origins:
@@ -304,17 +329,24 @@ class Batch:
         )
 
     @classmethod
-    def merge(cls, batches: Sequence[Batch]) -> Batch:
+    def merge(cls, batches: Sequence[Batch], turns: Sequence[int] = ()) -> Batch:
         """Return the rows of all batches in order; rows of equal order keep their sequence.
 
         Batches without an order column follow one another as they are given. Records of a source
         are in order already; changes of a table need not be: those of one record stand as their
         keys were touched, and in merged order by key group, the same for any number of lanes.
+
+        Args:
+            batches: The batches.
+            turns: As of `in_turn`.
         """
         joined = cls.concatenate(batches)
         order = joined.order
         if not order:
             return joined
+        if turns:
+            places = in_turn(order, [len(batch) for batch in batches], turns)
+            return joined.take(sorted(range(len(places)), key=places.__getitem__))
         alone = sum(len(batch) > 0 for batch in batches) == 1
         if alone and len(order[0]) == _SOURCE_ORDER:
             return joined

@@ -31,6 +31,8 @@ class Step:
             ``emit = barrier``, because a step behind it looks rows up as of a moment.
         lag_ms: How far behind the watermark the rows that come to this step may lie, because steps
             before it hold rows back until a window closes.
+        turns: Where one record may come by several inputs: a number for each input, the smallest
+            comes first. Empty where none does.
     """
 
     name: str
@@ -40,3 +42,4 @@ class Step:
     wants_old: bool = False
     each_change: bool = False
     lag_ms: int = 0
+    turns: tuple[int, ...] = ()

@@ -39,7 +39,7 @@ class FlowStep:
         node: What it means.
         role: Which part of the meaning; None for reading a source, which is no step.
         inputs: What it reads, in order.
-        wants_old: As in `mustela.plan.step.Step`; likewise the next two.
+        wants_old: As in `mustela.plan.step.Step`; likewise what follows.
     """
 
     node: Node
@@ -48,6 +48,7 @@ class FlowStep:
     wants_old: bool = False
     each_change: bool = False
     lag_ms: int = 0
+    turns: tuple[int, ...] = ()
 
     @property
     def id(self) -> StepId:
@@ -65,6 +66,7 @@ class FlowStep:
             wants_old=self.wants_old,
             each_change=self.each_change,
             lag_ms=self.lag_ms,
+            turns=self.turns,
         )
 
 

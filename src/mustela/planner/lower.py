@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.rules.materialize_lookup import with_copies
+from mustela.planner.turns import turns
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
@@ -23,8 +24,9 @@ def lower(topology: Topology) -> Flow:
     """
     output_of: dict[str, StepId] = {}
     steps: list[FlowStep] = []
-    for written in topology:
-        node = _with_children(with_copies(written), topology)
+    nodes = [_with_children(with_copies(written), topology) for written in topology]
+    turns_of = turns(nodes)
+    for node in nodes:
         if isinstance(node, GlobalTableNode):
             continue  # no step makes it: engines follow its topic
         if isinstance(node, SourceNode | TableSourceNode):
@@ -37,7 +39,7 @@ def lower(topology: Topology) -> Flow:
         if not isinstance(node, SourceNode):
             pairs = zip(inputs, node.arrivals, strict=True)
             edges = tuple(Edge(source=source, shuffle=shuffle) for source, shuffle in pairs)
-            steps.append(FlowStep(node=node, inputs=edges))
+            steps.append(FlowStep(node=node, inputs=edges, turns=turns_of.get(node.name, ())))
             output_of[node.name] = steps[-1].id
     return Flow(topology, tuple(steps))
 
