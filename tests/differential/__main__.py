@@ -10,19 +10,24 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
-from tests.differential.planted.plant import bugs, is_found, plant
+from tests.differential.kafka_streams import KafkaStreams, missing_compiler
+from tests.differential.planted.plant import bugs, plant
+from tests.differential.planted.search import search
 
 
-def _plant_all() -> int:
-    missed = 0
-    for name in bugs():
-        found, _ = is_found(name)
-        missed += not found
-        print(f"{'found' if found else 'MISSED'}  {name}", flush=True)
-    print(f"{len(bugs()) - missed} of {len(bugs())} planted bugs found")
-    return 1 if missed else 0
+def _search(names: Collection[str], seed: int) -> int:
+    found = 0
+    for name, sought in search(names, seed):
+        found += sought.found
+        said = f"found by example {sought.examples + 1}"
+        if not sought.found:
+            said = f"MISSED in {sought.examples} examples {sought.told}"
+        print(f"{', '.join(bugs()[name].operators)}: {name}: {said}", flush=True)
+    print(f"{found} of {len(names)} planted bugs found")
+    return 0 if found == len(names) else 1
 
 
 def main(arguments: list[str]) -> int:
@@ -36,20 +41,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--chain", type=int, default=3, help="operators of a topology, at most")
     parser.add_argument("--ledger", type=Path, help="leave out what it says was met; add to it")
     parser.add_argument("--plant", help="plant one of the known bugs first; see planted/bugs.toml")
-    parser.add_argument("--bugs", action="store_true", help="plant every known bug, one by one")
+    parser.add_argument("--bugs", help="look for planted bugs: a,b,c, or all")
     options = parser.parse_args(arguments)
-    if options.bugs:
-        return _plant_all()
-    if options.plant:
-        plant(options.plant)
-    # After the bug is planted.
-    from tests.differential.campaign import Report, complete, directed, run, until
-    from tests.differential.kafka_streams import KafkaStreams, missing_compiler
-
     missing = missing_compiler()
     if missing:
         print(missing, file=sys.stderr)
         return 2
+    if options.bugs:
+        names = sorted(bugs()) if options.bugs == "all" else options.bugs.split(",")
+        return _search(names, options.seed)
+    if options.plant:
+        plant(options.plant)
+    # After the bug is planted.
+    from tests.differential.campaign import Report, complete, directed, noted, run, until
+
     report = Report()
     if options.ledger and options.ledger.exists():
         report.load(options.ledger)
@@ -60,16 +65,15 @@ def main(arguments: list[str]) -> int:
     # The first example that Hypothesis draws is the smallest there is, so one says nothing.
     each = max(2, -(-options.examples // max(1, len(found))))
     with tempfile.TemporaryDirectory() as scratch, KafkaStreams(Path(scratch)) as kafka_streams:
+        chains = until(complete(report, found), options.minutes)
         run(
-            until(complete(report, found, options.seed), options.minutes),
+            noted(report, chains, options.ledger),
             kafka_streams,
             start=options.seed,
             each=lambda _chain: each,
             shrink=not options.plant,
             report=report,
         )
-    if options.ledger:
-        report.save(options.ledger)
     for chain, text in report.differences.items():
         print(f"== {', '.join(chain)}: {text}\n")
     print(*report.lines(), sep="\n")

@@ -19,11 +19,10 @@ from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
 from tests.differential.pairs import CHAIN, Chain, alone, chains, composable, left_out
 
-__all__ = ["Report", "complete", "directed", "run", "until"]
+__all__ = ["Report", "complete", "directed", "noted", "run", "until"]
 
-_COUNTED = ("operators", "pairs", "whole", "known", "refused")
-_UNMET_SHOWN = 20
-_ROUNDS_MAX = 4
+_COUNTED = ("operators", "pairs", "whole", "missed", "known", "refused")
+_TRIES_MAX = 12
 _ANY_HEALTH = (
     HealthCheck.too_slow,
     HealthCheck.filter_too_much,
@@ -39,9 +38,10 @@ class Report:
     Attributes:
         examples: How many examples were compared and equal.
         operators: Examples by operator.
-        pairs: Examples by pair of operators, one of which reads what the other gives, in which the
-            last step of the topology wrote something that was compared.
+        pairs: Examples by pair of operators, one of which reads what the other gives, in which
+            both gave rows and the last step of the topology wrote some that were compared.
         whole: The same, where the comparison reached the last input.
+        missed: Examples that do not count for a pair: the pair, and why they do not.
         known: Examples that showed a known divergence, by its id.
         refused: Examples that Kafka Streams refused, by its reason.
         differences: What is unexplained, by chain.
@@ -51,6 +51,7 @@ class Report:
     operators: Counter[str] = field(default_factory=Counter[str])
     pairs: Counter[Chain] = field(default_factory=Counter[Chain])
     whole: Counter[Chain] = field(default_factory=Counter[Chain])
+    missed: Counter[Chain] = field(default_factory=Counter[Chain])
     known: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
     differences: dict[Chain, str] = field(default_factory=dict[Chain, str])
@@ -59,12 +60,21 @@ class Report:
         """Count an example that ran on both sides."""
         self.examples += 1
         self.operators.update(example.operators)
-        if compared.told:
-            met = set(pairwise(example.operators))
-            self.pairs.update(met)
-            if compared.whole:
-                self.whole.update(met)
+        self.pairs.update(compared.met)
+        if compared.whole:
+            self.whole.update(compared.met)
+        first = ", ".join(sorted(compared.known))
+        why = "a step gave nothing" if compared.whole else f"{first} came first"
+        self._miss(example, compared.met, why)
         self.known.update(compared.known)
+
+    def refuse(self, example: Example, why: str) -> None:
+        """Count an example that Kafka Streams refused."""
+        self.refused[why] += 1
+        self._miss(example, set(), "Kafka Streams refused it")
+
+    def _miss(self, example: Example, met: set[Chain], why: str) -> None:
+        self.missed.update((*pair, why) for pair in set(pairwise(example.operators)) - met)
 
     def save(self, path: Path) -> None:
         """Write what was covered, so that another run goes on from there."""
@@ -86,6 +96,11 @@ class Report:
         """Return the pairs that no example has met yet, though they can be composed."""
         return [pair for pair in composable() if pair not in self.pairs]
 
+    def _why_unmet(self, pair: Chain) -> str:
+        """Return what became of a pair's examples; nothing where there was none."""
+        found = {why: count for (*two, why), count in self.missed.items() if tuple(two) == pair}
+        return "; ".join(f"{why} ({found[why]})" for why in sorted(found))
+
     def lines(self) -> Iterator[str]:
         """Yield the report as text."""
         every = OPERATORS.keys() | STATELESS.keys()
@@ -98,8 +113,11 @@ class Report:
             f"pairs of stateful operators: {len(self.pairs)} of {len(composable())}, "
             f"{len(self.whole)} of them compared to the last record"
         )
-        for pair in self.unmet()[:_UNMET_SHOWN]:
-            yield f"  not met: {', '.join(pair)}"
+        unmet = {pair: self._why_unmet(pair) for pair in self.unmet()}
+        for pair, why in unmet.items():
+            if why:
+                yield f"  not met: {', '.join(pair)}: {why}"
+        yield f"  not drawn: {sum(not why for why in unmet.values())} pairs"
         for reason, pairs in left_out().items():
             yield f"  left out: {len(pairs)} pairs: {reason}"
         for name, count in sorted(self.operators.items()):
@@ -138,19 +156,28 @@ def until(found: Iterable[Chain], minutes: float | None) -> Iterator[Chain]:
         yield chain
 
 
-def complete(report: Report, found: Iterable[Chain], start: int) -> Iterator[Chain]:
+def noted(report: Report, found: Iterable[Chain], path: Path | None) -> Iterator[Chain]:
+    """Yield chains, and write the report after each: a run that is ended loses little."""
+    for chain in found:
+        yield chain
+        if path is not None:
+            report.save(path)
+
+
+def complete(report: Report, found: Iterable[Chain]) -> Iterator[Chain]:
     """Yield chains, then again those pairs of them that the report has not met, by themselves.
 
-    A pair is not met where the last step wrote nothing, or where a divergence came first.
+    A pair is not met where one of its steps gave nothing, or where a divergence came first.
     """
     wanted: set[Chain] = set()
     for chain in found:
         wanted.update(pairwise(chain))
         yield chain
-    for again in range(1, _ROUNDS_MAX):
-        differ = {pair for chain in report.differences for pair in pairwise(chain)}
-        unmet = wanted - report.pairs.keys() - differ
-        yield from chains(unmet, start + again, length=2)
+    for pair in sorted(wanted):
+        for _ in range(_TRIES_MAX):
+            if pair in report.pairs or pair in report.differences:
+                break
+            yield pair
 
 
 def run(
@@ -195,7 +222,7 @@ def run(
             try:
                 report.count(example, compare(example, kafka_streams))
             except Refused as refusal:
-                report.refused[str(refusal)] += 1
+                report.refuse(example, str(refusal))
 
         try:
             once()

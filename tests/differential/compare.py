@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mustela import TopologyTestDriver
@@ -26,12 +28,13 @@ class Compared(NamedTuple):
     Attributes:
         known: The ids of the known divergences that the example shows.
         whole: Whether it reached the last input: behind some divergences nothing can be compared.
-        told: Whether the last step wrote a row before the end of the comparison.
+        met: The pairs of operators both of which gave rows, where the last step of the topology
+            wrote before the end of the comparison.
     """
 
     known: set[str]
     whole: bool
-    told: bool
+    met: set[tuple[str, str]]
 
 
 class Difference(AssertionError):
@@ -91,7 +94,7 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
     theirs = of_kafka_streams(example, kafka_streams)
     ours = of_mustela(example)
     known: set[str] = set()
-    told = False
+    told, whole = False, True
     same = _same if WITHOUT_ORDER.isdisjoint(example.operators) else _same_rows
     for number, (record, wanted, got) in enumerate(zip(example.inputs, theirs, ours, strict=True)):
         if all(same(w, g) for w, g in zip(wanted, got, strict=True)):
@@ -102,8 +105,22 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
             raise Difference(_told(example, number, record, wanted, got))
         known.add(explained[0])
         if explained[1] == "rest":
-            return Compared(known, whole=False, told=told)
-    return Compared(known, whole=True, told=told)
+            whole = False
+            break
+    paired = told and len(example.operators) > 1
+    return Compared(known, whole, _met(example) if paired else set())
+
+
+def _met(example: Example) -> set[tuple[str, str]]:
+    """Return the pairs both of which gave rows: a join behind a silent step may give its own."""
+    tapped = of_mustela(replace(example, steps=example.tapped))
+    count = len(example.operators)
+    gave = [any(sinks[place - count] for sinks in tapped) for place in range(count)]
+    return {
+        pair
+        for pair, both in zip(pairwise(example.operators), pairwise(gave), strict=True)
+        if all(both)
+    }
 
 
 def _same(wanted: Sequence[Row], got: Sequence[Row]) -> bool:

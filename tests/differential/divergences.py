@@ -223,6 +223,18 @@ def _suppressed_old_values(
     return None
 
 
+def _ways_come_one_by_one(
+    example: Example, theirs: Written, ours: Written, number: int
+) -> Extent | None:
+    """Kafka Streams sends each of a record's rows by every way before the next row comes."""
+    for step in example.steps:
+        if step["op"] == "stream_join" and len(set(step["in"])) == 1 and step["how"] != "inner":
+            above = [_step(example, name)["op"] for name in _above(example, step)]
+            if _SEVERAL.intersection(above):
+                return "rest"
+    return None
+
+
 def _step(example: Example, name: str) -> Step:
     return next(step for step in example.steps if step["id"] == name)
 
@@ -249,6 +261,7 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
         "joined-rows-keep-their-time": _joined_rows_keep_their_time,
         "closed-sessions-stay-closed": _sessions_stay_closed,
         "sliding-windows-are-kept-long-enough": _sliding_windows_are_kept,
+        "ways-come-one-by-one": _ways_come_one_by_one,
     }
 )
 """The known divergences by id."""

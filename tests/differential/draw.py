@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -29,6 +29,12 @@ _VALUES = st.sampled_from(["1", "2", "3", "12", "a1", "b2", "c", "b", "a23", Non
 _PAUSES = st.sampled_from([0, 1, 1, 2, 3, 5, 8, 12, 30, -1, -3, -8, -20])
 _FIRST_TIMES = st.sampled_from([0, 5, 40, 1000])
 _INPUTS_MAX = 16
+# Keys that streams come to have, so that a join finds rows whatever made its keys.
+_ROWS = st.lists(st.sampled_from("abc1A2B03Cxn"), unique=True, max_size=12)
+_ROW_VALUES = st.sampled_from(["1", "12", "a1", "b2", "c", "a23"])
+_JUMPS = st.sampled_from([50, 50, 80, 0, 1100])
+_LETTERS = st.sampled_from("abc")
+_ENDINGS = st.sampled_from(["1", "12", "2", "3", ""])
 
 
 class Input(NamedTuple):
@@ -48,11 +54,13 @@ class Example:
         steps: The description of the topology.
         inputs: What is piped, record by record.
         operators: The stateful operators in it, in order.
+        tapped: The same topology with a sink more for what each of the operators gives.
     """
 
     steps: tuple[Step, ...]
     inputs: tuple[Input, ...]
     operators: tuple[str, ...]
+    tapped: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -294,6 +302,7 @@ class _Sketch:
     draw: _Draw
     steps: list[Step] = field(default_factory=list[Step])
     topics: list[str] = field(default_factory=list[str])
+    tables: list[str] = field(default_factory=list[str])
     sinks: int = 0
 
     def add(self, step: Step, *inputs: str) -> str:
@@ -302,10 +311,17 @@ class _Sketch:
         self.steps.append({**step, "id": name, **({"in": list(inputs)} if inputs else {})})
         return name
 
+    def topic(self, *, table: bool = False) -> str:
+        """Add a topic; that of a table gets rows before all others get anything."""
+        name = f"t{len(self.topics)}"
+        self.topics.append(name)
+        if table:
+            self.tables.append(name)
+        return name
+
     def source(self, kind: Kind, versioned: int | None = None) -> str:
         """Add a topic, and what makes of it what is wanted."""
-        topic = f"t{len(self.topics)}"
-        self.topics.append(topic)
+        topic = self.topic(table=kind == "table")
         if kind == "table" and self.draw(st.booleans()):
             store = {"versioned": versioned} if versioned else {"store": _store(self.draw)}
             return self.add({"op": "table", "topic": topic, **store})
@@ -321,7 +337,7 @@ class _Sketch:
             step = {"op": "to_stream_key", "f": mapper} if mapper else {"op": "to_stream"}
             name = self.stateless(self.add(step, name))
         elif kind == "windowed":
-            mapper = self.draw(st.sampled_from(["same", "initial"]))
+            mapper = self.draw(st.sampled_from(["same", "initial", "initial"]))
             name = self.stateless(self.add({"op": "to_stream_key", "f": mapper}, name))
         if wanted == "stream":
             return name
@@ -338,9 +354,8 @@ class _Sketch:
             which = self.draw(st.sampled_from(sorted(STATELESS)))
             name = self.add(self.draw(STATELESS[which]), name)
         if self.draw(st.sampled_from([False] * 9 + [True])):
-            topic = f"t{len(self.topics)}"
-            self.topics.append(topic)
-            name = self.add({"op": "merge"}, name, self.add({"op": "stream", "topic": topic}))
+            other = self.add({"op": "stream", "topic": self.topic()})
+            name = self.add({"op": "merge"}, name, other)
         return name
 
     def operator(self, which: str, given: tuple[Kind, str] | None) -> tuple[Kind, str]:
@@ -363,9 +378,7 @@ class _Sketch:
         if step.pop("self", False):
             inputs *= 2
         if step.pop("global", False):
-            topic = f"t{len(self.topics)}"
-            self.topics.append(topic)
-            inputs.append(self.add({"op": "global_table", "topic": topic}))
+            inputs.append(self.add({"op": "global_table", "topic": self.topic(table=True)}))
         return operator.output, self.add(step, *inputs)
 
     def sink(self, kind: Kind, name: str) -> None:
@@ -410,15 +423,31 @@ STATELESS: Mapping[str, st.SearchStrategy[Step]] = MappingProxyType(
 def examples(draw: _Draw, operators: tuple[str, ...]) -> Example:
     """Draw a topology in which each of the operators reads what the one before it gives."""
     sketch = _Sketch(draw)
-    given: tuple[Kind, str] | None = None
+    results: list[tuple[Kind, str]] = []
     for number, which in enumerate(operators):
-        given = sketch.operator(which, given)
+        results.append(sketch.operator(which, results[-1] if results else None))
         if number == len(operators) - 1 or draw(st.booleans()):
-            sketch.sink(*given)
+            sketch.sink(*results[-1])
+    steps, inputs = tuple(sketch.steps), tuple(_inputs(draw, sketch, len(operators)))
+    for result in results:
+        sketch.sink(*result)
+    return Example(steps, inputs, operators, tuple(sketch.steps))
+
+
+def _inputs(draw: _Draw, sketch: _Sketch, operators: int) -> Iterator[Input]:
+    """Draw rows for the tables, records as they come, and rounds that carry the time on."""
     now = draw(_FIRST_TIMES)
-    inputs: list[Input] = []
+    for topic in sketch.tables:
+        for key in draw(_ROWS):
+            yield Input(topic, key, draw(_ROW_VALUES), now)
     for _ in range(draw(st.integers(1, _INPUTS_MAX))):
         now = max(0, now + draw(_PAUSES))
-        topic = draw(st.sampled_from(sketch.topics))
-        inputs.append(Input(topic, draw(_KEYS), draw(_VALUES), now))
-    return Example(tuple(sketch.steps), tuple(inputs), operators)
+        yield Input(draw(st.sampled_from(sketch.topics)), draw(_KEYS), draw(_VALUES), now)
+    # In a round each topic gets a record of one key and time, and what is made of its value is
+    # alike too, so that they meet. What closes with time tells it on only when it is told itself:
+    # each operator of the chain may need a round more.
+    for _ in range(draw(st.integers(0, operators + 2))):
+        now += draw(_JUMPS)
+        key, letter = draw(_LETTERS), draw(_LETTERS)
+        for topic in draw(st.permutations(sketch.topics)):
+            yield Input(topic, key, letter + draw(_ENDINGS), now)

@@ -77,6 +77,7 @@ class KafkaStreams:
     def __init__(self, scratch: Path) -> None:
         java = find_java()
         jars = resolve_jars("kafka-streams")
+        self._unanswered = 0
         classpath = os.pathsep.join(map(str, [_compiled(java, jars), *jars]))
         self._process = subprocess.Popen(
             [
@@ -101,9 +102,13 @@ class KafkaStreams:
         to, back = self._process.stdin, self._process.stdout
         assert to is not None
         assert back is not None
+        self._unanswered += 1
         to.write(json.dumps(question) + "\n")
         to.flush()
-        line = back.readline()
+        line = ""
+        while self._unanswered:  # who asked before may have been interrupted
+            line = back.readline()
+            self._unanswered -= 1
         assert line, f"Kafka Streams ended with {self._process.wait(10)}"
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

@@ -40,6 +40,8 @@ def _all() -> Iterator[Chain]:
 
 def _reason(pair: Chain) -> str:
     first, _ = pair
+    if pair == ("unlimited", "suppress_window"):
+        return "a window without an end never closes: nothing would ever be written"
     if first in WITHOUT_ORDER:
         return f"what {first} gives for one record has no order that the two sides share"
     return ""

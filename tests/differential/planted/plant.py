@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.machinery
-import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -11,14 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["EXAMPLES", "Bug", "bugs", "is_found", "plant"]
-
-EXAMPLES = 150
-"""How many examples a bug's operators get."""
+__all__ = ["Bug", "bugs", "plant"]
 
 _LIST = Path(__file__).with_name("bugs.toml")
-_ROOT = Path(__file__).resolve().parents[3]
-_TIMEOUT_S = 110
 
 
 class Bug(NamedTuple):
@@ -65,20 +59,6 @@ def plant(name: str) -> None:
     bug = bugs()[name]
     assert bug.module not in sys.modules, f"{bug.module} is loaded already"
     sys.meta_path.insert(0, _Finder(bug))
-
-
-def is_found(name: str) -> tuple[bool, str]:
-    """Run examples of a bug's operators in a process that has it.
-
-    Returns:
-        Whether the run found a difference, and what it said.
-    """
-    command = [sys.executable, "-m", "tests.differential", "--plant", name]
-    command += ["--examples", str(EXAMPLES), "--operators", ",".join(bugs()[name].operators)]
-    done = subprocess.run(
-        command, cwd=_ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-    )
-    return done.returncode == 1 and "== " in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 class _Finder:
