@@ -379,13 +379,17 @@ def test_updates_of_other_keys_leave_the_headers_of_their_record() -> None:
 
     class Send(ContextualProcessor[str, int, str, str]):
         def process(self, record: Record[str, int]) -> None:
-            self.context.update("rows", "other", lambda old: (old or 0) + 1)
+            more = self.context.update
+            more("rows", "other", lambda old: (old or 0) + 1, reply_to="told", reply_key="a")
             self.context.update("windows", "other", lambda old: (old or 0) + 1, at=10)
             self.context.update("sessions", "other", lambda old: (old or 0) + 1, at=(0, 5))
 
     updated = [store for store in builders() if store.name != "several"]
     builder = StreamsBuilder()
-    builder.stream("in", key=str, value=int).process(Send, updates=updated, name="send")
+    stream = builder.stream("in", key=str, value=int)
+    sent = stream.process(Send, updates=updated, replies=["told"], name="send")
+    told = sent.reply("told").map_values(lambda updated: updated.new)
+    told.to("told", key=str, value=int)
     with TopologyTestDriver(builder, key_groups=8) as driver:
         driver.create_input_topic("in").pipe_input("a", 1, timestamp=7, headers=SHOP)
         row = ValueTimestampHeaders(1, 7, SHOP)
@@ -394,6 +398,8 @@ def test_updates_of_other_keys_leave_the_headers_of_their_record() -> None:
         assert windows.fetch("other", 10) == row
         sessions = driver.get_session_store_with_headers("sessions")
         assert sessions.fetch_session("other", 0, 5) == AggregationWithHeaders(1, SHOP)
+        reply = driver.create_output_topic("told").read_record()
+        assert (reply.key, reply.value, reply.headers) == ("a", 1, SHOP)
 
 
 def test_a_transaction_writes_headers_too() -> None:
