@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.operator import EXCHANGED
 from mustela.kernel.stream_join_origins import JoinOrigins
 from mustela.kernel.stream_join_pace import PacedWaiting
-from mustela.kernel.stream_join_rows import KeyRows, Look, SideRows, StreamTimes, insert
+from mustela.kernel.stream_join_part import Part, Reach
+from mustela.kernel.stream_join_rows import KeyRows, SideRows, StreamTimes, insert
 from mustela.kernel.stream_join_waiting import Closed, Waiting
 from mustela.plan.batch import Batch, in_turn
 from mustela.serdes.base import Serde
@@ -28,8 +29,6 @@ LEFT, RIGHT = 0, 1
 
 PART_ROWS: Final = 50_000
 """So many rows are joined at a time: what they need stays close at hand."""
-
-_NOTHING: Final[KeyRows] = ([], [])
 
 
 @dataclass(slots=True)
@@ -51,6 +50,7 @@ class _Rows:
     Attributes:
         batch: The rows.
         lefts: How many of them are left ones.
+        nulls: Whether a key or a value may be null.
         order: Their places in merged order.
         keys: Keys as bytes, None for null.
         values: Values as bytes, None for null.
@@ -66,6 +66,7 @@ class _Rows:
     keys: list[Any]
     values: list[Any]
     times: list[int]
+    nulls: bool = False
     groups: list[int] = field(default_factory=list[int])
     now: list[int] = field(default_factory=list[int])
     floors: list[int] = field(default_factory=list[int])
@@ -103,13 +104,6 @@ class _Results:
             self.times.append(time)
 
 
-def _between(times: list[int], low: int, high: int) -> tuple[int, int] | None:
-    """Return where the times of a span begin and end, None if there are none."""
-    start = bisect_left(times, low)
-    end = bisect_right(times, high, start)
-    return (start, end) if end > start else None
-
-
 class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     """Inner, left and outer join of two streams.
 
@@ -135,9 +129,13 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         ]
         self._seen = [StreamTimes(store) for store in stores]
         self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
-        self._older = (window.before_ms, window.after_ms)
-        self._younger = (window.after_ms, window.before_ms)
-        self._waits = [younger + window.grace_ms for younger in self._younger]
+        self._reach = Reach(
+            older=(window.before_ms, window.after_ms),
+            younger=(window.after_ms, window.before_ms),
+            # Kafka Streams asks for time 0 where a span ends before it
+            highest_min=0 if self._by_stream else None,
+        )
+        self._waits = [younger + window.grace_ms for younger in self._reach.younger]
         self._waiting: Waiting | None = None
         if node.unmatched is not None:
             store = self.lane_store(node.unmatched)
@@ -152,10 +150,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         rows = self._merged(sides)
         self._judge(rows)
         results = _Results()
-        spans = self._spans(rows)
         for start in range(0, len(rows.order), PART_ROWS):
-            part = replace(rows, order=rows.order[start : start + PART_ROWS])
-            self._match(part, spans, results)
+            self._match(rows, rows.order[start : start + PART_ROWS], results)
         return self._joined(rows, results)
 
     def _side(self, side: int, batch: Batch) -> _Side:
@@ -207,6 +203,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             keys=left.keys + right.keys,
             values=left.values + right.values,
             times=batch.timestamps,
+            nulls=any(None in column for side in sides for column in (side.keys, side.values)),
         )
 
     # --- when a row comes ---------------------------------------------------------------------
@@ -249,144 +246,106 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if self._waiting is not None:
             self._now.save()
 
-    def _spans(self, rows: _Rows) -> tuple[list[int], list[int]]:
-        """Return for each row the times of the other side that it meets, both ends inclusive."""
-        lefts, times = rows.lefts, rows.times
-        older, younger = self._older, self._younger
-        lows = [time - older[LEFT] for time in times[:lefts]]
-        lows += [time - older[RIGHT] for time in times[lefts:]]
-        highs = [time + younger[LEFT] for time in times[:lefts]]
-        highs += [time + younger[RIGHT] for time in times[lefts:]]
-        lows = [
-            low if low >= floor and low >= 0 else max(low, floor, 0)
-            for low, floor in zip(lows, rows.floors, strict=True)
-        ]
-        if self._by_stream:  # Kafka Streams asks for time 0 where a span ends before it
-            highs = [high if high >= 0 else 0 for high in highs]
-        return lows, highs
+    def _part(self, rows: _Rows, order: Sequence[int]) -> Part:
+        lefts = rows.lefts
+        columns = (rows.keys, rows.times, rows.values, rows.groups, rows.floors)
+        keys, times, values, groups, floors = ([column[row] for row in order] for column in columns)
+        rights = [row >= lefts for row in order]
+        lows, highs = self._reach.spans(times, floors, rights)
+        return Part(order, rights, keys, times, values, groups, lows, highs)
 
     # --- matching -----------------------------------------------------------------------------
 
-    def _match(self, rows: _Rows, spans: tuple[list[int], list[int]], results: _Results) -> None:
+    def _match(self, rows: _Rows, order: Sequence[int], results: _Results) -> None:
         """Find the partners of each row, keep it, and close the windows that are over by then."""
-        keys, values = rows.keys, rows.values
-        if None in keys or None in values:
-            kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
-        else:
-            kept = rows.order
-        self._fetch(rows, kept, spans)
+        part = self._part(rows, order)
+        for group, places in part.by_group(nulls=rows.nulls):
+            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
+                looks, came = part.look(places[other]), part.records(places[side])
+                self._sides[side].handle(group, looks, came)
         if self._waiting is None:
-            self._match_inner(rows, kept, spans, results)
+            self._match_inner(rows, part, results)
         else:
-            self._match_outer(rows, spans, results)
+            self._match_outer(rows, part, results)
         for side in self._sides:
             side.forget()
 
-    def _fetch(self, rows: _Rows, kept: Iterable[int], spans: tuple[list[int], list[int]]) -> None:
-        """Fetch what the rows look at, and write the rows."""
-        lows, highs = spans
-        keys, times, values = rows.keys, rows.times, rows.values
-        groups, lefts = rows.groups, rows.lefts
-        divided: dict[int, tuple[list[int], list[int]]] = {}
-        for row in kept:
-            group = groups[row]
-            if group not in divided:
-                divided[group] = ([], [])
-            divided[group][row >= lefts].append(row)
-        for group, places in sorted(divided.items()):
-            columns = [[keys[row] for row in mine] for mine in places]
-            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
-                mine, theirs = places[side], places[other]
-                look = Look(
-                    columns[other], [lows[row] for row in theirs], [highs[row] for row in theirs]
-                )
-                came = columns[side], [times[row] for row in mine], [values[row] for row in mine]
-                self._sides[side].handle(group, look, came)
-
-    def _match_inner(
-        self,
-        rows: _Rows,
-        kept: Iterable[int],
-        spans: tuple[list[int], list[int]],
-        results: _Results,
-    ) -> None:
-        lows, highs = spans
-        keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
-        left, right = self._sides[LEFT].by_key, self._sides[RIGHT].by_key
-        left_looked, right_looked = (side.looked for side in self._sides)
+    def _match_inner(self, rows: _Rows, part: Part, results: _Results) -> None:
+        lows, highs, times, values = part.lows, part.highs, part.times, part.values
+        left, right = self._sides
         add_row, add_other, add_time = results.adders()
-        for row in kept:
-            key, time = keys[row], times[row]
-            if row < lefts:
-                own, others, looked = left, right.get(key), left_looked
+        for at, (row, key, time, on_right) in enumerate(
+            zip(part.rows, part.keys, times, part.rights, strict=True)
+        ):
+            if rows.nulls and (key is None or values[at] is None):
+                continue
+            mine, side = (right, left) if on_right else (left, right)
+            if key in side.fresh:
+                partner = side.fresh[key]
+                other = times[partner]
+                if lows[at] <= other <= highs[at]:
+                    add_row(row)
+                    add_other(values[partner])
+                    add_time(other if other > time else time)
+            elif key in side.by_key:
+                self._add_many(results, part, at, side.by_key[key])
+            if key in mine.fresh or key in mine.by_key:
+                mine.add(part, at)
             else:
-                own, others, looked = right, left.get(key), right_looked
-            if others is not None:
-                theirs, raws = others
-                if len(theirs) == 1:
-                    other = theirs[0]
-                    if lows[row] <= other <= highs[row]:
-                        add_row(row)
-                        add_other(raws[0])
-                        add_time(other if other > time else time)
-                elif found := _between(theirs, lows[row], highs[row]):
-                    self._add_many(results, row, time, (theirs, raws, *found))
-            if key in looked:
-                if key in own:
-                    insert(own[key], time, values[row])
-                else:
-                    own[key] = [time], [values[row]]
+                mine.fresh[key] = at
 
     @staticmethod
-    def _add_many(
-        results: _Results, row: int, time: int, found: tuple[list[int], list[bytes], int, int]
-    ) -> None:
-        theirs, raws, start, end = found
-        results.rows.extend(repeat(row, end - start))
+    def _add_many(results: _Results, part: Part, at: int, known: KeyRows) -> list[int]:
+        """Add what a row has among the records of its key; return the times of these."""
+        theirs, raws = known
+        start = bisect_left(theirs, part.lows[at])
+        end = bisect_right(theirs, part.highs[at], start)
+        if end <= start:
+            return []
+        time, met = part.times[at], theirs[start:end]
+        results.rows.extend(repeat(part.rows[at], len(met)))
         results.others.extend(raws[start:end])
-        results.times.extend([max(other, time) for other in theirs[start:end]])
+        results.times.extend([max(other, time) for other in met])
+        return met
 
-    def _match_outer(
-        self, rows: _Rows, spans: tuple[list[int], list[int]], results: _Results
-    ) -> None:
+    def _match_outer(self, rows: _Rows, part: Part, results: _Results) -> None:
         waiting = self._waiting
         assert waiting is not None
-        lows, highs = spans
-        keys, values, times, lefts = rows.keys, rows.values, rows.times, rows.lefts
-        groups, now, triggers = rows.groups, rows.now, rows.triggers
-        by_key, nexts = [side.by_key for side in self._sides], waiting.nexts
-        until, oldest = max(now[row] for row in rows.order), min(times[row] for row in rows.order)
-        for group in sorted({groups[row] for row in rows.order}):
+        lows, highs, times, values = part.lows, part.highs, part.times, part.values
+        now, triggers, nexts = rows.now, rows.triggers, waiting.nexts
+        until, oldest = max(map(now.__getitem__, part.rows)), min(times)
+        for group in sorted(set(part.groups)):
             waiting.begin(group, until, oldest)
-        looked = [side.looked for side in self._sides]
+        left, right = self._sides
         add_row, add_other, add_time = results.adders()
-        for row in rows.order:
-            key, time = keys[row], times[row]
-            mine = LEFT if row < lefts else RIGHT
-            if triggers[row] and nexts[groups[row]] < now[row]:
+        for at, (row, key, time, group, on_right) in enumerate(
+            zip(part.rows, part.keys, times, part.groups, part.rights, strict=True)
+        ):
+            if triggers[row] and nexts[group] < now[row]:
                 self._close(waiting, rows, row, results)
-            if key is None or values[row] is None:
+            if key is None or values[at] is None:
                 self._add_without_key(rows, row, results)
                 continue
-            theirs, raws = by_key[1 - mine].get(key, _NOTHING)
-            count = len(theirs)
-            if count == 1 and lows[row] <= theirs[0] <= highs[row]:
-                other = theirs[0]
-                add_row(row)
-                add_other(raws[0])
-                add_time(other if other > time else time)
-                self._met(waiting, rows, row, theirs)
-            elif count > 1 and (found := _between(theirs, lows[row], highs[row])):
-                self._add_many(results, row, time, (theirs, raws, *found))
-                self._met(waiting, rows, row, theirs[slice(*found)])
+            mine, side = (right, left) if on_right else (left, right)
+            met: list[int] = []
+            if key in side.fresh:
+                partner = side.fresh[key]
+                other = times[partner]
+                if lows[at] <= other <= highs[at]:
+                    add_row(row)
+                    add_other(values[partner])
+                    add_time(other if other > time else time)
+                    met = [other]
+            elif key in side.by_key:
+                met = self._add_many(results, part, at, side.by_key[key])
+            if met:
+                self._met(waiting, rows, row, met)
             else:
-                self._unmet(waiting, rows, row, highs[row], results)
-            if key in looked[mine]:
-                own = by_key[mine]
-                if key in own:
-                    insert(own[key], time, values[row])
-                else:
-                    own[key] = [time], [values[row]]
+                self._unmet(waiting, rows, row, highs[at], results)
+            if key in mine.fresh or key in mine.by_key:
+                mine.add(part, at)
+            else:
+                mine.fresh[key] = at
         waiting.save()
 
     def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
@@ -484,51 +443,33 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         count = len(side.keys)
         twice = [*range(count), *range(count)]
         keys, values = side.keys * 2, side.values * 2
+        order = [
+            row
+            for left in range(count)
+            if keys[left] is not None and values[left] is not None
+            for row in (left, left + count)
+        ]
         rows = _Rows(
             batch=side.batch.take(twice),
             lefts=count,
-            order=[row for left in range(count) for row in (left, left + count)],
+            order=order,
             keys=keys,
             values=values,
             times=side.batch.timestamps * 2,
         )
         self._judge(rows)
-        lows, highs = self._spans(rows)
-        kept = [row for row in rows.order if keys[row] is not None and values[row] is not None]
-        self._fetch_self(rows, kept, (lows, highs))
+        part = self._part(rows, rows.order)
         (store,) = self._sides
+        for group, (lefts, rights) in part.by_group(nulls=False):
+            store.handle(group, part.look([*lefts, *rights]), part.records(lefts))
         results = _Results()
-        for row in kept:
-            theirs, raws = known = store.by_key.setdefault(keys[row], ([], []))
-            time = rows.times[row]
+        for at, row in enumerate(part.rows):
+            known = store.by_key.setdefault(part.keys[at], ([], []))
             if row >= count:
-                insert(known, time, values[row])
-            if found := _between(theirs, lows[row], highs[row]):
-                self._add_many(results, row, time, (theirs, raws, *found))
+                insert(known, part.times[at], part.values[at])
+            self._add_many(results, part, at, known)
         store.forget()
         return self._joined(rows, results)
-
-    def _fetch_self(
-        self, rows: _Rows, kept: Iterable[int], spans: tuple[list[int], list[int]]
-    ) -> None:
-        lows, highs = spans
-        keys, groups = rows.keys, rows.groups
-        divided: dict[int, list[int]] = {group: [] for group in sorted(set(groups))}
-        for row in kept:
-            divided[groups[row]].append(row)
-        for group, both in divided.items():
-            look = Look(
-                [keys[row] for row in both],
-                [lows[row] for row in both],
-                [highs[row] for row in both],
-            )
-            mine = [row for row in both if row < rows.lefts]
-            came = (
-                [keys[row] for row in mine],
-                [rows.times[row] for row in mine],
-                [rows.values[row] for row in mine],
-            )
-            self._sides[LEFT].handle(group, look, came)
 
     # --- results ------------------------------------------------------------------------------
 

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
+from mustela.kernel.stream_join_part import Look, Part
 from mustela.state.kinds.layout import STREAM_TIME
 from mustela.state.kinds.list import KeyRows, ListRows
 
-__all__ = ["KeyRows", "Look", "SideRows", "StreamTimes", "insert"]
+__all__ = ["KeyRows", "SideRows", "StreamTimes", "insert"]
 
 EXPIRED_MIN: Final = 1_000
 """Lists that a batch drops at least, where so many are over."""
 
 _LENGTH: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Which records a batch will look at, as columns: a key and a span of time, both ends in it."""
-
-    keys: list[bytes]
-    lows: list[int]
-    highs: list[int]
 
 
 class SideRows:
@@ -37,15 +28,16 @@ class SideRows:
         waits: Whether its records may wait for a partner.
 
     Attributes:
-        looked: The keys that the batch looks at.
-        by_key: Their records: those that were stored, and what is put there meanwhile.
+        by_key: The records of the keys that the batch looks at: those that were stored, and what
+            was added to them.
+        fresh: Where in the batch the one record of any other key is.
         stored: The times of those that were stored, if they may wait.
     """
 
     def __init__(self, store: LaneStore, *, segment_ms: int, waits: bool = False) -> None:
         self.store = store
-        self.looked: set[bytes] = set()
         self.by_key: dict[bytes, KeyRows] = {}
+        self.fresh: dict[bytes, int] = {}
         self.stored: dict[bytes, set[int]] = {}
         self._segment_ms = segment_ms
         self._waits = waits
@@ -63,7 +55,6 @@ class SideRows:
         """
         lists = self._lists(group)
         found = lists.read(look.keys, look.lows, look.highs)
-        self.looked.update(look.keys)
         self.by_key.update(found)
         if self._waits:
             self.stored.update({key: set(times) for key, (times, _) in found.items()})
@@ -71,7 +62,15 @@ class SideRows:
 
     def forget(self) -> None:
         """End a batch."""
-        self.looked, self.by_key, self.stored = set(), {}, {}
+        self.by_key, self.fresh, self.stored = {}, {}, {}
+
+    def add(self, part: Part, at: int) -> None:
+        """Add a record of a key that has others already."""
+        key = part.keys[at]
+        first = self.fresh.pop(key, None)
+        if first is not None:
+            self.by_key[key] = [part.times[first]], [part.values[first]]
+        insert(self.by_key[key], part.times[at], part.values[at])
 
     def expire_before(self, group: int, bound: int) -> None:
         """Drop what a key group has that is older than ``bound``.

@@ -284,8 +284,11 @@ def _spans(lows: Sequence[int], highs: Sequence[int]) -> Iterator[tuple[int, int
     """
     ordered = sorted(lows)
     longest = max(0, max(map(sub, highs, lows)))
+    ends = [len(ordered)]
+    if max(map(sub, ordered[1:], ordered), default=0) > longest:
+        gaps = enumerate(pairwise(ordered), 1)
+        ends[:0] = [row for row, (one, other) in gaps if other - one > longest]
     start = 0
-    ends = [row for row, (one, other) in enumerate(pairwise(ordered), 1) if other - one > longest]
-    for end in [*ends, len(ordered)]:
+    for end in ends:
         yield ordered[start], ordered[end - 1] + longest, end - start
         start = end
