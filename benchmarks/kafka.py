@@ -123,6 +123,7 @@ class Topics:
             TopicPartition(name, number): OffsetSpec.latest()
             for number in range(self.partitions(name))
         }
+        last: KafkaException | None = None
         for _ in range(_ATTEMPTS):
             futures = self._admin.list_offsets(
                 asked,  # pyright: ignore[reportArgumentType]
@@ -138,8 +139,11 @@ class Topics:
                 # A topic that was made just now may not have its leaders yet.
                 if error.args[0].code() not in _PASSING:
                     raise
+                last = error
                 time.sleep(_RETRY_S)
-        raise BrokerSilenceError(f"the ends of {name} cannot be read")
+                # What the client knows of the leaders may be older than a pause of the broker.
+                self._admin.list_topics(name, timeout=_REQUEST_TIMEOUT_S)
+        raise BrokerSilenceError(f"the ends of {name} cannot be read: {last}")
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """How far a group has committed each partition of a topic; 0 where it has not yet."""
