@@ -231,11 +231,12 @@ class FoldOperator(LaneOperator[F]):
     ) -> Touched:
         """Fold with live aggregates, encoded once; any failure ends the epoch."""
         fold, merges = self._fold, self._merges
-        values, times = self._codec.decode_many(list(raw.values()))
-        totals = dict(zip(raw, values, strict=True))
-        latest = dict(zip(raw, times, strict=True))
+        totals, latest = map(list[Any], self._codec.decode_many(list(raw.values())))
+        keys = list(raw)
+        places = dict(zip(keys, range(len(keys)), strict=True))
+        numbers = list(map(places.__getitem__, key_bytes))
         row = -1
-        rows = zip(key_bytes, batch.keys, batch.values, batch.timestamps, strict=True)
+        rows = zip(numbers, batch.keys, batch.values, batch.timestamps, strict=True)
         try:
             for row, (place, key, value, time) in enumerate(rows):  # noqa: B007
                 old = totals[place]
@@ -246,13 +247,13 @@ class FoldOperator(LaneOperator[F]):
                     latest[place] = time
         except Exception as error:  # noqa: BLE001 - the function is the user's
             self.user_failures(self._function).one(batch, row, error)
-        last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
+        last = dict(zip(numbers, range(len(numbers)), strict=True))
         order = sorted(last, key=last.__getitem__)
         return Touched(
-            rows=[last[key] for key in order],
-            key_bytes=order,
-            values=[totals[key] for key in order],
-            timestamps=[latest[key] for key in order],
+            rows=[last[place] for place in order],
+            key_bytes=[keys[place] for place in order],
+            values=[totals[place] for place in order],
+            timestamps=[latest[place] for place in order],
         )
 
     def _fold_stepwise(

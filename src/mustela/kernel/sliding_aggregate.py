@@ -99,7 +99,9 @@ class SlidingAggregateOperator(WindowOperator):
         rows_of: defaultdict[bytes, list[int]] = defaultdict(list)
         for row, name in enumerate(key_bytes):
             rows_of[name].append(row)
-        at = array("q", batch.timestamps).__getitem__  # new numbers lie side by side
+        timestamps = batch.timestamps
+        self._ascending = all(map(le, timestamps, islice(timestamps, 1, None)))
+        at = array("q", timestamps).__getitem__  # new numbers lie side by side
         self._rows_of = {name: (rows, list(map(at, rows))) for name, rows in rows_of.items()}
         self._shared = not is_immutable_column(batch.values)
         names, reach = list(rows_of), 2 * self._difference
@@ -111,8 +113,9 @@ class SlidingAggregateOperator(WindowOperator):
             keys = [names[place] for place in places]
             rows = WindowRows(view, indexed=True)
             self._rows.append((rows, keys))
-            froms = [max(0, min(self._rows_of[key][1]) - reach) for key in keys]
-            tos = [max(self._rows_of[key][1]) + 1 for key in keys]
+            spans = self._spans(keys)
+            froms = [max(0, first - reach) for first, _ in spans]
+            tos = [last + 1 for _, last in spans]
             for name, found in zip(keys, rows.fetch_many(keys, froms, tos), strict=True):
                 mine = {
                     start: Cell(name, start, start + self._difference, None, 0, raw, raw)
@@ -121,6 +124,13 @@ class SlidingAggregateOperator(WindowOperator):
                 self._windows[name] = _Windows(mine)
                 cells += mine.values()
         self._decode(cells)
+
+    def _spans(self, names: Sequence[bytes]) -> list[tuple[int, int]]:
+        """Return when the first and the last record of each key is."""
+        columns = [self._rows_of[name][1] for name in names]
+        if self._ascending:
+            return [(times[0], times[-1]) for times in columns]
+        return [(min(times), max(times)) for times in columns]
 
     def _decode(self, cells: Sequence[Cell]) -> None:
         values, times = self._codec.decode_many([cell.raw for cell in cells])
@@ -136,8 +146,8 @@ class SlidingAggregateOperator(WindowOperator):
         keys = batch.keys if self.node.kind == "aggregate" else None
         values = batch.values if self.node.kind != "count" else None
         timestamps, bounds = batch.timestamps, [now - self._grace for now in times]
-        in_order = all(map(le, timestamps, islice(timestamps, 1, None)))
-        in_order, bound = in_order and all(map(ge, timestamps, bounds)), bounds.__getitem__
+        in_order = self._ascending and all(map(ge, timestamps, bounds))
+        bound = bounds.__getitem__
         loaded = max((len(windows.starts) for windows in self._windows.values()), default=0)
         most = max(len(rows) for rows, _ in self._rows_of.values())
         sweeper = Sweeper(
