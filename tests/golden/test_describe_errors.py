@@ -66,6 +66,13 @@ PROGRAMS = {
         "lines.group_by_key().windowed_by("
         "TimeWindows(size=timedelta(minutes=1), grace=timedelta(minutes=-1)))"
     ),
+    "a_table_written_to_a_topic": "builder.table('rows', key=str, value=str).to('out')",
+    "a_global_table_read_as_a_stream": "builder.global_table('towns', key=str).to_stream()",
+    "a_stream_suppressed": (
+        "lines.suppress(Suppressed.until_time_limit("
+        "timedelta(minutes=1), BufferConfig.unbounded()))"
+    ),
+    "a_table_merged": "lines.merge(builder.table('rows', key=str, value=str))",
     "windows_of_no_size": "TimeWindows(size=timedelta(0), grace=timedelta(0))",
 }
 

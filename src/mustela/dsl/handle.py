@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mustela.dsl.missing import no_such_step
 from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -32,6 +34,15 @@ class Handle(Generic[K, V]):
         self._name = name
         self._key = key
         self._value = value
+
+    if not TYPE_CHECKING:  # type checkers know which steps there are
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what may have been meant."""
+            if name.startswith("_"):
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            raise no_such_step(type(self), _kinds(Handle), self._name, name)
 
     @property
     def name(self) -> str:
@@ -74,3 +85,9 @@ class Handle(Generic[K, V]):
                 fix="make both with the same StreamsBuilder",
                 fields={"left": self._name, "right": name},
             )
+
+
+def _kinds(kind: type) -> Iterator[type]:
+    for narrower in kind.__subclasses__():
+        yield narrower
+        yield from _kinds(narrower)

@@ -453,6 +453,7 @@ class KStream(
         streams: list[KStream[Any, Any]] = [self, *others]
         for other in others:
             self._check_builder(other, verb="merge", at=at)
+            _check_is_stream(self._name, other, at=at)
         place = self._registry.place(
             "merge",
             parents=tuple(stream._name for stream in streams),
@@ -636,3 +637,19 @@ class KStream(
         return self._registry.place(
             "to", parents=(self._name,), at=at, name=name, apart=function_name(topic)
         )
+
+
+def _check_is_stream(name: str, other: Handle[Any, Any], *, at: Origin) -> None:
+    if isinstance(other, KStream):
+        return
+    kind = type(other).__name__
+    msg = f"cannot merge {name!r} with {other.name!r}, which is a {kind}"
+    raise BadOptionError(
+        msg,
+        at=at,
+        why="merge puts the records of streams together, and a table has rows",
+        fix="read the topic with stream() or table()"
+        if kind == "GlobalKTable"
+        else "merge with the table's changes: table.to_stream()",
+        fields={"verb": "merge", "other": kind},
+    )

@@ -13,6 +13,7 @@ __all__ = [
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
+    "NoSuchStepError",
     "NotWindowedError",
     "OptionConflictError",
     "OtherBuilderError",
@@ -182,6 +183,12 @@ class StorePathError(TopologyError):
     """Records travel between two steps that share a store."""
 
     code = "TOPOLOGY_STORE_PATH"
+
+
+class NoSuchStepError(TopologyError, AttributeError):
+    """A stream or a table is asked for a step that it does not have."""
+
+    code = "TOPOLOGY_NO_SUCH_STEP"
 
 
 class UnknownStepError(TopologyError):
