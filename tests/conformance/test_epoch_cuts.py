@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mustela import TopologyTestDriver
 from tests.differential.draw import OPERATORS, Example, Input, examples
-from tests.differential.steps import build
+from tests.differential.steps import Step, build
 
 # There are many operators: a tenth of the examples each.
 EXAMPLES_PER_OPERATOR = max(3, (settings.default or settings()).max_examples // 10)
@@ -39,33 +39,29 @@ class Timed(NamedTuple):
     record: Input
 
 
-def merged(example: Example) -> list[Timed]:
+def merged(steps: Sequence[Step], inputs: Sequence[Input]) -> list[Timed]:
     """Return the records in the order in which an epoch that holds them all looks at them.
 
     At the end comes a record of each topic that is much later, so that every window closes.
     """
     newest: dict[str, int] = {}
     records: list[Timed] = []
-    end = FLUSH_AFTER_MS + max((record.timestamp for record in example.inputs), default=0)
-    topics = sorted({step["topic"] for step in example.steps if step["op"] in SOURCES})
-    for record in [*example.inputs, *(Input(topic, "z", "9", end) for topic in topics)]:
+    end = FLUSH_AFTER_MS + max((record.timestamp for record in inputs), default=0)
+    topics = sorted({step["topic"] for step in steps if step["op"] in SOURCES})
+    for record in [*inputs, *(Input(topic, "z", "9", end) for topic in topics)]:
         newest[record.topic] = max(newest.get(record.topic, 0), record.timestamp)
         records.append(Timed(newest[record.topic], record))
     return sorted(records, key=lambda timed: (timed.order, timed.record.topic))
 
 
 def run(
-    example: Example, records: Sequence[Timed], cuts: Sequence[int], **values: str
+    steps: Sequence[Step], records: Sequence[Timed], cuts: Sequence[int], **values: str
 ) -> list[list[tuple[Any, Any, int]]]:
     """Return the rows of each sink, the records cut into epochs at these times."""
     with TopologyTestDriver(
-        build(example.steps), settings=values, initial_wall_clock=0, key_groups=1
+        build(steps), settings=values, initial_wall_clock=0, key_groups=1
     ) as driver:
-        sinks = [
-            driver.create_output_topic(step["topic"])
-            for step in example.steps
-            if step["op"] == "to"
-        ]
+        sinks = [driver.create_output_topic(step["topic"]) for step in steps if step["op"] == "to"]
         last = records[-1].order + 1
         start = 0
         for end in [*sorted(set(cuts)), last]:
@@ -118,12 +114,12 @@ def test_results_do_not_depend_on_where_epochs_are_cut(
     example = data.draw(examples((operator,)))
     if emit == "barrier":
         example = invertible(example)
-    records = merged(example)
+    records = merged(example.steps, example.inputs)
     options = {"event_time": event_time, "emit": emit}
     times = emit == "every" or operator not in UNSURE_TIMES
-    each_moment = run(example, records, [timed.order for timed in records], **options)
+    each_moment = run(example.steps, records, [timed.order for timed in records], **options)
     for chosen in ([], cuts):
-        got = run(example, records, chosen, **options)
+        got = run(example.steps, records, chosen, **options)
         for wanted, rows in zip(each_moment, got, strict=True):
             if OPERATORS[operator].output == "stream":
                 assert Counter(rows) == Counter(wanted), f"cut at {chosen}"
@@ -138,3 +134,157 @@ def invertible(example: Example) -> Example:
         for step in example.steps
     ]
     return replace(example, steps=tuple(steps))
+
+
+# --- what no single operator shows: what is made of tables of windows and of versions -------------
+
+HOPPING = {"type": "time", "size": 10, "advance": 5, "grace": 3}
+TUMBLING = {"type": "time", "size": 10, "advance": 10, "grace": 0}
+SESSION = {"type": "session", "gap": 4, "grace": 3}
+SLIDING = {"type": "sliding", "diff": 4, "grace": 3}
+
+
+def step(name: str, op: str, *inputs: str, **options: Any) -> Step:
+    return {"id": name, "op": op, **({"in": list(inputs)} if inputs else {}), **options}
+
+
+def folded(name: str, stream: str, window: Step, emit: str = "update") -> Step:
+    return step(name, "aggregate", stream, kind="aggregate", f="concat", window=window, emit=emit)
+
+
+def streams(count: int) -> list[Step]:
+    return [step(f"t{n}", "stream", topic=f"t{n}") for n in range(count)]
+
+
+def told(sink: int, table: str, *, windowed: bool = True) -> list[Step]:
+    """Write a table to a topic; windowed keys as text."""
+    shown = ("to_stream_key", {"f": "same"}) if windowed else ("to_stream", {})
+    return [
+        step(f"shown{sink}", shown[0], table, **shown[1]),
+        step(f"out{sink}", "to", f"shown{sink}", topic=f"o{sink}"),
+    ]
+
+
+def of_windows(window: Step, emit: str = "update") -> list[Step]:
+    """Join, filter, map, and group anew two tables of windows."""
+    return [
+        *streams(2),
+        folded("left", "t0", window, emit),
+        folded("right", "t1", window, emit),
+        step("inner", "table_join", "left", "right", how="inner"),
+        step("outer", "table_join", "left", "right", how="outer", store=True),
+        step("odd", "table_filter_not", "outer", f="even"),
+        step("marked", "table_map_values_with_key", "odd", f="with_key"),
+        step("groups", "table_aggregate", "left", kind="count", f="by_value", g="concat"),
+        *told(0, "inner"),
+        *told(1, "outer"),
+        *told(2, "marked"),
+        *told(3, "groups", windowed=False),
+    ]
+
+
+def of_versions() -> list[Step]:
+    """Filter, transform, group and join a versioned table."""
+    return [
+        step("rows", "table", topic="t0", versioned=12),
+        step("t1", "stream", topic="t1"),
+        step("other", "table", topic="t2", store=True),
+        step("some", "table_filter", "rows", f="even"),
+        step("shown", "transform_values", "some", f="drop_2"),
+        step("groups", "table_aggregate", "shown", kind="count", f="same_value", g="concat"),
+        step("left", "table_join", "shown", "other", how="left"),
+        step("foreign", "fk_join", "rows", "other", how="left", f="always"),
+        step("joined", "stream_table_join", "t1", "shown", how="left"),
+        step("waiting", "stream_table_join", "t1", "rows", how="inner", grace=3),
+        *told(0, "groups", windowed=False),
+        *told(1, "left", windowed=False),
+        *told(2, "foreign", windowed=False),
+        step("out3", "to", "joined", topic="o3"),
+        step("out4", "to", "waiting", topic="o4"),
+    ]
+
+
+def suppressed(window: Step, *, cogroups: bool) -> list[Step]:
+    """Hold windows back until they close and for a time, of one stream or of two."""
+    table = (
+        step("table", "cogroup", "t0", "t1", f="concat", window=window)
+        if cogroups
+        else folded("table", "t0", window)
+    )
+    return [
+        *streams(2),
+        table,
+        step("last", "suppress_window", "table"),
+        step("marked", "table_map_values_with_key", "table", f="with_key"),
+        step("rare", "suppress_time", "marked", limit=3),
+        *told(0, "table"),
+        *told(1, "last"),
+        *told(2, "rare"),
+    ]
+
+
+COMPOSED = {
+    "joined_hopping": of_windows(HOPPING),
+    "joined_tumbling_final": of_windows(TUMBLING, "close"),
+    "joined_sessions": of_windows(SESSION),
+    "joined_sliding": of_windows(SLIDING),
+    "versions": of_versions(),
+    "suppressed_hopping": suppressed(HOPPING, cogroups=False),
+    "suppressed_sessions": suppressed(SESSION, cogroups=False),
+    "suppressed_cogroup_tumbling": suppressed(TUMBLING, cogroups=True),
+    "suppressed_cogroup_sliding": suppressed(SLIDING, cogroups=True),
+    "suppressed_cogroup_sessions": suppressed(SESSION, cogroups=True),
+}
+BY_WATERMARK = {"joined_tumbling_final"}
+"""By stream time a side tells a window when its own records pass it. The other side may have
+forgotten the window by then, and an epoch that holds both moments has not."""
+
+STREAMS = {"joined", "waiting"}
+"""What is no table: all its rows count."""
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> list[Input]:
+    """Draw records of three topics; some come late."""
+    found: list[Input] = []
+    now = draw(st.sampled_from([0, 40]))
+    for _ in range(draw(st.integers(1, 20))):
+        now = max(0, now + draw(st.sampled_from([0, 1, 1, 2, 3, 5, 12, 30, -1, -3, -8, -20])))
+        topic = draw(st.sampled_from(["t0", "t0", "t1", "t2"]))
+        key = draw(st.sampled_from(["a", "b", "a1", None]))
+        found.append(Input(topic, key, draw(st.sampled_from(["a", "b1", "12", "a2", None])), now))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSED))
+@settings(
+    max_examples=EXAMPLES_PER_OPERATOR, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    drawn=inputs(),
+    cuts=st.lists(st.integers(1, 80), max_size=12),
+    event_time=st.sampled_from(["stream-time", "watermark"]),
+    emit=st.sampled_from(["every", "barrier"]),
+)
+def test_tables_of_windows_and_versions_do_not_depend_on_where_epochs_are_cut(
+    name: str, drawn: list[Input], cuts: list[int], event_time: str, emit: str
+) -> None:
+    """Nor what is made of them: joins, groups, and what is held back until it is final."""
+    if name in BY_WATERMARK:
+        event_time = "watermark"
+    steps = COMPOSED[name]
+    sources = {each["topic"] for each in steps if each["op"] in SOURCES}
+    records = merged(steps, [record for record in drawn if record.topic in sources])
+    options = {"event_time": event_time, "emit": emit}
+    each_moment = run(steps, records, [timed.order for timed in records], **options)
+    sinks = [each["in"][0] for each in steps if each["op"] == "to"]
+    for chosen in ([], cuts):
+        got = run(steps, records, chosen, **options)
+        for sink, wanted, rows in zip(sinks, each_moment, got, strict=True):
+            if sink in STREAMS:
+                assert Counter(rows) == Counter(wanted), f"{sink}, cut at {chosen}"
+            else:
+                times = emit == "every"
+                assert table(rows, times=times) == table(wanted, times=times), (
+                    f"{sink}, cut at {chosen}"
+                )
