@@ -207,7 +207,7 @@ class SlidingAggregateOperator(WindowOperator):
             return super()._changes_of(batch, key_bytes)
         swept, spread = self._swept
         index = sorted(range(len(swept.marks)), key=swept.marks.__getitem__)
-        rows = [mark // spread for mark in sorted(swept.marks)]
+        rows = [mark // spread for mark in map(swept.marks.__getitem__, index)]
         times = list(map(batch.timestamps.__getitem__, rows))
         if swept.times:
             times = list(map(swept.times.get, index, times))

@@ -55,7 +55,7 @@ class Swept:
         befores: The rows before the epoch of those that had one.
     """
 
-    marks: list[int] = field(default_factory=list[int])
+    marks: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
     values: list[Any] = field(default_factory=list[Any])
     times: dict[int, int] = field(default_factory=dict[int, int])
@@ -105,7 +105,7 @@ class Sweeper:
         swept = self.swept
         if cells or windows.gone:
             windows.settle(swept)
-        swept.marks += windows.marks
+        swept.marks.extend(windows.marks)
         swept.starts.extend(windows.starts)
         swept.values += windows.values
 
@@ -168,7 +168,15 @@ class Sweeper:
         else:
             total = None if self.initializer is None else self.initializer()
         total = self.fold(key, copy_value(value) if self.copies else value, total)
-        windows.insert(place, start, total, time, mark)
+        if windows.gone:
+            windows.gone.pop(start, None)
+        if total is None:
+            windows.gone[start] = mark, time
+            return
+        windows.starts.insert(place, start)
+        windows.values.insert(place, total)
+        windows.times.insert(place, time)
+        windows.marks.insert(place, mark)
 
 
 class _Windows:
@@ -199,18 +207,6 @@ class _Windows:
                 self.marks[places[cell.start]] = mark
             if cell.before is not None:
                 self.befores[cell.start] = cell.before
-
-    def insert(self, place: int, start: int, value: Any, time: int, mark: int) -> None:
-        """Add a window at its place; without a value it is one that has been deleted."""
-        if self.gone:
-            self.gone.pop(start, None)
-        if value is None:
-            self.gone[start] = mark, time
-            return
-        self.starts.insert(place, start)
-        self.values.insert(place, value)
-        self.times.insert(place, time)
-        self.marks.insert(place, mark)
 
     def delete(self, place: int) -> None:
         """Take a window away that has just been changed."""

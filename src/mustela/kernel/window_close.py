@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count, repeat
 from operator import itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mustela.kernel.codec import StoreCodec
 from mustela.kernel.event_time import EventClock
@@ -40,20 +40,10 @@ class LateRecord(Exception):
     """A record came too late for its window."""
 
 
-class _Over(NamedTuple):
-    """A window that is over, in the order in which windows go on.
-
-    ``number`` is its place among those of its key group, ``at`` the time of its closing.
-    """
-
-    start: int
-    key: bytes
-    group: int
-    number: int
-    end: int
-    at: int
-    row: bytes
-    headers: Headers
+_Over = tuple[int, bytes, int, int, int, int, bytes, Headers]
+"""A window that is over: start, key, key group, its place among those of its key group, end, time
+of its closing, row and headers. No two have start and key in common, so the order in which windows
+go on is that of these tuples."""
 
 
 def _told_until(view: RowView) -> int:
@@ -158,14 +148,14 @@ class WindowCloser:
     ) -> list[_Over]:
         """Return a key group's windows that are over, from the rows of its store."""
         size = self._size()
+        starts, keys, stored = zip(*rows, strict=True)
         headers: Iterable[Headers] = repeat(())
         if self._headers is not None:
-            windows = window_keys([row[0] for row in rows], [row[1] for row in rows])
-            headers = self._headers.take(group, windows)
-        return [
-            _Over(start, key, group, n, min(start + size, TIME_MAX), start + horizon, row, some)
-            for n, (start, key, row), some in zip(count(), rows, headers, strict=False)
-        ]
+            headers = self._headers.take(group, window_keys(starts, keys))
+        ends = [min(start + size, TIME_MAX) for start in starts]
+        closings = [start + horizon for start in starts]
+        # Not strict: some columns have no end.
+        return list(zip(starts, keys, repeat(group), count(), ends, closings, stored, headers))
 
     def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
         """Return the sessions of all key groups that are over.
@@ -185,8 +175,8 @@ class WindowCloser:
                 ((start, key, end, row) for key, start, end, row in sessions.ending(first, last)),
                 key=itemgetter(0, 1),
             )
-            over = [
-                _Over(start, key, group, number, end, end + horizon, row, ())
+            over: list[_Over] = [
+                (start, key, group, number, end, end + horizon, row, ())
                 for number, (start, key, end, row) in enumerate(rows)
             ]
             if over:
@@ -235,7 +225,7 @@ class WindowCloser:
     def _batch(self, found: list[_Over]) -> Batch | None:
         if not found:
             return None
-        found.sort(key=itemgetter(0, 1))
+        found.sort()
         starts, inner, groups, numbers, ends, at, rows, headers = zip(*found, strict=True)
         serde: Any = self._node.key or self._node.store.key_serde
         windowed = windowed_keys(serde.deserialize_many(inner), starts, ends)
