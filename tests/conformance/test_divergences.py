@@ -87,3 +87,16 @@ def test_a_join_of_two_views_of_a_table_shows_both_as_they_are(run_topology: Run
     records = [at(n).send("in", "a", value) for n, value in enumerate(["x", "y", None])]
     got = run_topology(builder.build(), records, **EVERY)["out"]
     assert got == [("a", pair) for pair in ("x+X", "x+X", "y+Y", "y+Y", None, None)]
+
+
+def test_a_row_that_refers_to_itself_has_one_result_for_each_change(
+    run_topology: RunTopology,
+) -> None:
+    """Also where it is put again as it was."""
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str)
+    pairs = table.join(table, "{}+{}".format, foreign_key=lambda value: value, value=str)
+    pairs.to_stream().to("out")
+    records = [at(n).send("in", "b", "b") for n in range(2)]
+    out = run_topology(builder.build(), records, **EVERY)
+    assert [(r.after_input, r.value) for r in out.of("out")] == [(0, "b+b"), (1, "b+b")]
