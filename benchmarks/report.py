@@ -48,7 +48,8 @@ number and is listed as such. Numbers are medians, with the smallest and the lar
   them, so inputs end with records long after all others. Behind left and outer joins these are
   sent when the numbers are taken, because Kafka Streams looks for results without a partner at
   most once a second, when a record arrives. Late records are late by less than the grace: every
-  peer must give the same rows, and each exactly once.
+  peer must give the same rows, and each exactly once. The state of these joins is what is left
+  behind that.
 - **latency**: a generator in a process of its own sends at a fixed rate and stamps the time at
   which a record was meant to be sent; a read_committed consumer on the same machine notes when the
   stamped output arrives. Percentiles over the merged runs, after a warm-up. In counting workloads
