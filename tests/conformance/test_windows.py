@@ -86,7 +86,7 @@ def test_a_merger_may_make_nothing_of_sessions(run_topology: RunTopology) -> Non
     def add(_key: str, value: str, total: str | None) -> str:
         return f"{total}+{value}"
 
-    def merge(_key: str, x: str | None, y: str) -> str | None:
+    def merge(_key: str, x: str | None, y: str) -> Any:
         return None if y.endswith("b") else f"{x}|{y}"
 
     alone = left.group_by_key().windowed_by(windows)
@@ -107,7 +107,7 @@ def test_what_is_transformed_of_a_versioned_table_is_versioned(run_topology: Run
     supplier = Stores.persistent_versioned_key_value_store("rows", history_retention=ms(50))
     kept = Materialized[str, str](supplier=supplier)
     rows = builder.table("rows", key=str, value=str, materialized=kept)
-    shown: KTable[str, str] = rows.transform_values(lambda _k, v: v and v.upper(), value=str)
+    shown: KTable[str, Any] = rows.transform_values(lambda _k, v: v and v.upper(), value=str)
     shown.to_stream().to("shown")
     groups = shown.group_by(lambda key, value: (value, key), key=str, value=str)
     groups.count(store="groups").to_stream().to("groups")

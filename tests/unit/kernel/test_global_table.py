@@ -131,7 +131,7 @@ def test_keys_that_may_be_written_in_two_ways_are_found() -> None:
         name="g", topic="g", key=key, value=StrSerde(), store=StoreSpec(name="g", logged=False)
     )
     written = key.serialize({"a": 1})
-    ((found, _),) = global_rows(node, [b'{ "a" :  1 }', None], [b"v", b"w"], [5, 6])
+    ((found, _),) = global_rows(node, [b'{ "a" :  1 }', None], [b"v", b"w"], [5, 6], None)
     assert found == written
 
 

@@ -99,7 +99,7 @@ class ListRows:
         >>> lists = ListRows(view, segment_ms=100)
         >>> lists.append([b"apple", b"fig", b"apple"], [5, 6, 150], [b"x", b"y", b"z"])
         >>> lists.read([b"apple", b"pear"], [0, 0], [120, 120])
-        {b'apple': ([5, 150], [b'x', b'z'])}
+        {b'apple': ([5], [b'x'])}
     """
 
     def __init__(self, view: StoreOverlay, *, segment_ms: int) -> None:
