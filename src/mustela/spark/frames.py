@@ -129,7 +129,7 @@ def pack_columns(columns: Columns) -> bytes:
     return marshal.dumps(tuple(columns), _PLAIN)
 
 
-def unpack_columns(data: bytes) -> Columns:
+def unpack_columns(data: bytes | memoryview) -> Columns:
     """Return the rows that `pack_columns` made ``data`` from."""
     return Columns(*marshal.loads(data))
 

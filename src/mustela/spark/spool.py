@@ -31,7 +31,8 @@ __all__ = [
     "forget",
 ]
 
-_HERE, _THERE = b"\x00", b"\x01"
+_HERE, _THERE, _APART = b"\x00", b"\x01", b"\x02"
+"""What stands in place of what was kept: itself; where it is; where it is, its values apart."""
 _LEAST = 32 * 1024
 _APART_LEAST = 128
 """Values that are smaller on average are packed, and unpacked, faster than read one by one."""
@@ -73,7 +74,7 @@ class Spool:
     def keep(self, columns: Columns) -> bytes:
         """Return what to send in place of rows: themselves, or where they are."""
         if self._path is None:
-            return _HERE + pack_columns(columns)
+            return self.keep_bytes([pack_columns(columns)])
         values: Any = columns.values
         try:
             sizes = list(map(len, values))
@@ -82,15 +83,14 @@ class Spool:
             sizes = [-1 if value is None else len(value) for value in values]
             total = sum(size for size in sizes if size > 0)
             values = [value or b"" for value in values]
-        apart = total >= max(_LEAST, _APART_LEAST * len(sizes))
-        head = pack_columns(columns._replace(values=sizes) if apart else columns)  # type: ignore[arg-type]
-        if not apart and len(head) < _LEAST:
-            return _HERE + head
+        if total < max(_LEAST, _APART_LEAST * len(sizes)):
+            return self.keep_bytes([pack_columns(columns)])
+        head = pack_columns(columns._replace(values=sizes))  # type: ignore[arg-type]
         start = self._end
         self._write([head])
-        for first in range(0, len(values) if apart else 0, _WRITE_ITEMS):
+        for first in range(0, len(values), _WRITE_ITEMS):
             self._write(values[first : first + _WRITE_ITEMS])
-        return _THERE + f"{start}:{len(head)}:{total if apart else -1}:{self._path}".encode()
+        return _APART + f"{start}:{len(head)}:{total}:{self._path}".encode()
 
     def _write(self, parts: Sequence[bytes]) -> None:
         if self._fd < 0:
@@ -191,17 +191,15 @@ class SpoolReader:
         Raises:
             SpoolGoneError: If their file was deleted.
         """
-        if kept[:1] == _HERE:
-            return unpack_columns(kept[1:])
+        if kept[:1] != _APART:
+            return unpack_columns(self.fetch_bytes(kept))
         start, head, values, path = kept[1:].decode().split(":", 3)
         file = self._open(path)
         begin = int(start) + int(head)
         there = os.fstat(file.fileno()).st_size
-        assert there >= begin + max(0, int(values)), f"{path} is shorter than its task said"
+        assert there >= begin + int(values), f"{path} is shorter than its task said"
         file.seek(int(start))
         columns = unpack_columns(file.read(int(head)))
-        if int(values) < 0:
-            return columns
         sizes: Any = columns.values
         return columns._replace(values=StoredValues(file, begin, sizes))  # type: ignore[arg-type]
 

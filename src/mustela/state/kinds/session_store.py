@@ -40,6 +40,13 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
         data = self._key_bytes(session.key)
         SessionRows(self._groups.of(data)).put(data, session.start, session.end, None)
 
+    def delete(self, session: Windowed[K]) -> S | None:
+        """Remove a session; return what `fetch_session` would have, or None."""
+        found = self.fetch_session(session.key, session.start, session.end)
+        if found is not None:
+            self.remove(session)
+        return found
+
     def _put(self, session: Windowed[K], row: SessionRow | None) -> None:
         data = self._key_bytes(session.key)
         view = self._groups.of(data)
@@ -223,13 +230,6 @@ class SessionStore(_SessionStore[K, V]):
         """Set the value of a session; None removes it."""
         self._put(session, self._value.serialize(value))
 
-    def delete(self, session: Windowed[K]) -> V | None:
-        """Remove a session; return its value, or None."""
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is not None:
-            self.remove(session)
-        return found
-
     def put_if_absent(self, session: Windowed[K], value: V | None) -> V | None:
         """Set the value of a session unless it has one; return the one it had, or None."""
         found = self.fetch_session(session.key, session.start, session.end)
@@ -314,13 +314,6 @@ class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
         row = self._value.serialize(aggregation)
         kept = None if row is None else add_session_headers(row, as_headers(headers))
         self._put(session, kept)
-
-    def delete(self, session: Windowed[K]) -> AggregationWithHeaders[V] | None:
-        """Remove a session; return what it had, or None."""
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is not None:
-            self.remove(session)
-        return found
 
     def put_if_absent(
         self, session: Windowed[K], aggregation: V | None, *, headers: HeadersLike = ()

@@ -84,6 +84,14 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         found = next(self._of_key(key, start, start, reverse=True), None)
         return default if found is None else found[1]
 
+    def delete(self, key: K, start: Moment) -> S | None:
+        """Remove the window that begins at ``start``; return what `get` would have, or None."""
+        self._one_value("delete")
+        found = self.get(key, start)
+        if found is not None:
+            self._put(key, None, start, NO_TIMESTAMP)
+        return found
+
     def fetch_range(
         self,
         key_from: K | None = None,
@@ -277,14 +285,6 @@ class WindowStore(_WindowStore[K, V]):
         """
         self._put(key, value, start, NO_TIMESTAMP)
 
-    def delete(self, key: K, start: Moment) -> V | None:
-        """Remove the window that begins at ``start``; return its value, or None."""
-        self._one_value("delete")
-        found = self.get(key, start)
-        if found is not None:
-            self.put(key, None, start)
-        return found
-
     def put_if_absent(self, key: K, value: V | None, start: Moment) -> V | None:
         """Set the value of a window unless it has one; return the one it had, or None."""
         self._one_value("put_if_absent")
@@ -359,14 +359,6 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
     def put(self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of the window that begins at ``start`` and its time; None deletes it."""
         self._put(key, value, start, timestamp)
-
-    def delete(self, key: K, start: Moment) -> ValueAndTimestamp[V] | None:
-        """Remove the window that begins at ``start``; return what it had, or None."""
-        self._one_value("delete")
-        found = self.get(key, start)
-        if found is not None:
-            self.put(key, None, start)
-        return found
 
     def put_if_absent(
         self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP
@@ -470,14 +462,6 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
     ) -> None:
         """Set a window's value, its time and its headers; None deletes it."""
         self._put(key, value, start, timestamp, as_headers(headers))
-
-    def delete(self, key: K, start: Moment) -> ValueTimestampHeaders[V] | None:
-        """Remove the window that begins at ``start``; return what it had, or None."""
-        self._one_value("delete")
-        found = self.get(key, start)
-        if found is not None:
-            self.put(key, None, start)
-        return found
 
     def put_if_absent(
         self,
