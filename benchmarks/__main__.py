@@ -18,6 +18,7 @@ from benchmarks.workloads import WORKLOADS
 
 _RUNS = 5
 _COMMIT_MS = 100
+_WARM_UP = 100_000
 _QUICK_LOAD = LoadPlan(warm_up_s=3, measure_s=5, idle_s=3)
 
 
@@ -53,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         "--latency-runs",
         type=int,
         help="fixed-load runs of each peer; as many as --runs by default, none in quick runs",
+    )
+    running.add_argument(
+        "--warm-up",
+        type=int,
+        help=f"records of a run of each peer that does not count; {_WARM_UP:,} by default, none "
+        "in quick runs",
     )
     running.add_argument("--out", type=Path, help="folder of the result files")
     running.add_argument(
@@ -96,6 +103,9 @@ def _order(given: argparse.Namespace, name: str, chosen: list[Contestant]) -> Or
     latency_runs = given.latency_runs
     if latency_runs is None:
         latency_runs = 0 if given.quick else runs
+    warm_up = given.warm_up
+    if warm_up is None:
+        warm_up = 0 if given.quick else _WARM_UP
     return Order(
         workload=workload,
         contestants=chosen,
@@ -104,6 +114,7 @@ def _order(given: argparse.Namespace, name: str, chosen: list[Contestant]) -> Or
         commit_ms=given.commit_ms,
         load=_QUICK_LOAD if given.quick else LoadPlan(),
         latency_runs=latency_runs,
+        warm_up=warm_up,
         keep=given.keep,
         folder=given.out or (None if given.quick else RESULTS),
         add=given.add,

@@ -32,6 +32,8 @@ Each table is one run of one workload: the same records in one topic of one brok
 peer in turn (A B C C B A …), one at a time. The output of every run is read back and held against
 an oracle that shares no code with any peer; a run whose output is wrong, or that fails, has no
 number and is listed as such. Numbers are medians, with the smallest and the largest in brackets.
+Where the result file names a warm-up, each peer worked off a small topic first, without a number:
+the broker's code is compiled while it runs, and the first run would pay for that.
 
 ## How it is measured
 

@@ -48,6 +48,8 @@ class Order:
         runs: How often each contestant takes its turn.
         records: In the input topic.
         latency_runs: How often each takes its turn under the fixed load, afterwards.
+        warm_up: Records that each works off before the first turn, which is not counted: a broker
+            that has just started spends several times the CPU seconds on the first run.
         keep: Whether logs and state stay for a look afterwards.
         folder: Where the results are written, behind each run, so that none is lost.
         add: Whether the runs that the folder holds already count too.
@@ -60,6 +62,7 @@ class Order:
     commit_ms: int
     load: LoadPlan
     latency_runs: int
+    warm_up: int = 0
     keep: bool = False
     folder: Path | None = None
     add: bool = False
@@ -156,15 +159,17 @@ def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
             "seed": SEED,
             "commit_ms": order.commit_ms,
             "load_per_s": order.load.rate,
+            "warm_up": order.warm_up,
         },
     )
     if order.folder is not None and order.add:
         results.add_runs_of(order.folder)
     able = _able(order)
-    for contestant in able:
+    if workload.program != "latest" and order.runs:
         # All topics are filled before the first run: filling would disturb it.
-        if workload.program != "latest" and order.runs:
+        for contestant in able:
             inputs.of(contestant.records(order.records))
+        _warm_up(inputs, able)
     for number, contestant in turns(able, order.runs):
         if workload.program == "latest":
             _restore_turn(inputs, contestant, f"{number}", results)
@@ -194,6 +199,16 @@ def _able(order: Order) -> list[Contestant]:
 def _save(order: Order, results: Results) -> None:
     if order.folder is not None:
         results.write(order.folder)
+
+
+def _warm_up(inputs: _Inputs, able: Sequence[Contestant]) -> None:
+    """Let each contestant run once without a number, so that the broker is warm for all alike."""
+    order = inputs.order
+    if not order.warm_up:
+        return
+    brief = replace(inputs, order=replace(order, records=order.warm_up))
+    for contestant in able:
+        _catch_up_turn(brief, contestant, "warm", Results(machine={}, workload={}))
 
 
 def _catch_up_turn(inputs: _Inputs, contestant: Contestant, name: str, results: Results) -> None:

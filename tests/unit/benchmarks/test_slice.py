@@ -28,6 +28,8 @@ def test_a_quick_word_count_is_verified_and_has_numbers() -> None:
         "eos",
         "--records",
         "5000",
+        "--warm-up",
+        "2000",
     ]
     answer = subprocess.run(
         [sys.executable, "-m", "benchmarks", *words],
@@ -38,6 +40,10 @@ def test_a_quick_word_count_is_verified_and_has_numbers() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    row = json.loads(answer.stdout)["peers"]["mustela"]["eos"]
+    assert "mustela/eos warm: " in answer.stderr
+    document = json.loads(answer.stdout)
+    assert document["workload"]["runs"] == 1
+    row = document["peers"]["mustela"]["eos"]
+    assert row["records"] == 5000
     assert row["records_per_s"]["median"] > 0
     assert row["peak_pss_mb"]["median"] > 0
