@@ -80,7 +80,8 @@ class EpochSettings(_Section):
     max_time: Duration = Field(
         default=timedelta(seconds=1),
         gt=timedelta(0),
-        description="Upper end of the time an epoch aims to take; its size is tuned to it.",
+        description="Upper end of the time an epoch aims to take; its size is tuned to it. Up to "
+        "three times as long where much of it is the same whatever it reads, as with many stages.",
     )
     result_bytes: Size = Field(
         default=256 * _MIB,

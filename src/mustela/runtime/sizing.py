@@ -12,6 +12,17 @@ _FLOOR = 2_000
 _USED = 0.4
 """An epoch that is cut by time may use little more than half of its budget."""
 _LEAST_SECONDS = 1e-6
+_FIXED_SHARE = 0.25
+"""An epoch with a backlog before it is so long that its fixed part is about this much of it."""
+_STRETCH = 3.0
+"""That may make it so many times as long as the target."""
+_MEMORY = 0.9
+"""What an epoch counts for, each time that another one was seen."""
+_SPREAD = 0.3
+"""How far epochs must differ in size, as a share of it, to tell the fixed part."""
+_FORGETTING = 0.97
+_SURPRISE = 2.0
+"""An epoch that takes so many times what was expected, or so much less, begins something new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +32,8 @@ class EpochLimits:
     Attributes:
         max_records: No epoch reads more records.
         max_bytes: No epoch should read more bytes.
-        target_seconds: An epoch that has a backlog before it should take about this long.
+        target_seconds: An epoch that has a backlog before it should take about this long, or up to
+            three times as long where much of that is the same whatever it reads.
     """
 
     max_records: int = 500_000
@@ -53,7 +65,7 @@ class EpochBudget:
         self.limits = limits
         self._records = float(min(first, limits.max_records))
         self._record_size = 0.0
-        self._fixed_seconds: float | None = None
+        self._fixed: _FixedPart | None = None
 
     @property
     def records(self) -> int:
@@ -68,13 +80,15 @@ class EpochBudget:
         if records <= 0:
             return
         self._record_size = size / records
-        if self._fixed_seconds is None:
-            self._fixed_seconds = self.limits.target_seconds / 4
+        least = self.limits.target_seconds
+        if self._fixed is None:
+            self._fixed = _FixedPart(least)
             return
-        target = self.limits.target_seconds
-        self._fixed_seconds = min(self._fixed_seconds * 1.02, seconds, target / 2)
-        variable = max(seconds - self._fixed_seconds, 0.05 * seconds, _LEAST_SECONDS)
-        ratio = (target - self._fixed_seconds) / variable
+        fixed = self._fixed.after(records, seconds)
+        target = min(max(least, fixed / _FIXED_SHARE), least * _STRETCH)
+        fixed = min(fixed, target / 2)
+        variable = max(seconds - fixed, 0.05 * seconds, _LEAST_SECONDS)
+        ratio = (target - fixed) / variable
         wanted = max(_FLOOR, records * min(_GROWTH, max(_SHRINK, ratio)))
         if seconds > 1.2 * target:
             self._records = min(self.limits.max_records, wanted)
@@ -86,3 +100,45 @@ class EpochBudget:
         before = self.records
         self._records = max(1.0, before / 2)
         return self.records < before
+
+
+class _FixedPart:
+    """What an epoch takes whatever it reads: where the line through the last ones begins.
+
+    Epochs that all read about as much say nothing about it. Then it is forgotten little by little,
+    until epochs have become so much smaller that they do. As long as nothing is known, all of an
+    epoch that is not slow is taken for it: so the first ones grow fast. An epoch far from the line
+    says that records or machine are others now: those before it do not count any more.
+
+    Args:
+        slow: Seconds from which on an epoch is slow.
+    """
+
+    def __init__(self, slow: float) -> None:
+        self._slow = slow
+        self._seconds: float | None = None
+        self._slope = 0.0
+        self._sums = [0.0] * 5
+
+    def after(self, records: int, seconds: float) -> float:
+        """Take in another epoch and return the seconds of the fixed part."""
+        if self._seconds is not None:
+            expected = self._seconds + self._slope * records
+            if not expected / _SURPRISE <= seconds <= expected * _SURPRISE:
+                self._sums = [0.0] * 5
+        seen = (1.0, records, seconds, records * records, records * seconds)
+        self._sums = [old * _MEMORY + new for old, new in zip(self._sums, seen, strict=True)]
+        mean, mean_seconds, squares, products = (part / self._sums[0] for part in self._sums[1:])
+        spread = squares - mean * mean
+        slope = -1.0
+        if spread > (_SPREAD * mean) ** 2:
+            slope = (products - mean * mean_seconds) / spread
+        if slope >= 0.0:
+            self._slope = slope
+            self._seconds = max(0.0, mean_seconds - slope * mean)
+        elif self._seconds is not None:
+            self._seconds *= _FORGETTING
+        else:
+            return seconds if seconds < self._slow else self._slow * _FIXED_SHARE
+        self._seconds = min(self._seconds, seconds)
+        return self._seconds

@@ -39,6 +39,21 @@ def test_when_records_become_dearer_epochs_become_smaller(each: float) -> None:
     assert budget.records < before / 4
 
 
+@given(st.floats(0.3, 0.6), st.floats(1e-5, 5e-5))
+def test_an_epoch_that_costs_much_whatever_it_reads_is_longer(fixed: float, each: float) -> None:
+    """So that it reads more for that; but never more than about three times as long."""
+    budget = EpochBudget(EpochLimits(max_records=10**7, max_bytes=1 << 40, target_seconds=0.8))
+    seconds = _run(budget, fixed=fixed, each=each)
+    assert fixed / seconds <= 0.4
+    assert seconds <= 3 * 0.8 * 1.2
+
+
+def test_a_slow_record_is_not_taken_for_a_slow_epoch() -> None:
+    """Epochs that take longer because they read more do not become longer than the target."""
+    budget = EpochBudget(EpochLimits(target_seconds=0.8))
+    assert _run(budget, fixed=0.02, each=4e-4) <= 0.8 * 1.2
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**5), st.floats(0.0, 100.0))))
 def test_the_limits_hold_whatever_happens(epochs: list[tuple[int, int, float]]) -> None:
     """At least one record, at most what the settings say in records and about in bytes."""
