@@ -79,11 +79,17 @@ class Windowed(NamedTuple, Generic[K]):
         >>> window = Windowed("ann", 60_000, 120_000)
         >>> window.key, window.start_time.isoformat()
         ('ann', '1970-01-01T00:01:00+00:00')
+        >>> print(window)
+        [ann@60000/120000]
     """
 
     key: K
     start: int
     end: int
+
+    def __str__(self) -> str:
+        """Return it as Kafka Streams writes it, to be read by people."""
+        return f"[{self.key}@{self.start}/{self.end}]"
 
     @property
     def start_time(self) -> datetime:

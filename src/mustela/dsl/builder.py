@@ -13,6 +13,7 @@ from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
+from mustela.dsl.missing import Stage
 from mustela.dsl.names import check_name
 from mustela.dsl.options import (
     Consumed,
@@ -48,7 +49,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(Stage):
     """Collects the steps of an application, beginning with the topics it reads.
 
     Args:

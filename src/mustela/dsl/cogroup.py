@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
+from mustela.dsl.missing import Stage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -56,13 +57,16 @@ class Cogroup:
     key: Serde[Any] | None
 
 
-class Cogrouping(Generic[K, V]):
+class Cogrouping(Stage, Generic[K, V]):
     """What `KGroupedStream` can do together with others: cogroup."""
 
     _registry: Registry
     _parent: str
     _path: str
     _key: Serde[Any] | None
+
+    def _stage_name(self) -> str:
+        return self._path
 
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
         """Begin to fold several grouped streams into one table.
@@ -107,7 +111,7 @@ class Cogrouping(Generic[K, V]):
         )
 
 
-class CogroupedKStream(Generic[K, A]):
+class CogroupedKStream(Stage, Generic[K, A]):
     """Grouped streams of one key, each with its aggregator; made by `KGroupedStream.cogroup`.
 
     Records of all streams are folded into the same table, in merged order: the one with the lowest
@@ -125,6 +129,9 @@ class CogroupedKStream(Generic[K, A]):
 
     def __init__(self, cogroup: Cogroup) -> None:
         self._cogroup = cogroup
+
+    def _stage_name(self) -> str:
+        return self._cogroup.path
 
     def cogroup(
         self, grouped: Cogrouping[K, V2], aggregator: Callable[[K, V2, A], A | None]
@@ -285,12 +292,15 @@ class CogroupedKStream(Generic[K, A]):
         return TimeWindowedCogroupedKStream(group, mine.adders)
 
 
-class _WindowedCogroup(Generic[K, A]):
+class _WindowedCogroup(Stage, Generic[K, A]):
     """Grouped streams in windows."""
 
     def __init__(self, group: WindowedGroup, adders: tuple[Adder, ...]) -> None:
         self._group = group
         self._adders = adders
+
+    def _stage_name(self) -> str:
+        return self._group.path
 
     def _aggregate(
         self,

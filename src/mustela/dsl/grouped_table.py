@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
+from mustela.dsl.missing import Stage
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
@@ -48,7 +49,7 @@ class _Result:
     inherited: Serde[Any] | None = None
 
 
-class KGroupedTable(Generic[K, V]):
+class KGroupedTable(Stage, Generic[K, V]):
     """The rows of a table by group; made by `KTable.group_by`.
 
     A row that changes is taken away from its old group and added to its new one, in this order;
@@ -78,6 +79,9 @@ class KGroupedTable(Generic[K, V]):
         self._parent = parent
         self._key = key
         self._value = value
+
+    def _stage_name(self) -> str:
+        return self._parent
 
     def count(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from mustela.dsl.missing import no_such_step
+from mustela.dsl.missing import Stage
 from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -17,7 +16,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Handle(Generic[K, V]):
+class Handle(Stage, Generic[K, V]):
     """A step of the topology, with the serdes of what comes out of it.
 
     Args:
@@ -35,14 +34,8 @@ class Handle(Generic[K, V]):
         self._key = key
         self._value = value
 
-    if not TYPE_CHECKING:  # type checkers know which steps there are
-
-        def __getattr__(self, name: str) -> Any:
-            """Say what may have been meant."""
-            if name.startswith("_"):
-                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-                raise AttributeError(msg)
-            raise no_such_step(type(self), _kinds(Handle), self._name, name)
+    def _stage_name(self) -> str:
+        return self._name
 
     @property
     def name(self) -> str:
@@ -85,9 +78,3 @@ class Handle(Generic[K, V]):
                 fix="make both with the same StreamsBuilder",
                 fields={"left": self._name, "right": name},
             )
-
-
-def _kinds(kind: type) -> Iterator[type]:
-    for narrower in kind.__subclasses__():
-        yield narrower
-        yield from _kinds(narrower)

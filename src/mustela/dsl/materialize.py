@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.dsl.options import Materialized
+from mustela.dsl.options import Materialized, StoreType
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose
 from mustela.dsl.stores import checked_supplier
+from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
@@ -51,9 +52,11 @@ def store_spec(
     Raises:
         BadNameError: If the store's name breaks the rule for names.
         OptionConflictError: If the name is given twice and differs.
-        BadOptionError: If the supplier gives a store of a kind that the step cannot write.
+        BadOptionError: If the supplier gives a store of a kind that the step cannot write, or the
+            store's type is none.
     """
     at = place["origin"]
+    _check_store_type(options, at)
     said = choose("store", store, options.store, holder="Materialized", at=at)
     supplied: StoreSpec | None = None
     if options.supplier is not None:
@@ -79,6 +82,18 @@ def store_spec(
         topic_config=dict(options.topic_config),
     )
     return spec, said is not None or place["explicit_name"]
+
+
+def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
+    types = get_args(StoreType)
+    if options.store_type is not None and options.store_type not in types:
+        msg = f"{options.store_type!r} is no type of store"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix=f"use one of {', '.join(types)}, or leave store_type= away",
+            fields={"option": "store_type"},
+        )
 
 
 def _check_kind(

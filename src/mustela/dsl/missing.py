@@ -1,48 +1,156 @@
-"""What to say where a stream or a table is asked for a step that it does not have."""
+"""What to say where a part of a topology is asked for a step that it does not have."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
-__all__ = ["no_such_step"]
+__all__ = ["Stage"]
 
 
-def no_such_step(kind: type, kinds: Iterable[type], handle: str, step: str) -> NoSuchStepError:
-    """Return the error for a step that a handle lacks, with the way to what was meant.
+class _Way(NamedTuple):
+    """The way from a kind of stage to another one, which has the step that was asked for.
 
-    Args:
-        kind: Class of the handle.
-        kinds: The classes of all handles.
-        handle: Name of the handle.
-        step: The attribute that was asked for.
+    Attributes:
+        to: The kind that has it.
+        why: Why the first kind does not.
+        fix: What to write; ``{}`` stands for the step.
     """
+
+    to: str
+    why: str
+    fix: str
+
+
+_LOOKED_UP = "a global table is there to be looked up: its changes start nothing"
+_READ = "read the topic with table() or stream() instead, or join a stream with this table"
+_RECORDS = "a table has rows; records are what its stream of changes has"
+_BY_KEY = "what is folded is grouped by key first"
+_FOLDED = "what is grouped or in windows is there to be folded, which makes a table of it"
+_OF_TABLE = "fold it first, and go on with the table: .count(...).{}(...)"
+_OF_CHANGES = "fold it first, and go on with what changes: .count(...).to_stream().{}(...)"
+_TABLE = _Way("KTable", _FOLDED, _OF_TABLE)
+_STREAM = _Way("KStream", _FOLDED, _OF_CHANGES)
+_AGGREGATED = "each stream of a cogroup has an aggregator, so aggregate is the only fold"
+_COGROUPED = (
+    _Way("KGroupedStream", _AGGREGATED, "write .aggregate(initializer, ...)"),
+    _Way("KTable", _FOLDED, "fold it first, and go on with the table: .aggregate(...).{}(...)"),
+    _Way("KStream", _FOLDED, ".aggregate(...).to_stream().{}(...)"),
+)
+_FINAL = _Way(
+    "TimeWindowedKStream",
+    "as in Kafka Streams, windows of a cogroup are told with each update",
+    "hold the result back: .suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))",
+)
+_WAYS = {
+    "StreamsBuilder": (
+        _Way("KStream", "a topic is read first", "builder.stream(...).{}(...)"),
+        _Way("KTable", "a topic is read first", "builder.table(...).{}(...)"),
+    ),
+    "BranchedKStream": (
+        _Way(
+            "KStream",
+            "what is split is several streams",
+            "end the split, and take a stream of it: .default_branch()[name].{}(...)",
+        ),
+    ),
+    "GlobalKTable": (_Way("KTable", _LOOKED_UP, _READ), _Way("KStream", _LOOKED_UP, _READ)),
+    "KTable": (
+        _Way("KStream", _RECORDS, "table.to_stream().{}(...)"),
+        _Way("KGroupedTable", _BY_KEY, "table.group_by(...).{}(...)"),
+        _Way("KGroupedStream", _RECORDS, "table.to_stream().group_by_key().{}(...)"),
+    ),
+    "KStream": (
+        _Way("KGroupedStream", _BY_KEY, "stream.group_by_key().{}(...)"),
+        _Way(
+            "KTable",
+            "a stream has records and no rows",
+            "stream.to_table(...).{}(...), or aggregate it first",
+        ),
+    ),
+    "KGroupedStream": (
+        _Way("TimeWindowedKStream", "only windows close", ".windowed_by(...).{}(...)"),
+        _TABLE,
+        _STREAM,
+    ),
+    "KGroupedTable": (
+        _Way(
+            "KGroupedStream",
+            "rows stay until they are changed: they belong to no moment",
+            "table.to_stream().group_by(...).{}(...)",
+        ),
+        _TABLE,
+        _STREAM,
+    ),
+    "TimeWindowedKStream": (_TABLE, _STREAM),
+    "SessionWindowedKStream": (_TABLE, _STREAM),
+    "CogroupedKStream": _COGROUPED,
+    "TimeWindowedCogroupedKStream": (_FINAL, *_COGROUPED),
+    "SessionWindowedCogroupedKStream": (_FINAL, *_COGROUPED),
+}
+_GONE = {
+    ("KStream", "branch"): "stream.split().branch(...), and .default_branch() at the end",
+    ("KStream", "through"): "stream.repartition(), or to(topic) and another builder.stream(topic)",
+    ("KStream", "transform"): "stream.process(...)",
+    ("KStream", "flat_transform"): "stream.process(...)",
+    ("KStream", "transform_values"): "stream.process_values(...)",
+    ("KStream", "flat_transform_values"): "stream.process_values(...)",
+    ("KStream", "windowed_by"): "stream.group_by_key().windowed_by(...)",
+}
+"""Steps that Kafka Streams had once, or that are looked for in a wrong place."""
+
+
+class Stage:
+    """A part of a topology that steps can follow; knows the way to steps that it does not have."""
+
+    if not TYPE_CHECKING:  # type checkers know which steps there are
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what may have been meant."""
+            if name.startswith("_"):
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            raise _no_such_step(type(self), self._stage_name(), name)
+
+    def _stage_name(self) -> str:
+        """Return what the user knows this stage by; nothing if there is only one."""
+        return ""
+
+
+def _no_such_step(kind: type[Stage], stage: str, step: str) -> NoSuchStepError:
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", step).lower()
-    having = {other.__name__ for other in kinds if hasattr(other, snake)}
+    having = {other.__name__ for other in _kinds(Stage) if hasattr(other, snake)}
+    names = [part.__name__ for part in kind.__mro__]
     why = fix = None
+    way = next(
+        (way for name in names for way in _WAYS.get(name, ()) if way.to in having),
+        None,
+    )
     if kind.__name__ in having:
         fix = f"write {snake}"
-    elif kind.__name__ == "GlobalKTable" and having & {"KTable", "KStream"}:
-        why = "a global table is there to be looked up: its changes start nothing"
-        fix = "read the topic with table() or stream() instead, or join a stream with this table"
-    elif kind.__name__ == "KTable" and "KStream" in having:
-        why = "a table has rows; records are what its stream of changes has"
-        fix = f"table.to_stream().{snake}(...)"
-    elif kind.__name__ == "KStream" and "KTable" in having:
-        why = "a stream has records and no rows"
-        fix = f"stream.to_table(...).{snake}(...), or aggregate it first"
+    elif gone := next((_GONE[name, snake] for name in names if (name, snake) in _GONE), None):
+        fix = gone
+    elif way is not None:
+        why, fix = way.why, way.fix.format(snake)
     elif close := difflib.get_close_matches(
         snake, [name for part in kind.__mro__ for name in vars(part) if name[0] != "_"], n=1
     ):
         fix = f"did you mean {close[0]}?"
     return NoSuchStepError(
-        f"{kind.__name__} {handle!r} has no {step!r}",
+        f"{kind.__name__} {f'{stage!r} ' if stage else ''}has no {step!r}",
         at=user_origin(),
         why=why,
         fix=fix,
-        fields={"step": handle, "asked": step},
+        fields={"step": stage, "asked": step},
     )
+
+
+def _kinds(kind: type) -> Iterator[type]:
+    for narrower in kind.__subclasses__():
+        yield narrower
+        yield from _kinds(narrower)

@@ -46,10 +46,12 @@ __all__ = [
     "Produced",
     "Repartitioned",
     "ResetWord",
+    "StoreType",
     "options_or",
 ]
 
 ResetWord = Literal["earliest", "latest", "none"]
+StoreType = Literal["persistent", "in_memory"]
 """The words for `AutoOffsetReset`."""
 
 Partitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
@@ -236,7 +238,7 @@ class Materialized(Generic[GroupK, GroupV]):
     retention: timedelta | None = None
     supplier: StoreSupplier | None = None
     caching: bool | None = None
-    store_type: Literal["persistent", "in_memory"] | None = None
+    store_type: StoreType | None = None
     with_headers: bool = False
 
     @property

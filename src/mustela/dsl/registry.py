@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, cast
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.opening import INNER_KINDS
 from mustela.topology.errors import (
+    BadOptionError,
     DuplicateNameError,
     DuplicateStoreError,
     SourceConflictError,
@@ -120,6 +122,7 @@ class Registry:
         """Add a node whose name came from `place`.
 
         Raises:
+            BadOptionError: If settings of a store's changelog are no texts.
             DuplicateStoreError: If another node has a store of the same name.
         """
         self._claim_stores(node)
@@ -134,8 +137,10 @@ class Registry:
         """Add a store for processors; the same store again is the one that is there.
 
         Raises:
+            BadOptionError: If settings of its changelog are no texts.
             DuplicateStoreError: If another store has the name.
         """
+        _check_changelog(spec, at)
         known = self.store(spec.name)
         if known is None:
             known = self._added[spec.name] = AddedStore(spec, at, plain=plain)
@@ -178,6 +183,7 @@ class Registry:
                 self._stores.setdefault(store.name, node)
             return
         for store in node.stores:
+            _check_changelog(store, node.origin)
             if store.name in self._added:
                 raise _same_store(store.name, self._added[store.name].at, node.origin)
             other = self._stores.setdefault(store.name, node)
@@ -359,6 +365,34 @@ class Registry:
             fix=f'give one of them a name of its own: {method}(..., name="...")',
             fields={"name": name, "first": other.origin},
         )
+
+
+def _check_changelog(store: StoreSpec, at: Origin | None) -> None:
+    """Check what was said of a store's changelog, which no type checker may have seen.
+
+    Raises:
+        BadOptionError: If `logged` is no truth value, or a setting of the topic is no text.
+    """
+    logged = cast("object", store.logged)
+    if not isinstance(logged, bool):
+        msg = f"store {store.name!r} cannot have logged={logged!r}"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix="write True or False",
+            fields={"store": store.name, "option": "logged"},
+        )
+    for setting, value in cast("Mapping[object, object]", store.topic_config).items():
+        if not isinstance(setting, str) or not isinstance(value, str):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            msg = f"the changelog of store {store.name!r} cannot have {setting!r}: {value!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="settings of a topic are texts",
+                fix=f'write "{setting}": "{text}"',
+                fields={"store": store.name, "option": "topic_config"},
+            )
 
 
 def _same_store(name: str, first: Origin | None, second: Origin | None) -> DuplicateStoreError:

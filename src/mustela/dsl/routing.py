@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
+from mustela.dsl.missing import Stage
 from mustela.dsl.names import check_name
 from mustela.dsl.options import (
     Materialized,
@@ -299,7 +300,7 @@ class _Branch(Generic[K, V]):
     at: Origin
 
 
-class BranchedKStream(Generic[K, V]):
+class BranchedKStream(Stage, Generic[K, V]):
     """A stream that is being split; made by `KStream.split`.
 
     Each record goes to the first branch whose predicate is true for it. A branch is known by the
@@ -320,6 +321,9 @@ class BranchedKStream(Generic[K, V]):
         self._explicit = explicit
         self._branches: list[_Branch[K, V]] = []
         self._ended = False
+
+    def _stage_name(self) -> str:
+        return self._name
 
     def branch(
         self,
@@ -489,18 +493,36 @@ class BranchedKStream(Generic[K, V]):
                 stream._key,  # pyright: ignore[reportPrivateUsage]
                 stream._value,  # pyright: ignore[reportPrivateUsage]
             )
-            kept = _handed_on(made, branch.options)
+            kept = _handed_on(made, branch.options, at=branch.at)
             if kept is not None:
                 result[branch.name] = kept
         return result
 
 
-def _handed_on(stream: KStream[K, V], options: Branched[K, V]) -> KStream[K, V] | None:
-    """Give a branch to its function or consumer; return what is in the result, if anything."""
+def _handed_on(
+    stream: KStream[K, V], options: Branched[K, V], *, at: Origin
+) -> KStream[K, V] | None:
+    """Give a branch to its function or consumer; return what is in the result, if anything.
+
+    Raises:
+        BadOptionError: If the function returns something else than a stream or None.
+    """
     if options.consumer is not None:
         options.consumer(stream)
         return None
-    return stream if options.function is None else options.function(stream)
+    if options.function is None:
+        return stream
+    made = options.function(stream)
+    if made is not None and not isinstance(cast("object", made), Routing):
+        msg = f"the function of branch {stream.name!r} returns {made!r:.60}"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="what it returns stands for the branch in the result",
+            fix="return a stream, or None to leave the branch out; a consumer returns nothing",
+            fields={"option": "function"},
+        )
+    return made
 
 
 def _branched(

@@ -99,11 +99,14 @@ def reading_start(options: Consumed[Any, Any], *, at: Origin) -> str | None:
     if reset is None or reset in words:
         return reset  # pyright: ignore[reportReturnType] - one of the words
     if isinstance(reset, AutoOffsetReset):
-        if (reset.strategy == "by_duration") == (reset.duration is not None) and (
-            reset.duration is None or reset.duration >= timedelta(0)
-        ):
+        back = cast("object", reset.duration)
+        if reset.strategy == "by_duration":
+            whole = isinstance(back, timedelta) and back >= timedelta(0)
+        else:
+            whole = back is None and reset.strategy in words
+        if whole:
             return str(reset)
-        told = f"{reset.strategy} with duration {reset.duration}"
+        told = f"{reset.strategy} with duration {back}"
     else:
         told = repr(reset)
     msg = f"{told} is not a place where reading can begin"

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
+from mustela.dsl.missing import Stage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -220,11 +221,14 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
     )
 
 
-class _WindowedKStream(Generic[K, V]):
+class _WindowedKStream(Stage, Generic[K, V]):
     """What streams in windows of any kind have in common."""
 
     def __init__(self, group: WindowedGroup) -> None:
         self._group = group
+
+    def _stage_name(self) -> str:
+        return self._group.path
 
     def emit_strategy(self, strategy: EmitStrategy) -> Self:
         """Say when the following aggregations tell of a window.

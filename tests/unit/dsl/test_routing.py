@@ -180,6 +180,12 @@ def test_a_split_that_is_wrong_is_refused_at_its_line() -> None:
     wrong: Any = lambda value: value  # noqa: E731
     with pytest.raises(FunctionError):
         stream.split(name="fourth").branch(wrong)
+    number: Any = len
+    fifth = stream.split(name="fifth").branch(even, function=lambda branch: number(branch.name))
+    with pytest.raises(BadOptionError, match="function of branch") as caught:
+        fifth.default_branch()
+    assert caught.value.at is not None
+    assert "branch(even" in caught.value.at.code
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -304,7 +304,9 @@ def test_where_reading_begins_is_said_by_word_or_by_object(reset: Any, kept: str
     "reset",
     [
         AutoOffsetReset.by_duration(timedelta(seconds=-1)),
+        AutoOffsetReset.by_duration(cast("Any", 3_600)),
         AutoOffsetReset(strategy="by_duration"),
+        AutoOffsetReset(strategy=cast("Any", "newest")),
         AutoOffsetReset(strategy="latest", duration=timedelta(1)),
         timedelta(1),
     ],

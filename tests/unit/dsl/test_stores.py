@@ -8,13 +8,16 @@ from typing import Any, cast
 import pytest
 
 from mustela import (
+    BufferConfig,
     EmitStrategy,
     JoinWindows,
     Materialized,
     SessionWindows,
     SlidingWindows,
     Stores,
+    StreamJoined,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     TopologyTestDriver,
     Windowed,
@@ -417,3 +420,44 @@ def test_a_buffer_is_for_its_step_alone():
         with pytest.raises(TestDriverError, match="is a list store") as caught:
             driver.get_state_store("sum-this-join-store")
         assert "only the step that owns it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ({"topic_config": {"segment.bytes": 1000}}, 'write "segment.bytes": "1000"'),
+        ({"topic_config": {"preallocate": True}}, 'write "preallocate": "true"'),
+        ({"logged": "no"}, "write True or False"),
+        ({"store_type": "rocksdb"}, "use one of persistent, in_memory"),
+    ],
+)
+def test_what_is_said_of_a_store_is_checked_where_it_is_said(options: Any, fix: str) -> None:
+    """Not when its changelog is made, which would be after the start."""
+    stream = StreamsBuilder().stream("in", key=str, value=str)
+    with pytest.raises(BadOptionError) as caught:
+        stream.group_by_key().count(materialized=Materialized(store="counts", **options))
+    assert caught.value.fix is not None
+    assert caught.value.fix.startswith(fix)
+    assert "count(materialized=" in str(caught.value.at)
+
+
+def test_settings_of_the_changelogs_of_joins_buffers_and_processors_are_texts() -> None:
+    """Whoever has a store."""
+    config: Any = {"segment.bytes": 1000}
+    builder = StreamsBuilder()
+    one, two = (builder.stream(topic, key=str, value=str) for topic in ("one", "two"))
+    rows = builder.table("rows", key=str, value=str)
+    supplier = Stores.persistent_key_value_store("mine")
+    with pytest.raises(BadOptionError, match="changelog of store 'j-this-join-store'"):
+        one.join(
+            two,
+            lambda left, right: left + right,
+            windows=JoinWindows.of_time_difference(SECOND),
+            stream_joined=StreamJoined(store="j", topic_config=config),
+        )
+    buffer = BufferConfig.unbounded().with_logging_enabled(config)
+    with pytest.raises(BadOptionError, match="changelog of store"):
+        rows.suppress(Suppressed.until_time_limit(SECOND, buffer))
+    mine = Stores.key_value_store_builder(supplier, key=str, value=str)
+    with pytest.raises(BadOptionError, match="changelog of store 'mine'"):
+        builder.add_state_store(mine.with_logging_enabled(config))
