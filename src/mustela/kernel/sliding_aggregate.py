@@ -62,7 +62,7 @@ class _Windows:
 class _Record:
     """The record that is on its way into its windows; one object for all of a batch."""
 
-    __slots__ = ("closed", "key", "name", "row", "time", "value", "windows")
+    __slots__ = ("closed", "gone", "key", "name", "row", "time", "value", "windows")
 
     row: int
     name: bytes
@@ -70,6 +70,7 @@ class _Record:
     value: Any
     time: int
     closed: int
+    gone: tuple[int, ...]
     windows: _Windows
 
 
@@ -235,6 +236,7 @@ class SlidingAggregateOperator(WindowOperator):
         record = self._record
         record.row, record.name, record.key, record.value = row, name, key, value
         record.time, record.closed, record.windows = time, closed, self._windows[name]
+        record.gone = ()
         if time < self._difference:
             return self._add_early(record)
         return self._add_usual(record)
@@ -265,8 +267,8 @@ class SlidingAggregateOperator(WindowOperator):
                 if last >= time:
                     return missed
                 before = last
-        if before is not None and before + 1 + difference >= time and before + 1 not in cells:
-            missed += self._begin(record, before + 1, self._initializer())
+        if before is not None and before + 1 + difference >= time:
+            missed += self._begin_after(record, before)
         if not has_left:
             missed += self._end_with(record, left, before)
         self._begin_behind(record, right)
@@ -301,8 +303,8 @@ class SlidingAggregateOperator(WindowOperator):
             right = self._behind(newest, record)
         missed = sum([self._update(record, cells[start]) for start in around])
         self._begin_behind(record, right)
-        if before is not None and before + 1 not in cells:
-            missed += self._begin(record, before + 1, self._initializer())
+        if before is not None:
+            missed += self._begin_after(record, before)
         if first is not None:
             return missed + self._update(record, first)
         return missed + self._begin(record, 0, self._initializer())
@@ -325,6 +327,12 @@ class SlidingAggregateOperator(WindowOperator):
         raw = self.encoded(cell.value, cell.time)
         record.windows.add(cell)
         self.put(record.row, cell, raw)
+
+    def _begin_after(self, record: _Record, before: int) -> int:
+        """Begin the window right behind a record before, unless it is there or was until now."""
+        if before + 1 in record.windows.cells or before + 1 in record.gone:
+            return 0
+        return self._begin(record, before + 1, self._initializer())
 
     def _begin(self, record: _Record, start: int, total: Any) -> int:
         """Add a record to a new window; return 1 if that is over already."""
@@ -351,6 +359,7 @@ class SlidingAggregateOperator(WindowOperator):
         cell.value, cell.time = total, time
         if total is None:
             record.windows.remove(cell)
+            record.gone = (*record.gone, cell.start)
         self.put(record.row, cell, raw)
         return 0
 

@@ -128,7 +128,8 @@ class Sweeper:
                 before = last if left is None else times[left]
                 if before is not None and before >= start - 1:
                     place = bisect_left(starts, before + 1, low)
-                    if place == len(starts) or starts[place] > before + 1:
+                    there = place < len(starts) and starts[place] == before + 1
+                    if not there and not windows.went(before + 1, row * spread):
                         begin(windows, place, (before + 1, mark), record, None)
                         mark += 1
                 if last is None and (low == len(starts) or starts[low] > start):
@@ -212,6 +213,10 @@ class _Windows:
         """Take a window away that has just been changed."""
         self.gone[self.starts[place]] = self.marks[place], self.times[place]
         del self.starts[place], self.values[place], self.times[place], self.marks[place]
+
+    def went(self, start: int, mark: int) -> bool:
+        """Tell whether a window was there until it was deleted at a mark or behind it."""
+        return start in self.gone and self.gone[start][0] >= mark
 
     def settle(self, swept: Swept) -> None:
         """Leave away the windows that have not changed, and add those that are gone."""

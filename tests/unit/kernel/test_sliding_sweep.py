@@ -28,17 +28,23 @@ def listed(_key: str, value: int, so_far: list[int]) -> list[int] | None:
     return None if value < 0 else [*so_far, value]
 
 
+def begun(_key: str, value: int, so_far: list[int]) -> list[int] | None:
+    """A value below zero deletes a window that holds something, and begins one that holds none."""
+    return None if value < 0 and so_far else [*so_far, value]
+
+
 def topology(difference: int, grace: int) -> Topology:
     builder = StreamsBuilder()
     windows = SlidingWindows(time_difference=ms(difference), grace=ms(grace))
     windowed = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
     made: dict[str, KTable[Any, Any]] = {
         "lists": windowed.aggregate(list[int], listed, value=list, store="lists"),
+        "begun": windowed.aggregate(list[int], begun, value=list, store="begun"),
         "counts": windowed.count(store="counts"),
         "last": windowed.reduce(lambda _before, now: now, store="last"),
     }
     for name, table in made.items():
-        table.to_stream().to(name, value=list if name == "lists" else int)
+        table.to_stream().to(name, value=list if name in {"lists", "begun"} else int)
     return builder.build()
 
 
@@ -57,7 +63,7 @@ def results(built: Topology, sent: list[Sent], sizes: list[int], settings: dict[
                 (row.key, row.value, row.timestamp)
                 for row in driver.create_output_topic(name).read_records_to_list()
             ]
-            for name in ("lists", "counts", "last")
+            for name in ("lists", "begun", "counts", "last")
         }
         kept = {name: list(driver.get_window_store(name).all()) for name in told}
         late = {n: c for n, c in driver.metrics.items() if n.startswith("dropped_late")}

@@ -367,6 +367,31 @@ def test_a_window_right_behind_one_record_may_end_with_the_next() -> None:
             assert last == {(0, 7): 1, (7, 14): 2}
 
 
+@pytest.mark.parametrize("emit", ["every", "barrier"])
+def test_a_record_begins_no_window_that_it_has_just_deleted(emit: str) -> None:
+    """The one right behind the record before it, which would be told, or would begin, anew."""
+    sliding = SlidingWindows(time_difference=ms(3), grace=ms(3))
+    for first in (5, 4):  # the usual way, and that before the first window that could end
+        builder = StreamsBuilder()
+        windowed = builder.stream("in", key=str, value=str).group_by_key().windowed_by(sliding)
+        windowed.aggregate(
+            str,
+            lambda _key, value, total: None if value == "-" and total else f"{total}{value}",
+            value=str,
+        ).to_stream().to("out")
+        settings = {"event_time": "stream-time", "emit": emit}
+        with TopologyTestDriver(builder, settings=settings) as driver:
+            topic = driver.create_input_topic("in")
+            topic.pipe_input("a", "x", timestamp=first)
+            topic.pipe_input("a", "y", timestamp=first - 3)
+            told(driver)
+            topic.pipe_input("a", "-", timestamp=first - 2)
+            last = sorted(row[1:4] for row in told(driver))
+            changes = [(first - 2, first + 1, None), (first - 1, first + 2, "x")]
+            early = [(0, 3, None), (first - 3, first, None)]
+            assert last == sorted({*early, *changes}), last
+
+
 def test_a_late_record_begins_the_window_behind_the_one_before_it() -> None:
     """sliding-windows-are-kept-long-enough: Kafka Streams has dropped what shows that record."""
     sliding = SlidingWindows(time_difference=ms(10), grace=ms(0))
