@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, overload
 
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
@@ -16,6 +16,9 @@ __all__ = ["TestInputTopic", "TestOutputTopic"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_NOTHING: Final[Any] = object()
+"""Stands for an argument that was not given: None is a value."""
 
 
 def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | None:
@@ -73,6 +76,7 @@ class TestInputTopic(Generic[K, V]):
         if self._advance and self._time is None:
             self._time = clock()
 
+    @overload
     def pipe_input(
         self,
         key: K | None,
@@ -80,8 +84,30 @@ class TestInputTopic(Generic[K, V]):
         *,
         timestamp: int | datetime | None = None,
         headers: Headers = (),
+    ) -> None: ...
+    @overload
+    def pipe_input(
+        self,
+        value: V | None,
+        /,
+        *,
+        timestamp: int | datetime | None = None,
+        headers: Headers = (),
+    ) -> None: ...
+    @overload
+    def pipe_input(self, record: Record[K, V], /) -> None: ...
+    def pipe_input(
+        self,
+        key: Any,
+        value: Any = _NOTHING,
+        *,
+        timestamp: int | datetime | None = None,
+        headers: Headers = (),
     ) -> None:
         """Pipe one record and process it to the end.
+
+        A single argument is the value of a record without a key, or a whole `Record`, which has
+        its own timestamp and headers.
 
         Args:
             key: The key.
@@ -94,14 +120,26 @@ class TestInputTopic(Generic[K, V]):
             DataError: If the topology fails on the record.
 
         Example:
-            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela import Record, StreamsBuilder, TopologyTestDriver
             >>> builder = StreamsBuilder()
             >>> builder.stream("lines", key=str, value=str).to("copies")
             >>> with TopologyTestDriver(builder) as driver:
-            ...     driver.create_input_topic("lines").pipe_input("k", "v", timestamp=5)
-            ...     driver.create_output_topic("copies").read_record().timestamp
-            5
+            ...     line = driver.create_input_topic("lines")
+            ...     line.pipe_input("k", "v", timestamp=5)
+            ...     line.pipe_input("no key", timestamp=6)
+            ...     line.pipe_input(Record("k", "w", 7))
+            ...     copies = driver.create_output_topic("copies").read_records_to_list()
+            ...     [(copy.key, copy.value, copy.timestamp) for copy in copies]
+            [('k', 'v', 5), (None, 'no key', 6), ('k', 'w', 7)]
         """
+        if value is _NOTHING:
+            if isinstance(key, Record):
+                record = cast("Record[Any, Any]", key)
+                timestamp = record.timestamp if timestamp is None else timestamp
+                headers = headers or record.headers
+                key, value = record.key, record.value
+            else:
+                key, value = None, key
         self._pipe([self._row(key, value, timestamp, headers)])
 
     def pipe_value_list(
