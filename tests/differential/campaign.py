@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +19,14 @@ from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
 from tests.differential.pairs import CHAIN, Chain, alone, chains, composable, left_out
 
-__all__ = ["Report", "complete", "directed", "noted", "run", "until"]
+__all__ = ["Report", "directed", "each_of", "noted", "run", "sought", "until"]
 
 _COUNTED = ("operators", "pairs", "whole", "missed", "known", "refused")
-_TRIES_MAX = 12
+_ALONE = 6
+# The first example that Hypothesis draws is the smallest there is, and says nothing of a pair.
+_TOGETHER = 2
+_TRIES_MAX = 50
+_PASSES_IN_CHAINS = 2
 _ANY_HEALTH = (
     HealthCheck.too_slow,
     HealthCheck.filter_too_much,
@@ -39,7 +43,7 @@ class Report:
         examples: How many examples were compared and equal.
         operators: Examples by operator.
         pairs: Examples by pair of operators, one of which reads what the other gives, in which
-            both gave rows and the last step of the topology wrote some that were compared.
+            both gave rows, and the last step of the topology too, all of which were compared.
         whole: The same, where the comparison reached the last input.
         missed: Examples that do not count for a pair: the pair, and why they do not.
         known: Examples that showed a known divergence, by its id.
@@ -55,6 +59,11 @@ class Report:
     known: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
     differences: dict[Chain, str] = field(default_factory=dict[Chain, str])
+
+    @property
+    def drawn(self) -> int:
+        """How many examples there were, with those that Kafka Streams refused."""
+        return self.examples + sum(self.refused.values())
 
     def count(self, example: Example, compared: Compared) -> None:
         """Count an example that ran on both sides."""
@@ -110,7 +119,7 @@ class Report:
             f", without {', '.join(missing)}" if missing else ""
         )
         yield (
-            f"pairs of stateful operators: {len(self.pairs)} of {len(composable())}, "
+            f"pairs of stateful operators: {len(self.pairs)} of {len(composable())} possible, "
             f"{len(self.whole)} of them compared to the last record"
         )
         unmet = {pair: self._why_unmet(pair) for pair in self.unmet()}
@@ -164,20 +173,41 @@ def noted(report: Report, found: Iterable[Chain], path: Path | None) -> Iterator
             report.save(path)
 
 
-def complete(report: Report, found: Iterable[Chain]) -> Iterator[Chain]:
-    """Yield chains, then again those pairs of them that the report has not met, by themselves.
+def each_of(chain: Chain) -> int:
+    """Return how many examples Hypothesis draws of a chain each time it comes."""
+    return _ALONE if len(chain) == 1 else _TOGETHER
 
-    A pair is not met where one of its steps gave nothing, or where a divergence came first.
+
+def sought(
+    report: Report, found: Sequence[Chain], start: int, *, examples: int, length: int = CHAIN
+) -> Iterator[Chain]:
+    """Yield chains, then chains anew of the pairs that are not met yet; at last of all again.
+
+    A pair is not met where one of its steps gave nothing, or where a divergence came first. The
+    first passes are chains, then each pair comes by itself.
+
+    Args:
+        report: What it says is met is not drawn again before everything is.
+        found: The operators and chains of the first pass.
+        start: The seed.
+        examples: How many examples are drawn, at least those of the first pass.
+        length: How many operators a chain has at most.
     """
-    wanted: set[Chain] = set()
-    for chain in found:
-        wanted.update(pairwise(chain))
-        yield chain
-    for pair in sorted(wanted):
-        for _ in range(_TRIES_MAX):
-            if pair in report.pairs or pair in report.differences:
-                break
-            yield pair
+    wanted = sorted({pair for chain in found for pair in pairwise(chain)})
+    tries: Counter[Chain] = Counter()
+    chosen = list(found)
+    number = 0
+    while number == 0 or report.drawn < examples:
+        number += 1
+        for chain in chosen:
+            if number > 1 and report.drawn >= examples:
+                return
+            tries.update(pairwise(chain))
+            yield chain
+        unmet = [pair for pair in wanted if pair not in report.pairs]
+        unmet = [pair for pair in unmet if tries[pair] < _TRIES_MAX]
+        alone = unmet and number >= _PASSES_IN_CHAINS
+        chosen = chains(unmet or wanted or composable(), start + number, 2 if alone else length)
 
 
 def run(
@@ -205,7 +235,7 @@ def run(
     for chain in found:
         runs[chain] += 1
 
-        @seed(start * runs[chain])
+        @seed(random.Random(f"{start} {chain} {runs[chain]}").getrandbits(64))
         @settings(
             max_examples=each(chain),
             deadline=None,

@@ -22,8 +22,8 @@ class Compared(NamedTuple):
     Attributes:
         known: The ids of the known divergences that the example shows.
         whole: Whether it reached the last input: behind some divergences nothing can be compared.
-        met: The pairs of operators both of which gave rows, where the last step of the topology
-            wrote before the end of the comparison.
+        met: The pairs of operators both of which gave rows before the end of the comparison, the
+            second no sooner than the first, where the last step of the topology wrote too.
     """
 
     known: set[str]
@@ -47,7 +47,7 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
     theirs = of_kafka_streams(example, kafka_streams)
     ours = of_mustela(example)
     known: set[str] = set()
-    told, whole = False, True
+    told, end = False, len(example.inputs)
     same = _same if WITHOUT_ORDER.isdisjoint(example.operators) else _same_rows
     for number, (record, wanted, got) in enumerate(zip(example.inputs, theirs, ours, strict=True)):
         if all(same(w, g) for w, g in zip(wanted, got, strict=True)):
@@ -58,21 +58,25 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
             raise Difference(_told(example, number, record, wanted, got))
         known.add(explained[0])
         if explained[1] == "rest":
-            whole = False
+            end = number
             break
     paired = told and len(example.operators) > 1
-    return Compared(known, whole, _met(example) if paired else set())
+    whole = end == len(example.inputs)
+    return Compared(known, whole, _met(example, end) if paired else set())
 
 
-def _met(example: Example) -> set[tuple[str, str]]:
+def _met(example: Example, end: int) -> set[tuple[str, str]]:
     """Return the pairs both of which gave rows: a join behind a silent step may give its own."""
-    tapped = of_mustela(replace(example, steps=example.tapped))
+    tapped = of_mustela(replace(example, steps=example.tapped, inputs=example.inputs[:end]))
     count = len(example.operators)
-    gave = [any(sinks[place - count] for sinks in tapped) for place in range(count)]
+    gave = [
+        [number for number, sinks in enumerate(tapped) if sinks[place - count]]
+        for place in range(count)
+    ]
     return {
         pair
-        for pair, both in zip(pairwise(example.operators), pairwise(gave), strict=True)
-        if all(both)
+        for pair, (first, second) in zip(pairwise(example.operators), pairwise(gave), strict=True)
+        if first and second and first[0] <= second[-1]
     }
 
 

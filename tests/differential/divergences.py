@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tests.differential.draw import Example
 from tests.differential.functions import map_key
-from tests.differential.sides import of_mustela
+from tests.differential.sides import Row, of_mustela
 from tests.differential.steps import Step
 
 __all__ = ["DIVERGENCES", "Extent", "divergence_of"]
@@ -34,7 +34,6 @@ _TABLE_STEPS = {
     "to_table",
 }
 _ASK_OLD_VALUES = {"table_aggregate", "fk_join", "table_join"}
-_NEW_KEYS = {"map", "flat_map", "select_key", "to_stream_key"}
 # Steps that may give several updates of a key for one record.
 _SEVERAL = {"flat_map", "flat_map_values", "merge", "table_join", "fk_join", "stream_join"}
 
@@ -131,7 +130,7 @@ def _cogroups_share_time(
     for step in example.steps:
         if step["op"] == "cogroup" and step.get("window"):
             own, shared = defaultdict[int, int](int), 0
-            for rows in _reaching(example, step, number):
+            for rows in _grouped(example, step, number):
                 # The order of a record's rows by different ways is not known here.
                 shared = max([shared, *(time for _, time in rows)])
                 for place, time in rows:
@@ -141,8 +140,8 @@ def _cogroups_share_time(
     return None
 
 
-def _reaching(example: Example, step: Step, number: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield what reaches a grouping up to an input: for each record, ways and times."""
+def _reaching(example: Example, step: Step, number: int) -> Iterator[list[tuple[int, Row]]]:
+    """Yield what reaches a step up to an input: for each record, the rows and their ways."""
     sinks = [
         {"op": "to", "topic": f"reaching{place}", "id": f"r{place}", "in": [name]}
         for place, name in enumerate(step["in"])
@@ -150,12 +149,17 @@ def _reaching(example: Example, step: Step, number: int) -> Iterator[list[tuple[
     steps = (*(other for other in example.steps if other["op"] != "to"), *sinks)
     inputs = example.inputs[: number + 1]
     for written in of_mustela(replace(example, steps=steps, inputs=inputs)):
+        yield [(place, row) for place, rows in enumerate(written) for row in rows]
+
+
+def _grouped(example: Example, step: Step, number: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield ways and times of what a windowed grouping takes, for each record."""
+    sliding = step["window"]["type"] == "sliding"
+    for rows in _reaching(example, step, number):
         yield [
             (place, time)
-            for place, rows in enumerate(written)
-            for key, value, time in rows
-            if _grouped_key(step, key, value) is not None
-            and (value is not None or step["window"]["type"] != "sliding")
+            for place, (key, value, time) in rows
+            if not (sliding and value is None) and _grouped_key(step, key, value) is not None
         ]
 
 
@@ -183,12 +187,10 @@ def _repartitions_keep_null_keys(
 ) -> Extent | None:
     """Kafka Streams drops records without a key when a stream is repartitioned."""
     for step in example.steps:
-        if step["op"] != "repartition":
-            continue
-        made = any(_step(example, above)["op"] in _NEW_KEYS for above in _above(example, step))
-        null = any(record.key is None for record in example.inputs[: number + 1])
-        if made or null:
-            return "rest"
+        if step["op"] == "repartition":
+            reached = _reaching(example, step, number)
+            if any(row[0] is None for rows in reached for _, row in rows):
+                return "rest"
     return None
 
 
@@ -196,8 +198,8 @@ def _sessions_stay_closed(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
     """Kafka Streams loses sight of a session a moment before it takes no more records."""
-    for window in _windows(example, "session"):
-        if any(gap == window["gap"] + window["grace"] for gap in _gaps(example, number)):
+    for window, times in _windows(example, "session", number):
+        if any(gap == window["gap"] + window["grace"] for gap in _gaps(times)):
             return "rest"
     return None
 
@@ -206,24 +208,24 @@ def _sliding_windows_are_kept(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
     """Kafka Streams loses sight of windows that a late record makes others from."""
-    times = [record.timestamp for record in example.inputs[: number + 1]]
-    for window in _windows(example, "sliding"):
-        far = any(gap >= window["diff"] + window["grace"] for gap in _gaps(example, number))
+    for window, times in _windows(example, "sliding", number):
+        far = any(gap >= window["diff"] + window["grace"] for gap in _gaps(times))
         if far and times != sorted(times):
             return "rest"
     return None
 
 
-def _windows(example: Example, kind: str) -> Iterator[Step]:
+def _windows(example: Example, kind: str, number: int) -> Iterator[tuple[Step, list[int]]]:
+    """Yield the windows of a kind, and the times of the records that come to them."""
     for step in example.steps:
         window = step.get("window") or {}
         if window.get("type") == kind:
-            yield window
+            taken = _grouped(example, step, number)
+            yield window, [time for rows in taken for _, time in rows]
 
 
-def _gaps(example: Example, number: int) -> Iterator[int]:
-    """Yield how far each record lies behind the largest time of those up to an input."""
-    times = [record.timestamp for record in example.inputs[: number + 1]]
+def _gaps(times: Sequence[int]) -> Iterator[int]:
+    """Yield how far each record lies behind the largest time that there was so far."""
     return (now - time for now in _largest(times) for time in times)
 
 
@@ -256,8 +258,19 @@ def _suppressed_windows_are_final(
             for above in _above(example, step, through=_TABLE_STEPS):
                 window = _step(example, above).get("window") or {}
                 if window.get("type") in {"sliding", "session"}:
-                    return "rest"
+                    kept = window["grace"] + window.get("gap", 0)
+                    if _told_at_the_end(example, step, kept, number):
+                        return "rest"
     return None
+
+
+def _told_at_the_end(example: Example, step: Step, kept: int, number: int) -> bool:
+    """Tell whether the time stood still just where a window may not be told yet."""
+    key = {"op": "to_stream_key", "f": "same", "id": "told", "in": step["in"]}
+    tapped = replace(example, steps=(*example.steps, key))
+    rows = [row for reached in _reaching(tapped, {"in": ["told"]}, number) for _, row in reached]
+    ends = {int(key.rpartition("/")[2].strip("]")) for key, _, _ in rows}
+    return any(end + kept in _largest([time for _, _, time in rows]) for end in ends)
 
 
 def _suppressed_old_values(
