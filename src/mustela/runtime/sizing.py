@@ -20,7 +20,9 @@ _MEMORY = 0.9
 """What an epoch counts for, each time that another one was seen."""
 _SPREAD = 0.3
 """How far epochs must differ in size, as a share of it, to tell the fixed part."""
-_FORGETTING = 0.97
+_FEW = 2.0
+"""A line through so few epochs says nothing."""
+_FORGETTING = 0.99
 _SURPRISE = 2.0
 """An epoch that takes so many times what was expected, or so much less, begins something new."""
 
@@ -108,7 +110,8 @@ class _FixedPart:
     Epochs that all read about as much say nothing about it. Then it is forgotten little by little,
     until epochs have become so much smaller that they do. As long as nothing is known, all of an
     epoch that is not slow is taken for it: so the first ones grow fast. An epoch far from the line
-    says that records or machine are others now: those before it do not count any more.
+    is left out; a second one behind it says that records or machine are others now, and those
+    before it do not count any more.
 
     Args:
         slow: Seconds from which on an epoch is slow.
@@ -119,19 +122,24 @@ class _FixedPart:
         self._seconds: float | None = None
         self._slope = 0.0
         self._sums = [0.0] * 5
+        self._surprised = False
 
     def after(self, records: int, seconds: float) -> float:
         """Take in another epoch and return the seconds of the fixed part."""
         if self._seconds is not None:
             expected = self._seconds + self._slope * records
-            if not expected / _SURPRISE <= seconds <= expected * _SURPRISE:
+            surprised = not expected / _SURPRISE <= seconds <= expected * _SURPRISE
+            was_surprised, self._surprised = self._surprised, surprised
+            if surprised and not was_surprised:
+                return min(self._seconds, seconds)
+            if surprised:
                 self._sums = [0.0] * 5
         seen = (1.0, records, seconds, records * records, records * seconds)
         self._sums = [old * _MEMORY + new for old, new in zip(self._sums, seen, strict=True)]
         mean, mean_seconds, squares, products = (part / self._sums[0] for part in self._sums[1:])
         spread = squares - mean * mean
         slope = -1.0
-        if spread > (_SPREAD * mean) ** 2:
+        if self._sums[0] > _FEW and spread > (_SPREAD * mean) ** 2:
             slope = (products - mean * mean_seconds) / spread
         if slope >= 0.0:
             self._slope = slope

@@ -21,6 +21,9 @@ Lookup = Callable[[int], Mapping[TopicPartition, int]]
 """Gives, for a time in milliseconds, each partition's first offset at or after it."""
 
 _ENOUGH = 0.5
+_AIM = 0.9
+"""How much of a budget the first look is meant to find, if as much happens in a time as before."""
+_WIDER = 8.0
 _STEPS_MAX = 48
 SLACK_MIN = 1_000
 """Records that a task may read behind those of which the broker says that they are old enough."""
@@ -89,6 +92,7 @@ class TimeCutter:
     def __init__(self, *, slack_min: int = SLACK_MIN) -> None:
         self._slack_min = slack_min
         self._step = 0
+        self._found = 0
         self._low = 0
         self._limit: int | None = None
         self._fills = False
@@ -190,7 +194,7 @@ class TimeCutter:
         read, tight = 0, False
         high = backlog.high if self._limit is None else min(backlog.high, self._limit)
         high = max(high, low + 1)
-        guess = high if self._limit is not None else self._guess(low, high)
+        guess = high if self._limit is not None else self._guess(low, high, budget)
         for _ in range(_STEPS_MAX):
             if read >= _ENOUGH * budget or (tight and high - low <= 1):
                 break
@@ -202,12 +206,16 @@ class TimeCutter:
             else:
                 high, above, tight = guess, found, True
             guess = max(low + 1, (low + high) // 2)
+        self._found = read
         if low == first:  # nothing lies before it, and too much lies at it
             return best, None, above
         return best, low, above
 
-    def _guess(self, low: int, high: int) -> int:
-        return low + self._step if 0 < self._step < high - low else (low + high) // 2
+    def _guess(self, low: int, high: int, budget: int) -> int:
+        step = self._step
+        if self._found:
+            step = max(1, int(step * min(_WIDER, _AIM * budget / self._found)))
+        return low + step if self._step > 0 and step < high - low else (low + high) // 2
 
 
 def seen_behind(

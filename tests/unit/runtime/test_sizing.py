@@ -48,6 +48,17 @@ def test_an_epoch_that_costs_much_whatever_it_reads_is_longer(fixed: float, each
     assert seconds <= 3 * 0.8 * 1.2
 
 
+@pytest.mark.parametrize("factor", [0.3, 4.0])
+def test_one_epoch_unlike_the_others_teaches_little(factor: float) -> None:
+    """The machine was busy, or records were waiting: sizes are soon what they were."""
+    budget = EpochBudget(EpochLimits(target_seconds=0.8))
+    _run(budget, fixed=0.45, each=3e-5)
+    before = budget.records
+    budget.learn(records=before, size=before, seconds=factor * (0.45 + before * 3e-5))
+    _run(budget, fixed=0.45, each=3e-5, epochs=4)
+    assert 0.6 <= budget.records / before <= 1.7
+
+
 def test_a_slow_record_is_not_taken_for_a_slow_epoch() -> None:
     """Epochs that take longer because they read more do not become longer than the target."""
     budget = EpochBudget(EpochLimits(target_seconds=0.8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,6 +244,30 @@ def test_few_looks_are_needed_once_the_pace_of_event_time_is_known() -> None:
     cut(first[A].sure or 0, first[B].sure or 0)
     assert many > 10
     assert len(looks) <= 2
+
+
+@pytest.mark.parametrize("times", [0.3, 1, 4])
+def test_a_cut_finds_most_of_its_budget_once_the_pace_is_known(times: float) -> None:
+    """With one look, also where the budget is another than before."""
+    looks: list[int] = []
+
+    def lookup(time: int) -> dict[TopicPartition, int]:
+        looks.append(time)
+        return {A: min(time, 1_000_000), B: min(time // 10, 100_000)}
+
+    cutter = TimeCutter()
+    start = {A: 0, B: 0}
+    for budget in (10_000, int(10_000 * times)):
+        looks.clear()
+        waiting = {A: (start[A], 1_000_000), B: (start[B], 100_000)}
+        floors = {A: start[A], B: start[B] * 10}
+        cuts, _ = cutter.cut(
+            Backlog(waiting=waiting, floors=floors, budget=budget, high=2**41, lookup=lookup)
+        )
+        found = sum((cut.sure or 0) - cut.start for cut in cuts.values())
+        start = {place: cut.sure or 0 for place, cut in cuts.items()}
+    assert len(looks) == 1
+    assert 0.8 * budget <= found <= budget
 
 
 def test_no_second_reading_is_needed_once_it_is_known_what_the_index_hides() -> None:
