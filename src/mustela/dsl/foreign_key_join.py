@@ -35,8 +35,8 @@ class TableJoined:
     """How a join by foreign key is named.
 
     Attributes:
-        name: Name of the join; its stores are ``<name>-subscription-store`` and
-            ``<name>-right-store``.
+        name: Name of the join; its stores are ``<name>-subscription-store`` and, where the right
+            table has no store that holds its rows as they are, ``<name>-right-store``.
 
     Example:
         >>> from mustela import StreamsBuilder

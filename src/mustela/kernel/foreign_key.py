@@ -224,7 +224,10 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
     def open(self) -> None:
         """Find the stores."""
         self.use_key_serde(self.node.foreign_key)
-        spec = self.node.rows
+        lookup = self.node.table
+        self._own = lookup is None
+        self._told: dict[bytes, bytes | None] = {}
+        spec = self.node.rows if lookup is None else lookup.store
         self._rows = self.lane_store(spec)
         self._subscriptions = self.lane_store(self.node.subscriptions)
         assert spec.value_serde is not None, self.step.name
@@ -287,14 +290,24 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
     def _load_rows(
         self, messages: Batch, foreign_keys: list[bytes], right_keys: list[bytes]
     ) -> dict[bytes, bytes | None]:
-        """Return the right rows that changes and messages are about."""
+        """Return the right rows that changes and messages are about.
+
+        The right table has put this epoch's changes into its own store already: there they are as
+        before the epoch, but for what this step was told since.
+        """
         asking = [
             key
             for key, (what, _, _) in zip(foreign_keys, messages.values, strict=True)
             if what not in (UNSUBSCRIBE, ANSWER)
         ]
         wanted = list(dict.fromkeys([*right_keys, *asking]))
-        return dict(zip(wanted, self._rows.getmulti(wanted), strict=True))
+        if self._own:
+            return dict(zip(wanted, self._rows.getmulti(wanted), strict=True))
+        found = dict(zip(wanted, self._rows.before_many(wanted), strict=True))
+        told = self._told
+        if told:
+            found.update((key, told[key]) for key in told.keys() & found.keys())
+        return found
 
     def _load_subscribers(self, right_keys: list[bytes]) -> dict[bytes, dict[bytes, bytes]]:
         """Return the subscriptions to each right row that changes: one range for each."""
@@ -313,8 +326,10 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
 
     def _write(self, table: _Table, right_keys: list[bytes]) -> None:
         changed = list(dict.fromkeys(right_keys))
-        if changed:
+        if changed and self._own:
             self._rows.put_many(changed, [table.rows[key] for key in changed])
+        elif changed:
+            self._told.update((key, table.rows[key]) for key in changed)
         written = table.written
         keys = list(written)
         for overlay, places in self._subscriptions.by_group(keys):

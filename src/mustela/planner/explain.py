@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.routing import BranchNode, PrintNode
@@ -129,7 +130,10 @@ def _meaning(node: Node) -> Iterator[str]:
 def _lookups(node: Node) -> Iterator[str]:
     """Say where a join finds rows, if it does not keep them itself."""
     match node:
-        case StreamTableJoinNode(table=TableLookup() as table):
+        case (
+            StreamTableJoinNode(table=TableLookup() as table)
+            | ForeignKeyMatchNode(table=TableLookup() as table)
+        ):
             tables: tuple[TableLookup, ...] = (table,)
         case TableJoinNode(sides=(left, right)):
             tables = (left, right)

@@ -15,6 +15,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.table_lookup import TableLookup
 
 __all__ = ["ForeignKeyJoinNode", "ForeignKeyKind", "ForeignKeyMatchNode", "ForeignKeySubscribeNode"]
 
@@ -65,8 +66,10 @@ class ForeignKeyMatchNode(Node):
         key: Serde of the left keys.
         foreign_key: Serde of the right keys.
         subscriptions: Holds the left values by foreign key and left key.
-        rows: Holds the right rows: these must be where the subscriptions are.
+        rows: The store of the join's own for the right rows, for the case that these cannot be
+            looked up where the subscriptions are.
         explicit_store: Whether the names of the stores follow from one that the user gave.
+        table: Where right rows are looked up, if not in `rows`; the planner finds that out.
     """
 
     key: Serde[Any]
@@ -74,11 +77,12 @@ class ForeignKeyMatchNode(Node):
     subscriptions: StoreSpec
     rows: StoreSpec
     explicit_store: bool = False
+    table: TableLookup | None = None
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """The subscriptions and the right rows."""
-        return self.subscriptions, self.rows
+        """The subscriptions, and the right rows where they had to be copied."""
+        return (self.subscriptions, self.rows) if self.table is None else (self.subscriptions,)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

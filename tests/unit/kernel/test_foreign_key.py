@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela import Materialized, Stores, StreamsBuilder, TopologyTestDriver
+from mustela import Materialized, Processor, Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.foreign_key import subscription_key, subscription_prefix
+from mustela.planner.planner import plan
+from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.graph import Topology
 from tests.unit.kernel.table_models import Given, JoinModel, Out, TableModel, in_order, run
 
@@ -23,7 +25,10 @@ WAYS = [
     {"key_groups": 4, "lanes": 2, "crash_after_every_record": True},
 ]
 EVERY = {"emit": "every"}
+RECENT = Stores.lru_map("recent", 100)
 KINDS: st.SearchStrategy[Kind] = st.sampled_from(["inner", "left"])
+KEPT = st.sampled_from([None, "rights"])
+"""The store of the right table; the join keeps the right rows itself where there is none."""
 
 FOREIGN = st.sampled_from(["x", "y", "xy", ""])
 LEFT = st.builds(
@@ -42,6 +47,7 @@ RIGHT = st.builds(
     value=st.one_of(st.none(), st.integers(0, 3).map(lambda number: [number])),
     timestamp=st.integers(0, 40),
 )
+EMITS = st.sampled_from(["barrier", "every"])
 EPOCHS = st.lists(st.lists(st.one_of(LEFT, RIGHT), min_size=1, max_size=7), max_size=7)
 
 
@@ -53,10 +59,12 @@ def joiner(left: list[Any], right: list[Any] | None) -> list[Any]:
     return left
 
 
-def topology(kind: Kind, *, store: str | None = None, with_key: bool = False) -> Topology:
+def topology(
+    kind: Kind, *, store: str | None = None, with_key: bool = False, kept: str | None = None
+) -> Topology:
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=list)
-    right = builder.table("right", key=str, value=list)
+    right = builder.table("right", key=str, value=list, store=kept)
     keys: dict[str, Any] = (
         {"foreign_key_with_key": foreign_key}
         if with_key
@@ -116,14 +124,14 @@ def nested_loop(join: JoinModel, kind: Kind) -> dict[Any, Any]:
     }
 
 
-def plain(kind: Kind, *, with_key: bool = False) -> Topology:
+def plain(kind: Kind, *, with_key: bool = False, kept: str | None = None) -> Topology:
     """A join without a store: it tells deletions of rows that were not there, too.
 
     A step behind it that asks for old values would give it a store, which knows better.
     """
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=list)
-    right = builder.table("right", key=str, value=list)
+    right = builder.table("right", key=str, value=list, store=kept)
     join = left.join if kind == "inner" else left.left_join
     if with_key:
         joined = join(right, joiner, value=list, foreign_key_with_key=foreign_key)
@@ -133,21 +141,21 @@ def plain(kind: Kind, *, with_key: bool = False) -> Topology:
     return builder.build()
 
 
-@given(kind=KINDS, with_key=st.booleans(), epochs=EPOCHS)
+@given(kind=KINDS, with_key=st.booleans(), kept=KEPT, epochs=EPOCHS)
 def test_each_result_is_that_of_kafka_streams(
-    kind: Kind, with_key: bool, epochs: list[list[Given]]
+    kind: Kind, with_key: bool, kept: str | None, epochs: list[list[Given]]
 ) -> None:
     """With emit = every each change gives what it gives in Kafka Streams, in the same order."""
-    found = run(plain(kind, with_key=with_key), epochs, "out", settings=EVERY)
+    found = run(plain(kind, with_key=with_key, kept=kept), epochs, "out", settings=EVERY)
     assert found["out"] == expected(model(kind, with_key=with_key), in_order(epochs))
 
 
-@given(kind=KINDS, way=st.sampled_from(WAYS[1:]), epochs=EPOCHS)
+@given(kind=KINDS, way=st.sampled_from(WAYS[1:]), kept=KEPT, epochs=EPOCHS)
 def test_lanes_and_crashes_change_nothing(
-    kind: Kind, way: dict[str, Any], epochs: list[list[Given]]
+    kind: Kind, way: dict[str, Any], kept: str | None, epochs: list[list[Given]]
 ) -> None:
     """The results of each left row are the same for any number of lanes, and over crashes."""
-    found = run(plain(kind), epochs, "out", settings=EVERY, **way)
+    found = run(plain(kind, kept=kept), epochs, "out", settings=EVERY, **way)
     assert by_key(found["out"]) == by_key(expected(model(kind), in_order(epochs)))
 
 
@@ -155,13 +163,18 @@ def test_lanes_and_crashes_change_nothing(
     kind=KINDS,
     way=st.sampled_from(WAYS),
     store=st.sampled_from([None, "joined"]),
+    kept=KEPT,
     epochs=EPOCHS,
 )
 def test_the_result_is_a_nested_loop_over_the_final_tables(
-    kind: Kind, way: dict[str, Any], store: str | None, epochs: list[list[Given]]
+    kind: Kind,
+    way: dict[str, Any],
+    store: str | None,
+    kept: str | None,
+    epochs: list[list[Given]],
 ) -> None:
     """However epochs are cut, and whatever is kept, the barrier ends with the same rows."""
-    found = run(topology(kind, store=store), epochs, "out", "sizes", **way)
+    found = run(topology(kind, store=store, kept=kept), epochs, "out", "sizes", **way)
     join = model(kind)
     expected(join, in_order(epochs))
     rows = nested_loop(join, kind)
@@ -183,6 +196,53 @@ def test_one_result_for_each_left_row_and_epoch(epochs: list[list[Given]]) -> No
                     topic.pipe_input(record.key, record.value, timestamp=record.timestamp)
             keys = [row.key for row in driver.create_output_topic("out").read_records_to_list()]
             assert len(keys) == len(set(keys))
+
+
+@given(kind=KINDS, way=st.sampled_from(WAYS[:2]), emit=EMITS, epochs=EPOCHS)
+def test_right_rows_are_the_same_wherever_they_are_kept(
+    kind: Kind, way: dict[str, Any], emit: str, epochs: list[list[Given]]
+) -> None:
+    """In the right table's own store they are looked up as they were at that moment."""
+    settings = {"emit": emit}
+    off = {**settings, "topology": {"rules_off": ["materialize_lookup"]}}
+    shared = run(plain(kind, kept="rights"), epochs, "out", settings=settings, **way)
+    copied = run(plain(kind, kept="rights"), epochs, "out", settings=off, **way)
+    assert shared == copied
+
+
+def test_only_a_store_that_holds_the_right_rows_as_they_are_is_looked_up() -> None:
+    """A view, a store that forgets rows and one that a processor writes too do not do."""
+    builder = StreamsBuilder()
+    left = builder.table("left", key=str, value=list)
+    rights = {
+        "kept": builder.table("kept", key=str, value=list, store="kept"),
+        "bare": builder.table("bare", key=str, value=list),
+        "recent": builder.table(
+            "recent", key=str, value=list, materialized=Materialized(supplier=RECENT)
+        ),
+        "viewed": builder.table("viewed", key=str, value=list, store="viewed").filter(
+            lambda _key, value: bool(value)
+        ),
+        "shared": builder.table("shared", key=str, value=list, store="shared"),
+    }
+    builder.stream("pokes", key=str, value=list).process(Poke, stores=["shared"], name="poke")
+    for name, right in rights.items():
+        join = left.join(right, joiner, foreign_key=lambda v: v[0], value=list, name=f"of-{name}")
+        join.to_stream().to(f"out-{name}", value=list)
+    found = {
+        step.node.name.split("-")[1]: step.node.table
+        for stage in plan(builder.build()).stages
+        for step in stage.steps
+        if isinstance(step.node, ForeignKeyMatchNode)
+    }
+    assert {name for name, table in found.items() if table is not None} == {"kept"}
+
+
+class Poke(Processor[str, Any, str, Any]):
+    """Could write a store behind its table's back."""
+
+    def process(self, record: Record[str, Any]) -> None:
+        """Do nothing."""
 
 
 def self_join(kind: Kind) -> Topology:

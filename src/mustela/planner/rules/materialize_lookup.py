@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -11,6 +12,7 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.placement import Placement
 from mustela.planner.shared_stores import place_all
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.node import Node
 from mustela.topology.settle import SettleNode
 from mustela.topology.stream_table_join import StreamTableJoinNode
@@ -42,11 +44,17 @@ def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
     store is a view: its functions are applied to what the store before it holds. Where the table
     lives in an earlier stage, because the stream got another key on its way, or has no store that
     can be read by key, its changes travel to the join, which keeps the rows in a store of its own.
+    So does a join by foreign key, but where the right table's own store holds the same rows.
     """
     placed = place_all(flow)
+    owners = Counter(store.name for step in flow if step.role for store in step.node.stores)
+    shared = {name for name, count in owners.items() if count > 1}
     steps: dict[StepId, FlowStep] = {}
     for step in flow:
-        steps[step.id] = replace(step, node=_told(step.node, placed[step.id], steps))
+        node = _told(step.node, placed[step.id], steps)
+        if isinstance(node, ForeignKeyMatchNode) and node.table and node.table.store.name in shared:
+            node = replace(node, table=None)  # a processor may write there and tell nobody
+        steps[step.id] = replace(step, node=node)
     return replace(flow, steps=tuple(steps.values()))
 
 
@@ -60,8 +68,21 @@ def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) ->
         case TableJoinNode(copies=(left, right)):
             first, second = placement.inputs
             return replace(node, sides=(_lookup(first, left, steps), _lookup(second, right, steps)))
+        case ForeignKeyMatchNode():
+            found = _lookup(placement.inputs[1], node.rows, steps)
+            return replace(node, table=found) if _holds_rows_of(found, node) else node
         case _:
             return node
+
+
+def _holds_rows_of(found: TableLookup, node: ForeignKeyMatchNode) -> bool:
+    """Whether a store holds right rows just as the join itself would."""
+    store, own = found.store, node.rows
+    same = all(
+        getattr(store, name) == getattr(own, name)
+        for name in ("kind", "key_serde", "value_serde", "with_headers", "logged", "max_entries")
+    )
+    return same and not found.own and not found.views
 
 
 def _lookup(edge: Edge, copy: StoreSpec, steps: Mapping[StepId, FlowStep]) -> TableLookup:
