@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from tests.differential.kafka_streams import missing_compiler
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@cache
+def names_in(path: Path) -> set[str]:
+    """Return the functions and classes of a file, its methods too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
 def exists(test: str) -> bool:
     """Whether a test, or the object whose docstring holds an example, is there."""
     file, _, name = test.partition("::")
@@ -25,10 +34,7 @@ def exists(test: str) -> bool:
     if not path.is_file():
         return False
     wanted = name.rpartition(".")[2].rpartition("::")[2].partition("[")[0]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    named = {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
-    return wanted in named or (name == ".".join(path.with_suffix("").parts[-1:]))
+    return wanted in names_in(path) or (name == ".".join(path.with_suffix("").parts[-1:]))
 
 
 def test_the_matrix_is_current() -> None:

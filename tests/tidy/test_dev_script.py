@@ -71,3 +71,12 @@ def test_ci_runs_the_commands_a_developer_runs() -> None:
     """Whoever passes ``./dev check`` and ``./dev test`` passes continuous integration."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert re.findall(r"^\./dev (\w+)", script, flags=re.MULTILINE) == ["check", "test"]
+
+
+@pytest.mark.parametrize("lane", ["read_code", "quick_tests"])
+def test_a_check_fails_with_either_of_its_lanes(tmp_path: Path, lane: str) -> None:
+    """What runs beside the tests is not lost, nor is what it says."""
+    passing = "read_code() { :; }; quick_tests() { :; }"
+    failing = f'{lane}() {{ step "a certain step" bash -c "echo reason; exit 3"; }}'
+    assert call_function(tmp_path, f"{passing}; check") == 0
+    assert call_function(tmp_path, f"{passing}; {failing}; check") != 0

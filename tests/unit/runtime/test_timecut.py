@@ -43,7 +43,7 @@ class Broker:
         found: dict[TopicPartition, int] = {}
         for place, log in self.logs.items():
             noise = self.noise.get(place, set())
-            times = [FUTURE if n in noise else t for n, t in enumerate(log)]
+            times = (FUTURE if n in noise else t for n, t in enumerate(log))
             at = next((n for n, t in enumerate(times) if t >= time), None)
             if at is not None:
                 found[place] = at

@@ -230,7 +230,7 @@ class LmdbMachine(EnvironmentMachine):
 
 
 _SETTINGS = settings(
-    max_examples=40,
+    max_examples=min(40, (settings.default or settings()).max_examples // 2),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
