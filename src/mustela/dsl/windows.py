@@ -102,8 +102,8 @@ class TimeWindows:
         ...     click.pipe_input("ann", "shop", timestamp=61_000)
         ...     for window, count in driver.create_output_topic("counts").read_key_values_to_list():
         ...         print(window, count)
-        Windowed(key='ann', start=0, end=60000) 1
-        Windowed(key='ann', start=60000, end=120000) 1
+        [ann@0/60000] 1
+        [ann@60000/120000] 1
     """
 
     size: timedelta
