@@ -263,11 +263,11 @@ class Batch:
             latest=None if self.latest is None else list(compress(self.latest, mask)),
         )
 
-    def take(self, index: Sequence[int]) -> Batch:
-        """Return the rows at ``index``, in that order."""
+    def take(self, index: Sequence[int], *, keys: bool = True) -> Batch:
+        """Return the rows at ``index``, in that order; without keys where their bytes will do."""
         rows = self.rows
         return Batch(
-            [self.keys[i] for i in index],
+            [self.keys[i] for i in index] if keys else [],
             [self.values[i] for i in index],
             self.origins,
             rows=list(index) if rows is None else [rows[i] for i in index],

@@ -50,6 +50,7 @@ class RangeReport(NamedTuple):
         size: Bytes of keys and values.
         future: Records whose timestamp lies too far ahead to count.
         next_ms: The order time of the record at which reading stopped; -1 if it did not.
+        first_ms: The order time of the first record, as far as the task knows; -1 if untold.
     """
 
     topic_index: int
@@ -61,3 +62,4 @@ class RangeReport(NamedTuple):
     size: int
     future: int = 0
     next_ms: int = -1
+    first_ms: int = -1

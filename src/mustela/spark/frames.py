@@ -152,7 +152,7 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
 
     Key bytes travel, not keys: the receiver makes each key once from its bytes.
     """
-    rows = batch if index is None else batch.take(index)
+    rows = batch if index is None else batch.take(index, keys=False)
     order = rows.order if ordered else None
     columns = (
         rows.key_bytes,

@@ -17,9 +17,11 @@ def _true_floors(
     """Return, per split partition, the starts of its ranges and the true floor of each.
 
     A task knows only its own range: the largest timestamp before it may lie in the range of
-    another task, and comes with that task's marker.
+    another task, and comes with that task's marker. Partitions are left out of which no range
+    begins below its true floor: their rows have the order that they should.
     """
-    seen = {(m.topic_index, m.partition, m.start): m.max_timestamp for m in markers}
+    seen = {(m.topic_index, m.partition, m.start): m for m in markers}
+    below: set[tuple[int, int]] = set()
     floors: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     ordered = sorted((r for task in ranges for r in task), key=lambda r: r[:3])
     for source_range in ordered:
@@ -27,10 +29,14 @@ def _true_floors(
         starts, tops = floors.setdefault(place, ([], []))
         before = tops[-1] if tops else source_range.floor
         if starts:
-            before = max(before, seen.get((*place, starts[-1]), -1))
+            last = seen.get((*place, starts[-1]))
+            before = max(before, -1 if last is None else last.max_timestamp)
+            own = seen.get((*place, source_range.start))
+            if own is None or (own.records and own.first_ms < before):
+                below.add(place)
         starts.append(source_range.start)
         tops.append(before)
-    return {place: known for place, known in floors.items() if len(known[0]) > 1}
+    return {place: known for place, known in floors.items() if place in below}
 
 
 def mend_order(
@@ -46,7 +52,7 @@ def mend_order(
         markers: What each task saw.
 
     Returns:
-        The batch itself if no partition was split, else one with the true order.
+        The batch itself if no partition was split where that matters, else one with the true order.
     """
     floors = _true_floors(ranges, markers)
     order = batch.order

@@ -156,7 +156,7 @@ def _read_range(
 ) -> Iterator[Parcel]:
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
-    floor, records, size, future = source_range.floor, 0, 0, 0
+    floor, records, size, future, first_ms = source_range.floor, 0, 0, 0, -1
     end, stopped = source_range.end, None
     chunks = process.reader.read(
         topic,
@@ -176,6 +176,8 @@ def _read_range(
         records += len(raw.offsets)
         size += _size(raw)
         counting, ahead = chunk.counting()  # behind decoding, which may take times from values
+        if first_ms < 0 and counting:
+            first_ms = max(floor, counting[0])
         floor = max(floor, max(counting, default=-1))
         future += ahead
         for name, batch in read.items():
@@ -195,6 +197,7 @@ def _read_range(
             size,
             future,
             -1 if stopped is None else stopped[1],
+            first_ms,
         )
     )
     if future:

@@ -34,7 +34,8 @@ def read(number: int, start: int, timestamps: list[int], floor: int) -> tuple[Ba
     )
     end = start + len(timestamps)
     most = max([floor, *timestamps])
-    report = RangeReport(0, number, start, end, len(timestamps), most, 0)
+    first = max(floor, timestamps[0]) if timestamps else -1
+    report = RangeReport(0, number, start, end, len(timestamps), most, 0, first_ms=first)
     return Batch(list(timestamps), list(timestamps), chunk), report
 
 
@@ -73,6 +74,16 @@ def test_nothing_is_made_anew_where_no_partition_was_split() -> None:
     """The batch itself comes back, its order not even made."""
     batch, report = read(0, 0, [3, 1, 2], -1)
     assert mend_order(batch, [[SourceRange(0, 0, 0, 3)]], [report]) is batch
+
+
+def test_nothing_is_made_anew_where_times_go_up() -> None:
+    """A split partition whose ranges begin behind those before them has its order already."""
+    ranges = [[SourceRange(0, 0, 0, 2)], [SourceRange(0, 0, 2, 4)]]
+    (one, first), (two, second) = read(0, 0, [3, 5], -1), read(0, 2, [5, 7], -1)
+    assert mend_order(two, ranges, [first, second]) is two
+    assert mend_order(one, ranges, [first, second]) is one
+    low, report = read(0, 2, [4, 7], -1)
+    assert mend_order(low, ranges, [first, report]).order == [(5, 0, 0, 2), (7, 0, 0, 3)]
 
 
 def test_rows_of_timers_and_of_other_partitions_stay() -> None:
