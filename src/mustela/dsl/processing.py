@@ -256,6 +256,7 @@ def attach_processor(
             replies=tuple(replies),
             transacts=tuple(spec.name for spec in touched),
             timers=timers_of(given, step, key),
+            asks=given.asks,
         )
     )
     makers = attach_updates(registry, step, changed, at)

@@ -13,6 +13,7 @@ from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.asked_stores import AskedStore, asked_stores
 from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.topology.processor_api import FixedKeyProcessor, Processor, ProcessorSupplier
 from mustela.topology.timers import acts_on_time, timer_store
@@ -89,11 +90,13 @@ class Supplied(NamedTuple):
         supplier: It, as the topology's wrapper gave it back.
         stores: The stores that it and what it wraps name.
         acts_on_time: Whether its processors may have timers or schedules.
+        asks: The stores that their code is sure to ask for.
     """
 
     supplier: ProcessorSupplier
     stores: tuple[Any, ...]
     acts_on_time: bool
+    asks: tuple[AskedStore, ...]
 
 
 def supplied(
@@ -105,6 +108,7 @@ def supplied(
         FunctionError: If it, or what the wrapper made of it, gives no processors.
     """
     cls = checked_supplier(supplier, verb=verb, at=at)
+    asks = asked_stores(supplier())
     stores, timed = [*_own_stores(supplier, at=at)], acts_on_time(cls)
     wrapper = registry.wrapper
     if wrapper is not None:
@@ -119,7 +123,7 @@ def supplied(
             stores += _own_stores(wrapped, at=at)
             timed = timed or acts_on_time(outer)
             supplier = wrapped
-    return Supplied(supplier, tuple(stores), timed)
+    return Supplied(supplier, tuple(stores), timed, asks)
 
 
 def _check_timers(inner: type[Any], outer: type[Any], step: str, at: Origin) -> None:

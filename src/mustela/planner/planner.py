@@ -23,6 +23,7 @@ from mustela.planner.rules.merge_repartitions import merge_repartitions
 from mustela.planner.rules.send_old_values import send_old_values
 from mustela.planner.rules.single_store_self_join import single_store_self_join
 from mustela.planner.shared_stores import keep_together
+from mustela.topology.checks import check_asked_stores
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
 
@@ -56,6 +57,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
 
     Raises:
         BadOptionError: If a rule that shall be off does not exist.
+        StoreAccessError: If a processor asks for a store that its step does not say it uses.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -66,6 +68,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
     """
     options = options or PlanOptions()
     _check_names(options.rules_off)
+    check_asked_stores(topology)
     flow = keep_together(answer_old_values(lower(topology)))
     for name, rule in RULES.items():
         if name not in options.rules_off:

@@ -4,11 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.asked_stores import AskedStore
+from mustela.topology.errors import StoreAccessError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
+from mustela.topology.processor import ProcessorNode
 from mustela.topology.source import TableSourceNode
 
-__all__ = ["unnamed_stateful_steps"]
+__all__ = ["check_asked_stores", "unnamed_stateful_steps"]
+
+
+def check_asked_stores(topology: Iterable[Node]) -> None:
+    """Check that processors have the stores that their code asks for.
+
+    Args:
+        topology: A `Topology`, or its nodes.
+
+    Raises:
+        StoreAccessError: If one asks for a store that its step does not say it uses.
+    """
+    nodes = list(topology)
+    everywhere = {store.name for node in nodes for store in _whole(node)}
+    for node in nodes:
+        if not isinstance(node, ProcessorNode):
+            continue
+        known = {
+            "stores": {*everywhere, *(store.name for store in node.stores)},
+            "reads": set(node.reads_any),
+        }
+        for asked in node.asks:
+            if asked.name not in known[asked.option]:
+                raise _not_said(node, asked, known[asked.option])
+
+
+def _whole(node: Node) -> tuple[StoreSpec, ...]:
+    """Return the stores that every host has whole, which any processor may read."""
+    return node.stores if isinstance(node, GlobalTableNode) else ()
+
+
+def _not_said(node: ProcessorNode, asked: AskedStore, known: Iterable[str]) -> StoreAccessError:
+    said = f'process(..., {asked.option}=["{asked.name}"])'
+    if asked.option == "stores":
+        why = "a step's stores decide in which lane its records are, so they are said before"
+        fix = f"connect it: {said}, or name it in stores() of the class"
+    else:
+        why = "what a step reads of other lanes is known before the epoch begins"
+        fix = said
+    return StoreAccessError(
+        f"step {node.name!r} asks for store {asked.name!r} and does not say that it uses it",
+        evidence={"asks": asked.at, f"its {asked.option}": ", ".join(sorted(known)) or "none"},
+        at=node.origin,
+        why=why,
+        fix=fix,
+        fields={"step": node.name, "store": asked.name},
+    )
 
 
 def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:

@@ -27,6 +27,7 @@ _IGNORED = frozenset(
         "late",
         "schedule",
         "catch_up",
+        "asks",
     }
 )
 

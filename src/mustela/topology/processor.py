@@ -8,6 +8,7 @@ from typing import Any
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.asked_stores import AskedStore
 from mustela.topology.node import Arrival, Node
 
 __all__ = ["ChildNode", "GlobalStore", "OutputNode", "ProcessorNode"]
@@ -48,6 +49,7 @@ class ProcessorNode(Node):
         replies: Names of the outputs by which it hears what was changed.
         transacts: Names of the stores of the transactions that it asks for.
         timers: Where timers and schedules are kept, if the processor may have any.
+        asks: The stores that its code is sure to ask for.
     """
 
     supplier: Any
@@ -65,6 +67,7 @@ class ProcessorNode(Node):
     replies: tuple[str, ...] = ()
     transacts: tuple[str, ...] = ()
     timers: StoreSpec | None = None
+    asks: tuple[AskedStore, ...] = ()
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:

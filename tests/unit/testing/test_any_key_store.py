@@ -159,7 +159,8 @@ def test_a_read_of_a_store_that_was_not_declared_says_how_to() -> None:
 
     class Undeclared(ContextualProcessor[Any, Any, Any, Any]):
         def process(self, record: Any) -> None:
-            self.context.any_key_store("prices").get(record.key)
+            for name in ["prices"]:  # what a loop does is not told before it runs
+                self.context.any_key_store(name).get(record.key)
 
     builder = StreamsBuilder()
     builder.table("prices", key=str, value=int, store="prices")

@@ -288,7 +288,8 @@ def test_a_store_that_was_not_declared_is_refused_with_the_fix() -> None:
     class Forgot(ContextualProcessor[str, str, str, str]):
         def init(self, context: Any) -> None:
             super().init(context)
-            context.state_store("other")
+            for name in ["other"]:  # what a loop does is not told before it runs
+                context.state_store(name)
 
         def process(self, record: Record[str, str]) -> None:
             raise NotImplementedError
@@ -299,7 +300,7 @@ def test_a_store_that_was_not_declared_is_refused_with_the_fix() -> None:
         driver.create_input_topic("in").pipe_input("a", "x")
     text = str(caught.value)
     assert 'stores=["other"]' in text
-    assert 'context.state_store("other")' in text
+    assert "context.state_store(name)" in text
     assert caught.value.at is not None
 
 
