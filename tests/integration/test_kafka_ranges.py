@@ -314,6 +314,28 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_named(
     short.close()
 
 
+def test_a_read_goes_on_where_the_one_before_it_ended(
+    make_topic: MakeTopic, make_sink: MakeSink, reader: RangeReader, admin: KafkaAdmin
+) -> None:
+    """Wherever that is: inside a transaction, at its marker, behind it, or at the end."""
+    topic, sink = make_topic(), make_sink()
+    for rows in (numbered("one", 6), numbered("two", 6)):
+        commit_rows(sink, topic, rows)
+    await_end(admin, topic, 14)
+    whole = values_of(reader, topic, 0, 14)
+    assert whole == numbered("one", 6) + numbered("two", 6)
+    for middle in range(1, 14):
+        first = list(reader.read(topic, 0, 0, middle, max_batch=4, goes_on=True))
+        second = list(reader.read(topic, 0, middle, 14, max_batch=1))
+        assert [value for chunk in (*first, *second) for value in chunk.values] == whole
+        list(reader.read(topic, 0, 0, middle, goes_on=True))  # nobody reads on
+        reader.drop_ahead()
+    chunks = reader.read(topic, 0, 0, 5, max_batch=1, goes_on=True)
+    assert next(chunks).values == whole[:1]
+    chunks.close()
+    assert values_of(reader, topic, 5, 14) == whole[5:]
+
+
 def test_a_range_that_was_fetched_ahead_is_read_as_any_other(
     make_topic: MakeTopic, make_sink: MakeSink, reader: RangeReader, admin: KafkaAdmin
 ) -> None:

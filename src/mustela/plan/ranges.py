@@ -34,6 +34,16 @@ class SourceRange(NamedTuple):
     latest: int = NEVER
     until: int = NEVER
 
+    def continues(self, before: SourceRange) -> bool:
+        """Whether this range begins where another one ends.
+
+        Example:
+            >>> SourceRange(0, 1, 5, 9).continues(SourceRange(0, 1, 0, 5))
+            True
+        """
+        place = self.topic_index, self.partition, self.start
+        return place == (before.topic_index, before.partition, before.end)
+
 
 class RangeReport(NamedTuple):
     """What a task saw in one range.

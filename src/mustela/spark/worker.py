@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from math import inf
 from typing import Any, NamedTuple
 
@@ -132,12 +133,16 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
                 global_tables=views,
                 any_key=any_key,
             )
-            for source_range in order.ranges[task]:
-                yield from _read_range(process, outbox, runner, source_range)
+            ranges = order.ranges[task]
+            for source_range, following in zip_longest(ranges, ranges[1:]):
+                goes_on = following is not None and following.continues(source_range)
+                yield from _read_range(process, outbox, runner, source_range, goes_on=goes_on)
             runner.finish()
             yield from outbox.send(runner.take_output())
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
+    finally:
+        process.reader.drop_ahead()
     report.seconds["source"] = time.perf_counter() - started
     if len(process.program.plan.stages) > 1:
         yield from outbox.markers(report.ranges, failed=report.failure is not None)
@@ -153,6 +158,8 @@ def _read_range(
     outbox: Outbox,
     runner: StageRunner,
     source_range: SourceRange,
+    *,
+    goes_on: bool,
 ) -> Iterator[Parcel]:
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
@@ -164,6 +171,7 @@ def _read_range(
         source_range.start,
         source_range.end,
         max_batch=_batch_records(program, source_range),
+        goes_on=goes_on,
     )
     for raw in chunks:
         chunk, read = _decode(program, runner, source_range, raw, floor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
@@ -159,7 +159,7 @@ class RangeReader:
         client.hear_of(where.topic, self._read_timeout)
         client.consumer.incremental_assign([where])
 
-    def read(
+    def read(  # noqa: PLR0913 - what is read, and how
         self,
         topic: str,
         partition: int,
@@ -168,6 +168,7 @@ class RangeReader:
         *,
         max_batch: int = CHUNK_RECORDS,
         bare: bool = False,
+        goes_on: bool = False,
     ) -> Iterator[RawChunk]:
         """Read the committed records with offsets from ``start`` up to, not including, ``end``.
 
@@ -178,6 +179,8 @@ class RangeReader:
             end: Offset behind the last one.
             max_batch: Records in a chunk, at most.
             bare: Leave out timestamps and headers, which takes a fifth off the time.
+            goes_on: The caller will read on from ``end``, or call `drop_ahead`: the consumer stays
+                where it is, with what it has fetched of that already.
 
         Raises:
             OffsetOutOfRange: If the log begins behind ``start`` or ends before ``end``.
@@ -190,13 +193,14 @@ class RangeReader:
         where = TopicPartition(topic, partition, start)
         pointed = self._ahead.pop((topic, partition, start), None)
         client = pointed or self._take()
-        sound = False
+        sound = stays = False
         try:
             if pointed is None:
                 self._point(client, where)
             append = _append_bare if bare else _append
-            yield from self._chunks(client, where, end, max_batch, append)
+            position = yield from self._chunks(client, where, end, max_batch, append)
             sound = True
+            stays = goes_on and position == end
         except GeneratorExit:
             sound = True
             raise
@@ -204,7 +208,10 @@ class RangeReader:
             doing = f"read {topic}-{partition} at {start}"
             raise fault(raised, doing, servers=self._servers) from raised
         finally:
-            self._give_back(client, where, sound)
+            if stays:
+                self._ahead[topic, partition, end] = client
+            else:
+                self._give_back(client, where, sound)
 
     def close(self) -> None:
         """Close the consumers that no read uses."""
@@ -244,7 +251,8 @@ class RangeReader:
         end: int,
         max_batch: int,
         append: Callable[[RawChunk, Sequence[Message]], None],
-    ) -> Iterator[RawChunk]:
+    ) -> Generator[RawChunk, None, int]:
+        """Yield the chunks; return the offset at which the client goes on."""
         consumer, errors, _ = client
         consume = consumer.consume
         position = where.offset
@@ -278,6 +286,7 @@ class RangeReader:
                 yield chunk
                 chunk, size, heard = RawChunk(), 0, perf_counter()
         errors.heard()
+        return position
 
     def _without_events(
         self,
