@@ -11,6 +11,14 @@ from mustela.topology.errors import FunctionError, InitializerError
 
 __all__ = ["check_function", "check_initializer", "function_name"]
 
+_ITERATED = frozenset(
+    {
+        *("flat_map", "flat_map_values", "flat_map_values_with_key"),
+        *("process_async", "scheduled", "transact"),
+    }
+)
+"""The methods that go over what their functions give."""
+
 
 def check_function(
     function: object, arguments: tuple[str, ...], *, role: str, verb: str, at: Origin
@@ -27,7 +35,8 @@ def check_function(
         at: The user's line.
 
     Raises:
-        FunctionError: If it is not callable, or not with so many arguments.
+        FunctionError: If it is not callable, or not with so many arguments, or if what it does
+            would wait for somebody to await or to iterate it.
     """
     wanted = f"({', '.join(arguments)})"
     if not callable(function):
@@ -39,6 +48,7 @@ def check_function(
             fix=f"pass a function of {wanted}, such as a lambda or the name of a def",
             fields={"role": role, "verb": verb},
         )
+    _check_kind(function, role=role, verb=verb, at=at)
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -55,6 +65,29 @@ def check_function(
             fix=_fix(signature, arguments, verb),
             fields={"role": role, "verb": verb, "arguments": arguments},
         ) from None
+
+
+def _check_kind(function: object, *, role: str, verb: str, at: Origin) -> None:
+    """Check that calling a function does what it says, and gives what it gives."""
+    awaited = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if awaited and "async" not in verb:
+        what, why = "a coroutine", "nobody would await it"
+        fix = f"use {verb.replace('map_values', 'map_values_async')}, or a plain function"
+        if not verb.startswith("map_values"):
+            fix = "pass a plain function; calls to the outside are for map_values_async"
+    elif inspect.isgeneratorfunction(function) and verb not in _ITERATED:
+        what, why = "a generator", "nobody would iterate it"
+        fix = "return a value instead of yielding it; flat_map and flat_map_values take several"
+    else:
+        return
+    msg = f"{verb} cannot take {what} as its {role}: {_told(function)}"
+    raise FunctionError(
+        msg,
+        at=at,
+        why=f"{verb} takes what its {role} returns, and {why}",
+        fix=fix,
+        fields={"role": role, "verb": verb},
+    )
 
 
 def check_initializer(initializer: object, *, verb: str, at: Origin) -> None:

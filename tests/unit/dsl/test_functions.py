@@ -149,3 +149,51 @@ def test_functions_of_tables_and_sinks_are_checked(lines: KStream[str, str]) -> 
     ):
         with pytest.raises(FunctionError):
             broken()
+
+
+async def awaited(value: Any) -> Any:
+    return value
+
+
+async def awaited_two(key: Any, value: Any) -> Any:
+    return key, value
+
+
+def yielding(value: Any) -> Any:
+    yield value
+
+
+def yielding_two(key: Any, value: Any) -> Any:
+    yield key, value
+
+
+@pytest.mark.parametrize(
+    ("verb", "function", "fix"),
+    [
+        ("map_values", awaited, "use map_values_async, or a plain function"),
+        ("map_values_with_key", awaited_two, "use map_values_async_with_key, or a plain"),
+        ("filter", awaited_two, "pass a plain function"),
+        ("foreach", awaited_two, "pass a plain function"),
+        ("map_values", yielding, "return a value instead of yielding it"),
+        ("filter", yielding_two, "return a value instead of yielding it"),
+        ("peek", yielding_two, "return a value instead of yielding it"),
+    ],
+)
+def test_what_somebody_would_have_to_await_or_iterate_is_refused(
+    lines: KStream[str, str], verb: str, function: Callable[..., Any], fix: str
+) -> None:
+    """It would do nothing when it is called, and each coroutine and generator is true."""
+    with pytest.raises(FunctionError) as caught:
+        getattr(lines, verb)(function)
+    assert caught.value.fix is not None
+    assert caught.value.fix.startswith(fix)
+    assert "getattr(lines, verb)" in str(caught.value.at)
+
+
+def test_what_is_iterated_or_awaited_may_be_made_so(lines: KStream[str, str]) -> None:
+    """By the steps that do it."""
+    lines.flat_map_values(yielding)
+    lines.flat_map(yielding_two)
+    lines.flat_map_values_with_key(yielding_two)
+    lines.map_values_async(awaited)
+    lines.map_values_async_with_key(awaited_two)
