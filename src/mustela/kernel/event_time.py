@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import OperatorContext
-from mustela.plan.batch import Batch
+from mustela.plan.batch import Batch, Order
 
 __all__ = ["STREAM_TIME_KEY", "EventClock"]
 
@@ -42,6 +43,21 @@ class EventClock:
         self._lag_ms = lag_ms
         self._now: dict[int, int] = {}
         self._moved: set[int] = set()
+        self._moves: dict[int, tuple[list[int], list[Order]]] | None = None
+
+    def keep_moves(self) -> None:
+        """Remember from now on which rows move stream time, for `moved_to`."""
+        if self._by_stream:
+            self._moves = {}
+
+    def moved_to(self, group: int, time: int) -> Order | None:
+        """Return the order of the row by which a key group reached a stream time in this epoch.
+
+        None by watermark, which no row moves, and where rows have no order.
+        """
+        times, places = (self._moves or {}).get(group, ((), ()))
+        at = bisect_left(times, time)
+        return places[at] if at < len(times) else None
 
     def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
         """Return for each row the time at which it is judged; stream time moves with the rows.
@@ -51,7 +67,11 @@ class EventClock:
             key_bytes: Their keys.
         """
         if self._by_stream:
-            return self.advance(batch.timestamps, self._store.groups_of(key_bytes))
+            groups = self._store.groups_of(key_bytes)
+            judged = self.advance(batch.timestamps, groups)
+            if self._moves is not None and batch.order is not None:
+                self._remember(self._moves, zip(judged, groups, batch.order, strict=True))
+            return judged
         lag, order = self._lag_ms, batch.order
         if order is None:
             return list(repeat(self._time.watermark - lag, len(batch)))
@@ -87,6 +107,16 @@ class EventClock:
                 self._moved.add(group)
             times.append(time)
         return times
+
+    @staticmethod
+    def _remember(
+        moves: dict[int, tuple[list[int], list[Order]]], rows: Iterable[tuple[int, int, Order]]
+    ) -> None:
+        for time, group, place in rows:
+            times, places = moves.setdefault(group, ([], []))
+            if not times or time > times[-1]:
+                times.append(time)
+                places.append(place)
 
     def _load(self, group: int) -> int:
         data = self._store.group(group).get(STREAM_TIME_KEY)

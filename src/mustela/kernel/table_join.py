@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mustela.kernel.changes import latest_only
+from mustela.kernel.codec import NO_TIMESTAMP
 from mustela.kernel.each import call_each, without
 from mustela.kernel.encode import failing
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_column
 from mustela.kernel.table import KeyedTableOperator
 from mustela.kernel.table_lookup import JoinOperator, LookupTable
-from mustela.plan.batch import Batch, Origins
+from mustela.plan.batch import SOURCE_ORDER, Batch, Order, Origins
 from mustela.topology.table_join import TableJoinKind, TableJoinNode
 
 __all__ = ["TableJoinOperator"]
 
-_PLACE: Final = 4
-"""How much of an order names a source record."""
-
 Row = tuple[Any, int]
-"""Value and timestamp; (None, -1) where there is no row."""
+"""Value and timestamp."""
+
+_NO_ROW: Final[Row] = (None, NO_TIMESTAMP)
 
 _Pair = tuple[Any, Any]
 """The values of both sides, left before right."""
@@ -117,11 +117,11 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         walk = _Walk(changes, key_bytes, len(left_keys), sides, self.node.kind)
         walk.mends = not self._every
         walk.later = self.node.later if self._every else None
+        if self._clock is not None:
+            walk.forgotten = self._forgotten(self._clock, changes, key_bytes)
         results = walk.results()
         self._left.tell(left, left_keys)
         self._right.tell(right, right_keys)
-        if self._clock is not None:
-            self._clock.row_times(changes, key_bytes)
         if not self._every:
             results = _last_of(results, key_bytes)
         return self._made(changes, key_bytes, results) if results else None
@@ -148,6 +148,42 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
 
         values, times = table.rows(keys, objects, on_failure)
         return dict(zip(keys, zip(values, times, strict=True), strict=True))
+
+    def _forgotten(
+        self, clock: EventClock, changes: Batch, key_bytes: list[bytes]
+    ) -> tuple[set[int], set[int]]:
+        """Return for each side the changes of a window that it has forgotten when they come.
+
+        An event is judged by the time before it: an epoch that holds nothing else forgets when it
+        ends.
+        """
+        order = changes.order
+        if order is None:
+            clock.row_times(changes, key_bytes)
+            return set(), set()
+        rows: list[int] = []
+        times: list[int] = []
+        asking: list[int] = []
+        for event in _events(order):
+            asking.extend(range(len(rows), len(rows) + len(event)))
+            rows += [*event, *event]
+            times += [*repeat(NO_TIMESTAMP, len(event)), *(changes.timestamps[n] for n in event)]
+        keys = [key_bytes[row] for row in rows]
+        judged = clock.row_times(
+            Batch(keys, keys, Origins(times, None, [order[row] for row in rows])), keys
+        )
+        asked = ([keys[place] for place in asking], [judged[place] for place in asking])
+        left, right = (
+            {
+                rows[place]
+                for place, known in zip(asking, table.is_kept(*asked), strict=True)
+                if not known
+            }
+            if table.timed is not None
+            else set[int]()
+            for table in (self._left, self._right)
+        )
+        return left, right
 
     def _made(self, changes: Batch, key_bytes: list[bytes], results: list[_Result]) -> Batch:
         """Call the joiner for the results and return them as changes."""
@@ -194,6 +230,12 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         for place, value in zip(places, found, strict=True):
             results[place] = value
         return results, [places[row] for row in failed]
+
+
+def _events(order: Sequence[Order]) -> Iterator[list[int]]:
+    """Give the rows of one source record after the other."""
+    index = sorted(range(len(order)), key=order.__getitem__)
+    return (list(rows) for _, rows in groupby(index, key=lambda row: order[row][:SOURCE_ORDER]))
 
 
 def _plain(changes: Batch) -> Batch:
@@ -251,6 +293,7 @@ class _Walk:
         later: The side that hears of a record later than the other, if there is one: because it
             comes back from another lane, as the result of a join by foreign key does. Then what a
             record does to both sides is no single event.
+        forgotten: For each side the changes of a window that it knows no more when they come.
     """
 
     def __init__(
@@ -270,6 +313,7 @@ class _Walk:
         self._has_row = _HAS_ROW[kind]
         self.mends = True
         self.later: int | None = None
+        self.forgotten: tuple[set[int], set[int]] = (set(), set())
         self._shown: dict[bytes, _Pair] = {}
         self._results: list[_Result] = []
 
@@ -277,13 +321,14 @@ class _Walk:
         """Return the changes of the result, in order."""
         count = len(self._rows)
         order = self._order
-        if order is None or not 0 < self._lefts < count:
+        if order is None or not (any(self.forgotten) or 0 < self._lefts < count):
             for row in range(count):
                 self._step(row, {})
             return self._results
-        index = sorted(range(count), key=order.__getitem__)
-        for _, group in groupby(index, key=lambda row: order[row][:_PLACE]):
-            event = list(group)
+        for event in _events(order):
+            for side, forgotten in enumerate(self.forgotten):
+                for row in forgotten.intersection(event):
+                    self._forget(side, self._key_bytes[row])
             ahead: dict[tuple[int, bytes], Row] = {}
             if self.later is not None:
                 event.sort(key=lambda row: int(row >= self._lefts) == self.later)
@@ -296,6 +341,12 @@ class _Walk:
     def _ahead(self, event: list[int]) -> dict[tuple[int, bytes], Row]:
         """Return what each side is behind an event."""
         return {(int(row >= self._lefts), self._key_bytes[row]): self._rows[row] for row in event}
+
+    def _forget(self, side: int, key: bytes) -> None:
+        """Take the row of a key away from a side, without a word."""
+        if self._sides[side][key][0] is not None:
+            self._sides[side][key] = _NO_ROW
+            self._shown.pop(key, None)
 
     def _step(self, row: int, ahead: dict[tuple[int, bytes], Row]) -> None:
         key, (value, time) = self._key_bytes[row], self._rows[row]

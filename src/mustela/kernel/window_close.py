@@ -14,7 +14,7 @@ from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.window_headers import WindowHeaders
 from mustela.model import TIME_MAX, Headers, Windowed
-from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.batch import SOURCE_ORDER, Batch, Order, Origins
 from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import (
     TIME_BYTES,
@@ -123,6 +123,8 @@ class WindowCloser:
         self._clock = clock
         self._codec = codec
         self._node = operator.node
+        if self._node.emit == "close":
+            clock.keep_moves()
 
     def windows_over(self, last_start: Callable[[int], int], horizon: int) -> Batch | None:
         """Return the windows of all key groups that are over.
@@ -232,8 +234,11 @@ class WindowCloser:
         values, times = self._codec.decode_many(rows)
         if self._node.is_session:
             times = list(ends)
-        nobody = repeat(-1)
-        order: list[Order] = list(zip(at, nobody, nobody, nobody, groups, numbers, strict=False))
+        moved_to = self._clock.moved_to
+        order: list[Order] = [
+            (*(moved_to(group, time) or (time, -1, -1, -1))[:SOURCE_ORDER], group, number)
+            for group, number, time in zip(groups, numbers, at, strict=True)
+        ]
         wants_old = self._operator.step.wants_old
         window_key: Serde[Any] = self._node.window_key
         return Batch(

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, compress, islice, repeat
 from operator import le
-from typing import Any
+from typing import Any, Final
 
 from mustela.model import Headers, RecordContext
 from mustela.plan.time import NEVER
 
-__all__ = ["Batch", "Order", "Origins", "SourceChunk", "in_turn"]
+__all__ = ["SOURCE_ORDER", "Batch", "Order", "Origins", "SourceChunk", "in_turn"]
 
 Order = tuple[int, ...]
 """(running maximum of the partition's timestamps, topic index, partition, offset), then, behind a
 lane stage, (key group, emission number): total, and the same for any number of lanes."""
 
 
-_SOURCE_ORDER = 4
+SOURCE_ORDER: Final = 4
+"""How much of an order names a source record."""
 
 
 def in_turn(
@@ -47,7 +48,7 @@ def in_turn(
     if not turns:
         return orders
     of_rows = chain.from_iterable(map(repeat, turns, counts))
-    return [(*order[:_SOURCE_ORDER], turn) for order, turn in zip(orders, of_rows, strict=True)]
+    return [(*order[:SOURCE_ORDER], turn) for order, turn in zip(orders, of_rows, strict=True)]
 
 
 class Origins:
@@ -348,7 +349,7 @@ class Batch:
             places = in_turn(order, [len(batch) for batch in batches], turns)
             return joined.take(sorted(range(len(places)), key=places.__getitem__))
         alone = sum(len(batch) > 0 for batch in batches) == 1
-        if alone and len(order[0]) == _SOURCE_ORDER:
+        if alone and len(order[0]) == SOURCE_ORDER:
             return joined
         if all(map(le, order, islice(order, 1, None))):
             return joined  # as where one task has sent all of it
