@@ -181,7 +181,10 @@ def test_a_session_store_is_a_mapping_of_sessions(sessions):
     assert sessions[session] == 1
     sessions[session] = 3
     assert sessions[session] == 3
+    assert sessions.get(session) == sessions.get(session, 9) == 3
     del sessions[session]
+    assert sessions.get(session) is None
+    assert sessions.get(session, 9) == 9
     assert session not in sessions
     with pytest.raises(KeyError):
         sessions[session]

@@ -74,6 +74,14 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
         row = SessionRows(view).get(data, to_ms(start, 0), last)
         return default if row is None else self._shown(row)
 
+    @overload
+    def get(self, session: Windowed[K]) -> S | None: ...
+    @overload
+    def get(self, session: Windowed[K], default: D) -> S | D: ...
+    def get(self, session: Windowed[K], default: Any = None) -> Any:
+        """Return the value of a session, or ``default``; see `fetch_session`."""
+        return self.fetch_session(session.key, session.start, session.end, default)
+
     def fetch(self, key: K) -> Iterator[tuple[Windowed[K], S]]:
         """Iterate over the sessions of a key."""
         return self.find_sessions(key)

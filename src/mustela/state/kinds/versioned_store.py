@@ -137,7 +137,11 @@ class VersionedKeyValueStore(TypedRows[K, V]):
     @overload
     def get(self, key: K, default: D, *, as_of: Moment | None = None) -> VersionedRecord[V] | D: ...
     def get(self, key: K, default: Any = None, *, as_of: Moment | None = None) -> Any:
-        """Return the newest version, or the one that held at ``as_of``; ``default`` if none did."""
+        """Return the newest version, or the one that held at ``as_of``; ``default`` if none did.
+
+        Kafka Streams' ``get(key, asOfTimestamp)`` is ``get(key, as_of=timestamp)``: what stands
+        second is the default, as in each store.
+        """
         data = self._key_bytes(key)
         when = None if as_of is None else to_ms(as_of, 0)
         found = self._shown(self._rows(data).get(data, when))
