@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tests.differential.divergences import divergence_of
 from tests.differential.draw import WITHOUT_ORDER, Example
 from tests.differential.kafka_streams import KafkaStreams
-from tests.differential.sides import Row, of_kafka_streams, of_mustela
+from tests.differential.sides import Kept, Row, both_of_mustela, of_kafka_streams, of_mustela
 
 __all__ = ["Compared", "Difference", "compare"]
 
@@ -44,8 +44,8 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
         Difference: If the sides differ in a way that is not known.
         Refused: If Kafka Streams refuses the topology.
     """
-    theirs = of_kafka_streams(example, kafka_streams)
-    ours = of_mustela(example)
+    theirs, kept = of_kafka_streams(example, kafka_streams)
+    ours, keeps = both_of_mustela(example, kept)
     known: set[str] = set()
     told, end = False, len(example.inputs)
     same = _same if WITHOUT_ORDER.isdisjoint(example.operators) else _same_rows
@@ -60,6 +60,9 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
         if explained[1] == "rest":
             end = number
             break
+    else:
+        if kept != keeps and not known:
+            raise Difference(_told_kept(example, kept, keeps))
     paired = told and len(example.operators) > 1
     whole = end == len(example.inputs)
     return Compared(known, whole, _met(example, end) if paired else set())
@@ -94,6 +97,15 @@ def _by_key(rows: Sequence[Row]) -> dict[Any, list[Row]]:
     for row in rows:
         found[row[0]].append(row)
     return found
+
+
+def _told_kept(example: Example, kept: Kept, keeps: Kept) -> str:
+    lines = ["stores differ after:", *(f"  {tuple(each)}" for each in example.inputs)]
+    lines += ["through:", *(f"  {step}" for step in example.steps)]
+    for name, rows in kept.items():
+        if rows != keeps[name]:
+            lines += [f"{name}:", f"  Kafka Streams: {rows}", f"  Mustela:       {keeps[name]}"]
+    return "\n".join(lines)
 
 
 def _told(example: Example, number: int, record: Any, wanted: Any, got: Any) -> str:

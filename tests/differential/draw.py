@@ -185,6 +185,10 @@ def _with_store(inputs: tuple[Kind, ...], output: Kind, **step: Any) -> Operator
     return Operator(inputs, output, lambda draw: {**step, "store": _store(draw)})
 
 
+def _processor(op: str) -> Callable[[_Draw], Step]:
+    return lambda draw: {"op": op, "f": draw(st.sampled_from(["running", "both", "first"]))}
+
+
 def _suppress_time(draw: _Draw) -> Step:
     return {
         "op": "suppress_time",
@@ -235,6 +239,8 @@ def _versioned_tables(draw: _Draw) -> Step:
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {
         "repartition": _fixed(("stream",), "stream", op="repartition"),
+        "process_values": Operator(("stream",), "stream", _processor("process_values")),
+        "process": Operator(("stream",), "stream", _processor("process")),
         "to_table": _with_store(("stream",), "table", op="to_table"),
         "aggregate": Operator(("stream",), "table", _fold),
         "tumbling": _windowed(_tumbling),

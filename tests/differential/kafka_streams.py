@@ -93,8 +93,12 @@ class KafkaStreams:
             env=java.environment(os.environ),
         )
 
-    def ask(self, **question: Any) -> list[list[list[Any]]]:
-        """Return what was written after each input: number of the sink, key, value, time.
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Return what was written and what is kept.
+
+        ``outputs`` has what was written after each input: number of the sink, key, value, time;
+        ``stores`` what the named stores of keys and values hold at the end: key, value, and time,
+        or -1 where none is kept.
 
         Raises:
             Refused: If Kafka Streams refuses the topology, or fails on an input.
@@ -113,7 +117,7 @@ class KafkaStreams:
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise Refused(answer["error"])
-        return answer["outputs"]
+        return answer
 
     def close(self) -> None:
         """End the process."""

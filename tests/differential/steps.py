@@ -11,6 +11,7 @@ import mustela as m
 from mustela import StreamsBuilder
 from mustela.topology.graph import Topology
 from tests.differential import functions as f
+from tests.differential.processors import Fixed, Free
 
 __all__ = ["Step", "build"]
 
@@ -31,7 +32,6 @@ class _Build:
     def __init__(self) -> None:
         self._builder = StreamsBuilder()
         self._made: dict[str, Any] = {}
-        self._stores = 0
 
     def topology(self, steps: Sequence[Step]) -> Topology:
         for step in steps:
@@ -43,14 +43,10 @@ class _Build:
         """Return the options of a store: none, or a name of its own."""
         if step.get("versioned") is not None:
             supplier = m.Stores.persistent_versioned_key_value_store(
-                self._next_store(), history_retention=_ms(step["versioned"])
+                _store(step), history_retention=_ms(step["versioned"])
             )
             return {"materialized": m.Materialized(supplier=supplier)}
-        return {"store": self._next_store()} if step.get("store") else {}
-
-    def _next_store(self) -> str:
-        self._stores += 1
-        return f"store{self._stores}"
+        return {"store": _store(step)} if step.get("store") else {}
 
     # --- sources and sinks ------------------------------------------------------------------------
 
@@ -105,6 +101,21 @@ class _Build:
         parts = split.default_branch(name="rest")
         (part,) = (part for name, part in parts.items() if name.endswith(str(step["branch"])))
         return part
+
+    def _process_values(self, step: Step, stream: Any) -> Any:
+        kept = self._kept(step)
+        return stream.process_values(
+            partial(Fixed, step["f"], kept.name), stores=[kept], name=step["id"]
+        )
+
+    def _process(self, step: Step, stream: Any) -> Any:
+        kept = self._kept(step)
+        return stream.process(partial(Free, step["f"], kept.name), stores=[kept], name=step["id"])
+
+    def _kept(self, step: Step) -> Any:
+        """Return the store of a processor."""
+        supplier = m.Stores.persistent_key_value_store(_store(step))
+        return m.Stores.key_value_store_builder(supplier, key=str, value=str)
 
     def _to_table(self, step: Step, stream: Any) -> Any:
         return stream.to_table(key=str, value=str, **self._stored(step))
@@ -240,6 +251,10 @@ class _Build:
 
 
 _METHODS = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+
+
+def _store(step: Step) -> str:
+    return f"store-{step['id']}"
 
 
 def _windows(window: dict[str, Any]) -> Any:

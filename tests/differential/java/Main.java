@@ -21,7 +21,11 @@ import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TestOutputTopic;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.test.TestRecord;
 
 /** Answers each line of standard input, a topology with its inputs, with what Kafka Streams writes. */
@@ -41,7 +45,7 @@ public final class Main {
             // A run that fails may leave its stores open: each has a directory of its own.
             Path directory = Path.of(arguments[0], String.valueOf(count++));
             try {
-                answer.set("outputs", run(JSON.readTree(line), directory));
+                run(JSON.readTree(line), directory, answer);
             } catch (Exception problem) {
                 answer.removeAll();
                 Throwable cause = problem;
@@ -54,9 +58,10 @@ public final class Main {
         }
     }
 
-    private static ArrayNode run(JsonNode question, Path directory) {
-        Topology topology = new Steps().build(question.get("steps"));
-        ArrayNode outputs = JSON.createArrayNode();
+    private static void run(JsonNode question, Path directory, ObjectNode answer) {
+        Steps steps = new Steps();
+        Topology topology = steps.build(question.get("steps"));
+        ArrayNode outputs = answer.putArray("outputs");
         try (TopologyTestDriver driver = new TopologyTestDriver(topology, settings(question, directory), Instant.ofEpochSecond(1))) {
             List<TestOutputTopic<String, String>> sinks = new ArrayList<>();
             for (JsonNode step : question.get("steps")) {
@@ -76,8 +81,26 @@ public final class Main {
                     }
                 }
             }
+            ObjectNode stores = answer.putObject("stores");
+            for (String name : steps.stores()) {
+                KeyValueStore<Object, Object> values = driver.getKeyValueStore(name);
+                if (values != null) {
+                    kept(values, driver.getTimestampedKeyValueStore(name), stores.putArray(name));
+                }
+            }
         }
-        return outputs;
+    }
+
+    private static void kept(
+        KeyValueStore<Object, Object> values, KeyValueStore<Object, ValueAndTimestamp<Object>> timed, ArrayNode rows) {
+        try (KeyValueIterator<Object, Object> all = values.all()) {
+            while (all.hasNext()) {
+                KeyValue<Object, Object> row = all.next();
+                rows.addArray()
+                    .add(Functions.text(row.key)).add(String.valueOf(row.value))
+                    .add(timed == null ? -1 : timed.get(row.key).timestamp());
+            }
+        }
     }
 
     private static Properties settings(JsonNode question, Path directory) {

@@ -4,8 +4,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KeyValue;
@@ -22,7 +24,8 @@ final class Steps {
     private final StreamsBuilder builder = new StreamsBuilder();
     private final Map<String, Object> made = new HashMap<>();
     private final Map<String, Serde> keys = new HashMap<>();
-    private int stores;
+    private final Set<String> stores = new LinkedHashSet<>();
+    private String kept;
 
     Topology build(JsonNode steps) {
         for (JsonNode step : steps) {
@@ -73,6 +76,8 @@ final class Steps {
             case "merge" -> stream(step, 0).merge(stream(step, 1));
             case "repartition" -> stream(step, 0).repartition((Repartitioned) Repartitioned.with(TEXT, TEXT));
             case "split" -> split(step);
+            case "process_values" -> stream(step, 0).processValues(Processors.fixed(f, kept(store(step))), kept);
+            case "process" -> stream(step, 0).process(Processors.free(f, kept(store(step))), kept);
             case "to_table" -> stream(step, 0).toTable(stored(step, TEXT));
             case "to_stream" -> table(step, 0).toStream();
             case "to_stream_key" -> table(step, 0).toStream((k, v) -> Functions.mapKey(f, k, v));
@@ -115,19 +120,33 @@ final class Steps {
 
     private Materialized versioned(JsonNode step) {
         Duration history = Duration.ofMillis(step.get("versioned").asLong());
-        return Materialized.as(Stores.persistentVersionedKeyValueStore(nextStore(), history))
+        return Materialized.as(Stores.persistentVersionedKeyValueStore(store(step), history))
             .withKeySerde((Serde) TEXT).withValueSerde((Serde) TEXT);
     }
 
-    private String nextStore() {
-        return "store" + stores++;
+    private String store(JsonNode step) {
+        String name = "store-" + step.get("id").asText();
+        stores.add(name);
+        return name;
+    }
+
+    /** The names of all stores that have one. */
+    Set<String> stores() {
+        return stores;
+    }
+
+    /** Adds the store of a processor. */
+    private String kept(String name) {
+        kept = name;
+        builder.addStateStore(Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore(name), TEXT, TEXT));
+        return name;
     }
 
     private Materialized stored(JsonNode step, Serde key) {
         if (step.hasNonNull("versioned")) {
             return versioned(step);
         }
-        Materialized options = step.path("store").asBoolean() ? Materialized.as(nextStore()) : Materialized.with(null, null);
+        Materialized options = step.path("store").asBoolean() ? Materialized.as(store(step)) : Materialized.with(null, null);
         return kept(step, options.withKeySerde(key).withValueSerde(TEXT));
     }
 
@@ -215,7 +234,7 @@ final class Steps {
     }
 
     private Materialized counted(JsonNode step) {
-        Materialized options = step.path("store").asBoolean() ? Materialized.as(nextStore()) : Materialized.with(null, null);
+        Materialized options = step.path("store").asBoolean() ? Materialized.as(store(step)) : Materialized.with(null, null);
         return kept(step, options.withKeySerde(TEXT).withValueSerde(Serdes.Long()));
     }
 
