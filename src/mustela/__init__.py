@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         WallclockTimestampExtractor,
     )
     from mustela.topology.update import Updated
+    from mustela.topology.value_transformer import ValueTransformerWithKey
     from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = [
@@ -218,6 +219,7 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "ValueTimestampHeaders",
+    "ValueTransformerWithKey",
     "VersionedKeyValueStore",
     "VersionedRecord",
     "WallclockTimestampExtractor",
@@ -325,6 +327,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",
     "ValueAndTimestamp": "mustela.state.kinds.key_value",
+    "ValueTransformerWithKey": "mustela.topology.value_transformer",
     "ValueTimestampHeaders": "mustela.state.kinds.headers",
     "VersionedKeyValueStore": "mustela.state.kinds.versioned_store",
     "VersionedRecord": "mustela.state.kinds.versioned_store",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mustela.dsl.functions import check_function, function_name
@@ -16,13 +15,16 @@ from mustela.dsl.serdes import choose_serde
 from mustela.dsl.suppression import Suppression
 from mustela.dsl.table_grouping import TableGrouping
 from mustela.dsl.table_joins import TableJoins
-from mustela.dsl.versions import versions_of
+from mustela.dsl.value_transformers import Mapped, add_transformer, is_transformer_supplier
+from mustela.dsl.versions import versions_of, with_versions_of
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
 
 if TYPE_CHECKING:
     from mustela.dsl.kstream import KStream
+    from mustela.dsl.stores import StoreBuilder
+    from mustela.topology.value_transformer import TransformerSupplier
 
 __all__ = ["KTable"]
 
@@ -206,8 +208,9 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 
     def transform_values(
         self,
-        transformer: Callable[[K, V | None], W],
+        transformer: Callable[[K, V | None], W] | TransformerSupplier,
         *,
+        stores: Sequence[str | StoreBuilder] = (),
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
@@ -221,7 +224,12 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 
         Args:
             transformer: Called with key and value of each changed row; the value is None when
-                the row was deleted. If it returns None, the row is deleted from the result.
+                the row was deleted. If it returns None, the row is deleted from the result. Or a
+                `ValueTransformerWithKey` class, or a function without arguments that gives a new
+                one each time: then it has a context, and stores.
+            stores: For such a class: names of stores that were added with
+                `StreamsBuilder.add_state_store`, or that tables have; or store builders, which are
+                added here. Its ``stores()``, if it has one, names more.
             value: Type or serde of the new values, for the store and for what follows.
             name: Step name; made from the step's place if not given.
             store: Name of the store; made from the step's name if not given.
@@ -232,7 +240,10 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            FunctionError: If the transformer cannot be called with a key and a value.
+            FunctionError: If the transformer cannot be called with a key and a value, or a supplier
+                gives no transformers.
+            UnknownStoreError: If a store was not added.
+            BadOptionError: If stores are given to a function, which cannot reach them.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -248,7 +259,13 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             ...     driver.create_output_topic("states").read_values_to_list()
             ['known as Ann', 'gone']
         """
-        return self._map_values("transform_values", transformer, value, name, store, materialized)
+        at = user_origin()
+        if not is_transformer_supplier(transformer, stores, at=at):
+            verb = "transform_values"
+            return self._map_values(verb, transformer, value, name, store, materialized)
+        mapped = self._mapped("transform_values", transformer, value, name, store, materialized)
+        add_transformer(self, mapped, transformer, stores)
+        return self._of(mapped)
 
     @overload
     def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
@@ -329,38 +346,45 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     ) -> KTable[K, Any]:
         at = user_origin()
         with_key = verb != "map_values"
-        with_nulls = verb == "transform_values"
         arguments = ("key", "value") if with_key else ("value",)
         check_function(mapper, arguments, role="mapper", verb=verb, at=at)
+        mapped = self._mapped(verb, mapper, value, name, store, materialized)
+        self._registry.add(
+            TableMapValuesNode(
+                **mapped.place,
+                mapper=mapper,
+                with_key=with_key,
+                with_nulls=verb == "transform_values",
+                store=mapped.spec,
+                explicit_store=mapped.is_named,
+            )
+        )
+        return self._of(mapped)
+
+    def _mapped(
+        self,
+        verb: str,
+        mapper: Callable[..., Any],
+        value: type[Any] | Serde[Any] | None,
+        name: str | None,
+        store: str | None,
+        materialized: Materialized[Any, Any] | None,
+    ) -> Mapped:
+        """Choose name, serdes and store of a table of other values."""
+        at = user_origin()
         options = options_or(materialized, Materialized[Any, Any](), at=at)
         apart = store or options.store_name or function_name(mapper)
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
-        named = self._spec(place, options, store, key, said)
-        spec = named
-        if with_nulls and named is None:
+        spec = named = self._spec(place, options, store, key, said)
+        if verb == "transform_values" and named is None:
             spec, _ = store_spec(place, options, store=None, key=key, value=said)
-            versions = versions_of(self._registry, self._name)
-            if versions is not None:
-                history = versions.history_retention_ms
-                spec = replace(
-                    spec,
-                    kind=versions.kind,
-                    history_retention_ms=history,
-                    segment_ms=versions.segment_ms,
-                )
-        self._registry.add(
-            TableMapValuesNode(
-                **place,
-                mapper=mapper,
-                with_key=with_key,
-                with_nulls=with_nulls,
-                store=spec,
-                explicit_store=named is not None,
-            )
-        )
-        return KTable(self._registry, place["name"], key, said)
+            spec = with_versions_of(spec, versions_of(self._registry, self._name))
+        return Mapped(place, key, said, spec, is_named=named is not None)
+
+    def _of(self, mapped: Mapped) -> KTable[Any, Any]:
+        return KTable(self._registry, mapped.place["name"], mapped.key, mapped.value)
 
     def _spec(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mustela.dsl.registry import Registry
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.table import TableFilterNode, TableMapValuesNode
 
-__all__ = ["versions_of"]
+__all__ = ["versions_of", "with_versions_of"]
 
 
 def versions_of(registry: Registry, name: str) -> StoreSpec | None:
@@ -26,3 +28,15 @@ def versions_of(registry: Registry, name: str) -> StoreSpec | None:
         if not isinstance(node, TableFilterNode | TableMapValuesNode):
             return None
         node = registry.node(node.parents[0])
+
+
+def with_versions_of(spec: StoreSpec, versions: StoreSpec | None) -> StoreSpec:
+    """Return a store that has versions where another has, and as long."""
+    if versions is None:
+        return spec
+    return replace(
+        spec,
+        kind=versions.kind,
+        history_retention_ms=versions.history_retention_ms,
+        segment_ms=versions.segment_ms,
+    )

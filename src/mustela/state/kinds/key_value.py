@@ -187,6 +187,18 @@ class _TypedStore(Generic[K, S]):
         data = (serde or self._key).serialize(prefix)
         return self._rows(self._view.prefix(data or b"", reverse=True))
 
+    def keys(self) -> Iterator[K]:
+        """Iterate over the keys, in the order of their bytes."""
+        return iter(self)
+
+    def values(self) -> Iterator[S]:
+        """Iterate over the values, in the order of their keys' bytes."""
+        return (value for _, value in self.all())
+
+    def items(self) -> Iterator[tuple[K, S]]:
+        """Iterate over keys and values; the same as `all`."""
+        return self.all()
+
     def approximate_num_entries(self) -> int:
         """Return the number of keys."""
         return self._view.count()

@@ -1,0 +1,166 @@
+"""Transformers of a table's values that keep state: a class of the user's, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+from mustela.topology.errors import ProcessorError
+
+__all__ = [
+    "TransformerContext",
+    "TransformerProcessors",
+    "TransformerSupplier",
+    "ValueTransformerWithKey",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+class ValueTransformerWithKey(Generic[K, V, W]):
+    """Replaces the values of a table, with stores and a context at hand.
+
+    As Kafka Streams' class of this name: a key group has an instance of its own. An instance lives
+    for an epoch; what has to outlive it belongs into a store.
+
+    Example:
+        >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver, ValueTransformerWithKey
+        >>> class Trend(ValueTransformerWithKey[str, float, str]):
+        ...     def init(self, context):
+        ...         self.last = context.state_store("last")
+        ...
+        ...     def transform(self, key, price):
+        ...         if price is None:
+        ...             return None
+        ...         before = self.last.get(key, price)
+        ...         self.last.put(key, price)
+        ...         return "up" if price > before else "down" if price < before else "even"
+        >>> last = Stores.persistent_key_value_store("last")
+        >>> builder = StreamsBuilder()
+        >>> builder = builder.add_state_store(
+        ...     Stores.key_value_store_builder(last, key=str, value=float)
+        ... )
+        >>> prices = builder.table("prices", key=str, value=float)
+        >>> trends = prices.transform_values(Trend, stores=["last"], value=str)
+        >>> trends.to_stream().to("trends")
+        >>> with TopologyTestDriver(builder) as driver:
+        ...     prices = driver.create_input_topic("prices")
+        ...     prices.pipe_key_value_list([("a", 1.0), ("a", 2.0), ("a", 1.5)])
+        ...     driver.create_output_topic("trends").read_values_to_list()
+        ['even', 'up', 'down']
+    """
+
+    punctuates: ClassVar[bool | None] = None
+    """Whether ``init`` schedules punctuators; None: it does if it calls ``schedule`` itself."""
+
+    def init(self, context: Any) -> None:
+        """Prepare; called once, before the first row.
+
+        Args:
+            context: What the transformer may ask, a `TransformerContext`.
+        """
+
+    def transform(self, key: K, value: V | None) -> W | None:
+        """Return the new value of a row.
+
+        Args:
+            key: The key.
+            value: The value; None where the row was deleted.
+
+        Returns:
+            The value of the result; None deletes its row.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what `init` took; called once, behind the last row."""
+
+
+class TransformerContext:
+    """The context of a fixed-key processor, which forwards nothing.
+
+    Args:
+        context: The processor's context.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the processor's context's."""
+        return getattr(self._context, name)
+
+    def forward(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        """Refuse: a transformer gives a row by returning it.
+
+        Raises:
+            ProcessorError: Always.
+        """
+        msg = "a transformer of values forwards nothing"
+        raise ProcessorError(
+            msg,
+            why="what transform(key, value) returns is the row's new value",
+            fix="return the value; to forward more, use to_stream().process_values(...)",
+        )
+
+    output = forward
+
+
+TransformerSupplier = Callable[[], Any]
+"""A class, or a function without arguments, that gives a new transformer each time it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerProcessors:
+    """Gives fixed-key processors that run a transformer.
+
+    Attributes:
+        supplier: The user's: a class, or a function that gives a new transformer.
+        timed: Whether its transformers schedule punctuators.
+    """
+
+    supplier: TransformerSupplier
+    timed: bool
+
+    @property
+    def stores(self) -> Any:
+        """What the user's supplier says of its stores."""
+        return getattr(self.supplier, "stores", None)
+
+    def __call__(self) -> Any:
+        """Return a new processor."""
+        made = _TimedTransforming if self.timed else _Transforming
+        return made(self.supplier())
+
+
+class _Transforming:
+    """The processor around a transformer."""
+
+    punctuates: ClassVar[bool] = False
+
+    def __init__(self, transformer: Any) -> None:
+        self._transformer = transformer
+
+    def init(self, context: Any) -> None:
+        self._context = context
+        init = getattr(self._transformer, "init", None)
+        if init is not None:
+            init(TransformerContext(context))
+
+    def process(self, record: Any) -> None:
+        value = self._transformer.transform(record.key, record.value)
+        self._context.forward(record.with_value(value))
+
+    def close(self) -> None:
+        close = getattr(self._transformer, "close", None)
+        if close is not None:
+            close()
+
+
+class _TimedTransforming(_Transforming):
+    """Likewise; the transformer schedules punctuators."""
+
+    punctuates: ClassVar[bool] = True
