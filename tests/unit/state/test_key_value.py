@@ -44,7 +44,9 @@ def test_it_reads_what_was_put(store):
     assert store["b"] == 2
     assert "c" in store
     assert None not in store
-    assert list(store) == ["b", "c"]
+    assert list(store) == list(store.keys()) == ["b", "c"]
+    assert list(store.values()) == [2, 3]
+    assert dict(store) == dict(store.items()) == {"b": 2, "c": 3}
     assert len(store) == store.approximate_num_entries() == 2
     assert store.get_many(["c", "x"]) == [3, None]
     with pytest.raises(KeyError):

@@ -54,17 +54,6 @@ def windows() -> WindowStore[str, int]:
     return store
 
 
-def test_a_key_value_store_is_a_mapping():
-    """What `dict` and a loop over pairs ask for, in the order of the keys."""
-    store = make_store(KeyValueStore)
-    for key, value in (("b", 2), ("a", 1)):
-        store[key] = value
-    assert dict(store) == {"a": 1, "b": 2}
-    assert list(store.keys()) == ["a", "b"]
-    assert list(store.values()) == [1, 2]
-    assert list(store.items()) == [("a", 1), ("b", 2)]
-
-
 def test_windows_are_fetched_by_key_and_start(windows):
     """One start gives a value, two times give pairs; both ends are included."""
     assert windows.fetch("a", 10) == 107
