@@ -267,7 +267,8 @@ class SparkEngine:
         assert self._shipment is not None
         if not places:
             return []
-        shares = _shares(places, self.cores)
+        with self._told_as_ours():
+            shares = _shares(places, self.cores)
         tasks = len(shares)
         reports: list[TaskReport] = []
         job = self._jobs.run_tasks(tasks, partial(places_task, work, self._shipment, order, shares))

@@ -133,7 +133,7 @@ class Jobs:
 
     def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:
         """Run ``tasks`` tasks without a shuffle and yield their frames."""
-        return self._collect(self._pipe(self._base(tasks), task))
+        yield from self._collect(self._pipe(self._base(tasks), task))
 
     def warm_up(self, cores: int) -> None:
         """Run a job that does nothing, so that the first epoch finds everything in its place.

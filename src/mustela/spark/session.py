@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +67,14 @@ _DEFAULTS = {
 }
 """Properties that the user may change."""
 
+_LOCAL_DEFAULTS = {
+    # A machine that slept, or a process that was stopped for a while, goes on where it was: driver
+    # and executor are one JVM, and would give each other up. (More would not fit into 31 bits.)
+    "spark.network.timeout": "20d",
+    "spark.executor.heartbeat.maxFailures": "2147483647",
+}
+"""What is more where driver and executor are one process."""
+
 _FORCED = {
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
@@ -108,6 +116,8 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
             )
     properties = {**_DEFAULTS, **user, **_FORCED}
     local = properties["spark.master"].startswith("local")
+    if local:
+        properties = {**_LOCAL_DEFAULTS, **properties}
     if local and _JAVA_OPTIONS not in user:
         properties[_JAVA_OPTIONS] += f" -Xmn{_YOUNG_LOCAL}"
     if local and sys.platform == "linux":
@@ -266,9 +276,20 @@ def take_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
         alive = _is_alive(kept.context)
         if alive and kept.properties == dict(user):
             return kept.context
-        if alive:
-            kept.context.stop()
+        _stop(kept.context)
     return open_context(application_id, user)
+
+
+def _stop(context: SparkContext) -> None:
+    """Stop a context, also one whose JVM has ended; the next one has a JVM of its own then."""
+    for _ in range(2):  # without its JVM the first try ends halfway, and the second one behind that
+        with suppress(Py4JError, OSError):
+            context.stop()
+            break
+    spark: Any = SparkContext
+    process = getattr(spark._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        spark._gateway = spark._jvm = None
 
 
 def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
@@ -280,7 +301,7 @@ def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
     def stop() -> None:
         if _LINGERING and _LINGERING[0].context is context:
             _LINGERING.clear()
-            context.stop()
+            _stop(context)
         atexit.unregister(stop)
 
     # At the end of the process too: a JVM that is cut off makes workers print tracebacks.

@@ -56,3 +56,13 @@ def test_the_young_generation_is_small_where_records_go_by_file() -> None:
     assert "-Xmn" in properties_for({})[name]
     assert "-Xmn" not in properties_for({"spark.master": "spark://host:7077"})[name]
     assert properties_for({name: "-XX:+UseZGC"})[name] == "-XX:+UseZGC"
+
+
+def test_a_long_pause_ends_nothing_where_driver_and_executor_are_one() -> None:
+    """A machine that slept for a week goes on; on a cluster Spark's own limits hold."""
+    local = properties_for({})
+    assert local["spark.network.timeout"] == "20d"
+    assert int(local["spark.executor.heartbeat.maxFailures"]) > 1_000_000
+    assert properties_for({"spark.network.timeout": "90s"})["spark.network.timeout"] == "90s"
+    cluster = properties_for({"spark.master": "spark://host:7077"})
+    assert "spark.network.timeout" not in cluster
