@@ -22,6 +22,7 @@ from mustela.state.kinds.headers import (
     split_headers,
     without_headers,
 )
+from mustela.state.kinds.typed import merging
 
 __all__ = [
     "NO_TIMESTAMP",
@@ -560,11 +561,7 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-
-        def merged(old: V | None) -> V | None:
-            return value if old is None else fn(old, value)
-
-        return self.compute(key, merged, timestamp=timestamp, headers=headers)
+        return self.compute(key, merging(value, fn), timestamp=timestamp, headers=headers)
 
     def _decode(self, stored: bytes) -> ValueTimestampHeaders[V]:
         return unpack_headed(stored, self._value)

@@ -17,7 +17,7 @@ from mustela.state.kinds.headers import (
 from mustela.state.kinds.key_value import no_headers
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.session import Session, SessionRows
-from mustela.state.kinds.typed import Moment, TypedRows, to_ms
+from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
 from mustela.state.kinds.views import GroupedView, merged
 
 __all__ = ["SessionStore", "SessionStoreWithHeaders"]
@@ -276,7 +276,7 @@ class SessionStore(_SessionStore[K, V]):
             value: The value; not None.
             fn: Called with the value that is there and with ``value``; None as its result removes.
         """
-        return self.compute(session, lambda old: value if old is None else fn(old, value))
+        return self.compute(session, merging(value, fn))
 
     def __setitem__(self, session: Windowed[K], value: V) -> None:
         self.put(session, value)
@@ -367,11 +367,7 @@ class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
             fn: Called with the aggregate that is there and with ``value``; None removes.
             headers: The new aggregate's headers.
         """
-
-        def merged(old: V | None) -> V | None:
-            return value if old is None else fn(old, value)
-
-        return self.compute(session, merged, headers=headers)
+        return self.compute(session, merging(value, fn), headers=headers)
 
     def _shown(self, row: SessionRow) -> AggregationWithHeaders[V]:
         headers, data = split_session_headers(row)

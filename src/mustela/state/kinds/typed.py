@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -12,7 +13,7 @@ from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.layout import STREAM_TIME, TIME_MAX, TIME_MIN, RowView
 from mustela.state.kinds.views import GroupedView
 
-__all__ = ["Moment", "TypedRows", "to_ms"]
+__all__ = ["Moment", "TypedRows", "merging", "to_ms"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,6 +23,17 @@ Moment = int | datetime
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_LENGTH: Final = 8
+
+
+def merging(value: V, fn: Callable[[V, V], V | None]) -> Callable[[V | None], V | None]:
+    """Return what sets ``value`` where there is none, else ``fn(old, value)``.
+
+    Example:
+        >>> more = merging(2, max)
+        >>> more(None), more(5)
+        (2, 5)
+    """
+    return lambda old: value if old is None else fn(old, value)
 
 
 def to_ms(moment: Moment | None, default: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.layout import KEY_ROW
-from mustela.state.kinds.typed import Moment, TypedRows, to_ms
+from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
 from mustela.state.kinds.versioned import Version, VersionedRows
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.ordered import prefix_end
@@ -130,7 +130,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             fn: Called with the value that held and with ``value``; None is a deletion.
             timestamp: Since when the new version holds.
         """
-        return self.compute(key, lambda old: value if old is None else fn(old, value), timestamp)
+        return self.compute(key, merging(value, fn), timestamp)
 
     @overload
     def get(self, key: K, *, as_of: Moment | None = None) -> VersionedRecord[V] | None: ...

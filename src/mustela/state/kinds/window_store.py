@@ -19,7 +19,7 @@ from mustela.state.kinds.key_value import (
 )
 from mustela.state.kinds.layout import RowView, unpack_time
 from mustela.state.kinds.packed import append_packed, unpacker
-from mustela.state.kinds.typed import Moment, TypedRows, to_ms
+from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.kinds.window import SHOWN_FROM, WindowRows
 
@@ -325,7 +325,7 @@ class WindowStore(_WindowStore[K, V]):
             fn: Called with the value that is there and with ``value``; None as its result deletes.
             start: The window's start.
         """
-        return self.compute(key, lambda old: value if old is None else fn(old, value), start)
+        return self.compute(key, merging(value, fn), start)
 
     def __setitem__(self, window: tuple[K, Moment], value: V) -> None:
         self.put(window[0], value, window[1])
@@ -412,9 +412,7 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
         """
-        return self.compute(
-            key, lambda old: value if old is None else fn(old, value), start, timestamp=timestamp
-        )
+        return self.compute(key, merging(value, fn), start, timestamp=timestamp)
 
     def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = self._unpack(row)
@@ -525,11 +523,7 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-
-        def merged(old: V | None) -> V | None:
-            return value if old is None else fn(old, value)
-
-        return self.compute(key, merged, start, timestamp=timestamp, headers=headers)
+        return self.compute(key, merging(value, fn), start, timestamp=timestamp, headers=headers)
 
     def _shown(self, row: bytes) -> ValueTimestampHeaders[V]:
         return unpack_headed(row, self._value)
