@@ -169,7 +169,7 @@ class RangeReader:
         max_batch: int = CHUNK_RECORDS,
         bare: bool = False,
         goes_on: bool = False,
-    ) -> Iterator[RawChunk]:
+    ) -> Generator[RawChunk]:
         """Read the committed records with offsets from ``start`` up to, not including, ``end``.
 
         Args:
