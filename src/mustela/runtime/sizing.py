@@ -7,6 +7,9 @@ from dataclasses import dataclass
 __all__ = ["EpochBudget", "EpochLimits"]
 
 _GROWTH = 4.0
+_CAREFUL_GROWTH = 2.0
+"""How much larger epochs become whose records take a quarter of the target already: the one behind
+is chosen before it is seen how long that took."""
 _SHRINK = 0.5
 _FLOOR = 2_000
 _USED = 0.4
@@ -91,7 +94,8 @@ class EpochBudget:
         fixed = min(fixed, target / 2)
         variable = max(seconds - fixed, 0.05 * seconds, _LEAST_SECONDS)
         ratio = (target - fixed) / variable
-        wanted = max(_FLOOR, records * min(_GROWTH, max(_SHRINK, ratio)))
+        growth = _GROWTH if variable < least / 4 else _CAREFUL_GROWTH
+        wanted = max(_FLOOR, records * min(growth, max(_SHRINK, ratio)))
         if seconds > 1.2 * target:
             self._records = min(self.limits.max_records, wanted)
         elif records >= _USED * self.records and seconds < 0.9 * target:
