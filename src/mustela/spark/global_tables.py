@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from mustela.connectors.kafka.log import read_chunks
@@ -119,15 +120,16 @@ class GlobalCopy:
             environment.destroy()
         reached = self._reached()
         ends = tuple(map(max, reached, ends))
-        for partition, marker in enumerate(self._markers):
-            start, end = reached[partition], ends[partition]
-            if start < end and self._table.supplier is not None:
-                self._process(partition, end, now_ms)
-            elif start < end:
-                with collection_paused():
-                    environment.restore(
-                        self._table.store.name, self._rows(partition, start, end), 0, time_ms=now_ms
-                    )
+        if self._table.supplier is not None:
+            for partition, end in enumerate(ends):
+                if reached[partition] < end:
+                    self._process(partition, end, now_ms)
+        elif tuple(reached) != ends:
+            # All partitions together: the copy is written once, in the order of its keys.
+            rows = chain.from_iterable(map(self._rows, range(len(ends)), reached, ends))
+            with collection_paused():
+                environment.restore(self._table.store.name, rows, 0, time_ms=now_ms)
+        for marker, end in zip(self._markers, ends, strict=True):
             environment.restore(marker.name, (), end, time_ms=now_ms)
         environment.finish_restore(self._committed(ends, now_ms))
 

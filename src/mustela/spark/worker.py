@@ -143,6 +143,7 @@ def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[
         report.failure = failure_of(error)
     finally:
         process.reader.drop_ahead()
+        let_go_of_mapped_files()
     report.seconds["source"] = time.perf_counter() - started
     if len(process.program.plan.stages) > 1:
         yield from outbox.markers(report.ranges, failed=report.failure is not None)

@@ -45,7 +45,7 @@ def apply_rows(
 ) -> None:
     """Write the values of keys that are sorted and come once; None deletes.
 
-    Rows of an empty table are appended: no page is split, so the pages are full, and it takes a
+    Rows behind all others are appended: no page is split, so the pages are full, and it takes a
     third of the time.
     """
     if not keys:
@@ -67,7 +67,9 @@ def apply_rows(
     # One value after the other through all four steps: lists between them would cost as much again.
     checks = map(xxh32_digest, map(_join, keys, put))
     sealed = zip(keys, map(_join, checks, put), strict=True)
-    txn.cursor(table).putmulti(cast("Any", sealed), append=fresh)
+    cursor = txn.cursor(table)
+    behind = bool(keys) and (not cursor.last() or cursor.key() < keys[0])
+    cursor.putmulti(cast("Any", sealed), append=behind)
 
 
 def _apply_odd(txn: Txn, table: Database, rows: Rows, path: Path) -> None:
