@@ -21,6 +21,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.list import LIST_FORMAT
+from mustela.state.kinds.waiting import WAITING_FORMAT
 from mustela.topology.errors import BadOptionError, DuplicateStoreError
 from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind, StreamJoinNode
 
@@ -794,6 +795,7 @@ class _Stores:
             kind="buffer",
             key_serde=self.key,
             logged=self.options.logged,
+            format_version=WAITING_FORMAT,
             topic_config=dict(self.options.topic_config),
         )
 

@@ -139,7 +139,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._waiting: Waiting | None = None
         if node.unmatched is not None:
             store = self.lane_store(node.unmatched)
-            self._waiting = PacedWaiting(store, window) if self._by_stream else Waiting(store)
+            self._waiting = (
+                PacedWaiting(store, window)
+                if self._by_stream
+                else Waiting(store, width_ms=window.block_ms)
+            )
             self._now = StreamTimes(store)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
@@ -346,7 +350,6 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 mine.add(part, at)
             else:
                 mine.fresh[key] = at
-        waiting.save()
 
     def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
         """Add the results of closed windows, before those of the row that comes upon them."""
@@ -397,8 +400,10 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def finish(self) -> Batch | None:
         """Close what is over at the watermark, and drop the segments that nobody can meet."""
         closed: Batch | None = None
-        if self._waiting is not None and not self._by_stream:
-            closed = self._close_by_watermark(self._waiting)
+        if self._waiting is not None:
+            if not self._by_stream:
+                closed = self._close_by_watermark(self._waiting)
+            self._waiting.save()
         self._expire()
         return closed
 
@@ -409,7 +414,6 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             waiting.begin(group, now)
             for closed in waiting.take(group, now):
                 results.add_closed(closed, -1, self._opened(closed))
-        waiting.save()
         if not results.rows:
             return None
         nothing = Batch.empty()

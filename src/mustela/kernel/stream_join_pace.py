@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.stream_join_waiting import Closed, Waiting, unpack_values
-from mustela.state.kinds.layout import TIME_BYTES, TIME_MIN, time_rows, unpack_time
+from mustela.kernel.stream_join_waiting import Closed, GroupWaiting, Waiting
+from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
+from mustela.state.kinds.waiting import FOUND, WaitingPlace
 from mustela.topology.stream_join import JoinWindowSpec
 
 __all__ = ["PacedWaiting"]
@@ -55,28 +57,47 @@ class PacedWaiting(Waiting):
         window: The join's window.
     """
 
+    merges = False  # a record may be forgotten by its side before it has met one of its time
+
     def __init__(self, store: LaneStore, window: JoinWindowSpec) -> None:
-        super().__init__(store)
+        super().__init__(store, width_ms=window.block_ms)
         self._grace = window.grace_ms
         self._younger = (window.after_ms, window.before_ms)
         self._paced: dict[int, _Group] = {}
 
     def begin(self, group: int, until: int, oldest: int = 0) -> None:
         """Prepare for records of a key group."""
-        view = self.store.group(group)
-        data = view.get(_FIRST_KEY)
-        first = int.from_bytes(data, "big", signed=True) if data else None
-        state = self._paced[group] = _Group(first)
-        self._horizon[group] = self.nexts[group] = TIME_MIN  # the parent's queue is not used
-        least = oldest if first is None else min(first, oldest)
-        if least + min(self._younger) + self._grace >= until:
-            return
+        mine = self.group(group)
+        self.nexts[group] = TIME_MIN  # the parent's queue is not used
+        state = self._paced.get(group)
+        if state is None:
+            data = self.store.group(group).get(_FIRST_KEY)
+            first = int.from_bytes(data, "big", signed=True) if data else None
+            state = self._paced[group] = _Group(first)
+        least = oldest if state.first is None else min(state.first, oldest)
+        if state.sides is None and least + min(self._younger) + self._grace < until:
+            self._look(mine, state)
+
+    def _look(self, mine: GroupWaiting, state: _Group) -> None:
+        """Find all that waits."""
+        waiting: dict[WaitingPlace, list[bytes]] = {}
+        for block in sorted(mine.rows.read(TIME_MAX), key=attrgetter("number")):
+            start, stop = mine.rows.span(block, TIME_MIN, TIME_MAX)
+            for row, (close, mark, key) in enumerate(block.entries(start, stop), start):
+                if mark < FOUND:
+                    waiting.setdefault((close, mark, key), []).append(block.value(row))
+                else:
+                    waiting.pop((close, mark - FOUND, key), None)
+        for place in mine.found:
+            waiting.pop(place, None)
+        for place, values in mine.fresh.items():
+            waiting.setdefault(place, []).extend(values)
         sides: tuple[list[_Entry], list[_Entry]] = ([], [])
-        for place, packed in time_rows(view):
-            side, key = 1 - place[TIME_BYTES], place[TIME_BYTES + 1 :]
-            time = unpack_time(place) - self._younger[side] - self._grace
+        for (close, rank, key), values in sorted(waiting.items(), key=itemgetter(0)):
+            side = 1 - rank
+            time = close - self._younger[side] - self._grace
             sides[side].append((time, key))
-            state.values[side, time, key] = unpack_values(packed)
+            state.values[side, time, key] = values
         state.sides = sides
 
     def add(self, group: int, close: int, side: int, key: bytes, value: bytes) -> None:
@@ -117,13 +138,14 @@ class PacedWaiting(Waiting):
             del sides[mine][:count]
         taken.sort()  # by time, then right before left, then by key
         state.first = self._last_looked_at(state, sides, [time for time, _, _ in taken])
+        waiting = self._groups[group]
+        waiting.over = now
         closed: list[Closed] = []
         for time, rank, key in taken:
             mine = 1 - rank
             close = time + self._younger[mine] + self._grace
-            values = state.values.pop((mine, time, key))
-            super().discard(group, close, mine, key, stored=True)
-            closed.append(Closed(close, mine, key, values))
+            waiting.fresh.pop((close, rank, key), None)
+            closed.append(Closed(close, mine, key, state.values.pop((mine, time, key))))
         return closed
 
     @staticmethod
@@ -161,4 +183,3 @@ class PacedWaiting(Waiting):
                 if state.first is not None:
                     data = state.first.to_bytes(_LENGTH, "big", signed=True)
                 self.store.group(group).put(_FIRST_KEY, data)
-        self._paced = {}

@@ -1,37 +1,23 @@
 """Records of a left or outer join that have no partner yet: each waits until its window closes.
 
-Layout of the store, format 1: a row's key is the time at which the window closes (see layout.py in
-``state.kinds``), the side (``00`` right, ``01`` left) and the record key; its value is a packed
-array of values. So what closes next stands at the front.
+What waits when an epoch ends is stored (see waiting.py in ``state.kinds``). What comes and closes,
+or comes and is found, within an epoch never is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 from mustela.kernel.lane_state import LaneStore
-from mustela.state.kinds.layout import (
-    TIME_BYTES,
-    TIME_MAX,
-    first_row,
-    pack_time,
-    time_rows,
-    unpack_time,
-)
-from mustela.state.kinds.packed import append_packed, unpacker
-from mustela.state.overlay import StoreOverlay
+from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
+from mustela.state.kinds.waiting import FOUND, WaitingBlock, WaitingPlace, WaitingRows
 
-__all__ = ["Closed", "Waiting", "unpack_values"]
+__all__ = ["Closed", "GroupWaiting", "Waiting"]
 
 LEFT, RIGHT = 0, 1
-_RANKS: Final = (b"\x00", b"\x01")
-
-_Place = tuple[int, int, bytes]
-"""When a window closes, the rank of its side (0 right, 1 left), and the record key."""
-
-unpack_values: Callable[[bytes], list[bytes]] = unpacker(list[bytes])
 
 
 class Closed(NamedTuple):
@@ -50,25 +36,99 @@ class Closed(NamedTuple):
     values: list[bytes]
 
 
+class GroupWaiting:
+    """What waits in one key group, during an epoch.
+
+    Attributes:
+        rows: What is stored.
+        horizon: What closes before this has been looked for in the store.
+        queue: What may close before that, as a heap.
+        stored: Where the values are of what waits, was stored, and closes before that.
+        fresh: The values of what waits and is not stored yet.
+        found: What was found, and may have been stored.
+        over: What closes before this was taken; None if nothing was yet.
+    """
+
+    __slots__ = ("found", "fresh", "horizon", "over", "queue", "rows", "stored")
+
+    def __init__(self, rows: WaitingRows) -> None:
+        self.rows = rows
+        self.horizon = TIME_MIN
+        self.queue: list[WaitingPlace] = []
+        self.stored: dict[WaitingPlace, list[tuple[WaitingBlock, int]]] = {}
+        self.fresh: dict[WaitingPlace, list[bytes]] = {}
+        self.found: dict[WaitingPlace, None] = {}
+        self.over: int | None = None
+
+    def look_until(self, until: int) -> None:
+        """Fetch what closes before ``until``."""
+        low, self.horizon = self.horizon, until
+        blocks = [block for block in self.rows.blocks if block.last >= low]
+        blocks += self.rows.read(until)
+        gone, there = set(self.found), list[tuple[WaitingPlace, WaitingBlock, int]]()
+        for block in sorted(blocks, key=attrgetter("number")):
+            start, stop = self.rows.span(block, low, until)
+            for row, (close, mark, key) in enumerate(block.entries(start, stop), start):
+                if mark < FOUND:
+                    there.append(((close, mark, key), block, row))
+                else:
+                    gone.add((close, mark - FOUND, key))
+        places = [place for place in self.fresh if low <= place[0] < until]
+        for place, block, row in there:
+            if place in gone:
+                continue
+            if place in self.stored:
+                self.stored[place].append((block, row))
+            else:
+                self.stored[place] = [(block, row)]
+                places.append(place)
+        self.queue += sorted(places)  # all of them are behind what is in the queue
+
+    def pop(self) -> tuple[WaitingPlace, list[bytes]]:
+        """Take what is first in the queue; the values are none if it was found."""
+        place = heappop(self.queue)
+        stored = self.stored.pop(place, [])
+        if len(stored) > 1:  # they are in the order of their blocks, which may have been merged
+            stored.sort(key=lambda entry: entry[0].came(entry[1]))
+        values = [block.value(row) for block, row in stored]
+        return place, values + self.fresh.pop(place, [])
+
+    def save(self) -> None:
+        """Write what came and went."""
+        over = TIME_MIN if self.over is None else self.over
+        fresh = self.fresh.items()
+        waiting = [(place, value) for place, values in fresh for value in values]
+        self.rows.save(self.over, waiting, [place for place in self.found if place[0] >= over])
+        self.fresh, self.found = {}, {}
+
+
 class Waiting:
-    """What waits, in the key groups of a lane.
+    """What waits, in the key groups of a lane, during an epoch.
 
     Args:
         store: The store.
+        width_ms: No block of it covers a longer span of time.
 
     Attributes:
         nexts: When the next window of each key group closes, as far as `begin` has looked; before
             that there is nothing to `take`.
     """
 
-    def __init__(self, store: LaneStore) -> None:
+    merges = True
+
+    def __init__(self, store: LaneStore, *, width_ms: int) -> None:
         self.store = store
         self.nexts: dict[int, int] = {}
-        self._horizon: dict[int, int] = {}
-        self._queues: dict[int, list[_Place]] = {}
-        self._closing: dict[_Place, list[bytes]] = {}
-        self._fresh: dict[_Place, list[bytes]] = {}
-        self._gone: set[_Place] = set()
+        self._width = width_ms
+        self._groups: dict[int, GroupWaiting] = {}
+
+    def group(self, group: int) -> GroupWaiting:
+        """Return what waits in a key group."""
+        if group not in self._groups:
+            view = self.store.group(group)
+            rows = WaitingRows(view, width_ms=self._width, merges=self.merges)
+            self._groups[group] = GroupWaiting(rows)
+        return self._groups[group]
 
     def begin(self, group: int, until: int, oldest: int = 0) -> None:
         """Fetch what will close in a key group when event time comes to ``until``.
@@ -79,24 +139,21 @@ class Waiting:
             oldest: No record that is about to be handled is older.
         """
         del oldest
-        self._horizon[group] = until
-        queue = self._queues[group] = []
-        for stored, packed in time_rows(self.store.group(group), to=until - 1):
-            place = _place_of(stored)
-            self._closing[place] = unpack_values(packed)
-            queue.append(place)
-        self.nexts[group] = queue[0][0] if queue else TIME_MAX
+        mine = self.group(group)
+        if until > mine.horizon:
+            mine.look_until(until)
+        self.nexts[group] = mine.queue[0][0] if mine.queue else TIME_MAX
 
     def add(self, group: int, close: int, side: int, key: bytes, value: bytes) -> None:
         """Let a record wait."""
-        place = close, 1 - side, key
-        if place in self._fresh:
-            self._fresh[place].append(value)
+        mine, place = self._groups[group], (close, 1 - side, key)
+        if place in mine.fresh:
+            mine.fresh[place].append(value)
             return
-        self._fresh[place] = [value]
-        if close < self._horizon[group]:
-            heappush(self._queues[group], place)
-            self.nexts[group] = self._queues[group][0][0]
+        mine.fresh[place] = [value]
+        if close < mine.horizon:
+            heappush(mine.queue, place)
+            self.nexts[group] = mine.queue[0][0]
 
     def discard(self, group: int, close: int, side: int, key: bytes, *, stored: bool) -> None:
         """Let the records of a key, side and time wait no longer: they have a partner.
@@ -108,13 +165,12 @@ class Waiting:
             key: The record key.
             stored: Whether some of them may have come before this batch.
         """
-        del group
-        place = close, 1 - side, key
-        if place in self._fresh:
-            del self._fresh[place]
+        mine, place = self._groups[group], (close, 1 - side, key)
+        if place in mine.fresh:
+            del mine.fresh[place]
         if stored:
-            self._closing.pop(place, None)
-            self._gone.add(place)
+            mine.stored.pop(place, None)
+            mine.found[place] = None
 
     def take(self, group: int, now: int, side: int = LEFT) -> Sequence[Closed]:
         """Take what is closed at ``now``, by the time of closing, then right before left.
@@ -125,48 +181,29 @@ class Waiting:
             side: The side of the record that comes.
         """
         del side
-        queue = self._queues[group]
+        mine = self._groups[group]
+        queue, mine.over = mine.queue, now
         closed: list[Closed] = []
         while queue and queue[0][0] < now:
-            place = heappop(queue)
-            stored = self._closing.pop(place, None)
-            values = (stored or []) + self._fresh.pop(place, [])
-            if stored is not None:
-                self._gone.add(place)
+            (close, rank, key), values = mine.pop()
             if values:
-                close, rank, key = place
                 closed.append(Closed(close, 1 - rank, key, values))
         self.nexts[group] = queue[0][0] if queue else TIME_MAX
         return closed
 
     def save(self) -> None:
-        """Write what came and went since `begin`."""
-        places = list(self._gone.union(self._fresh))
-        for view, mine in self.store.by_group([key for _, _, key in places]):
-            self._save(view, [places[index] for index in mine])
-        self._fresh, self._closing, self._gone = {}, {}, set()
-        self._queues, self._horizon, self.nexts = {}, {}, {}
-
-    def _save(self, view: StoreOverlay, places: list[_Place]) -> None:
-        keys = [pack_time(close) + _RANKS[rank] + key for close, rank, key in places]
-        rows: dict[bytes, bytes | None] = {}
-        for place, stored_key, stored in zip(places, keys, view.getmulti(keys), strict=True):
-            fresh = self._fresh.get(place)
-            if fresh is not None:
-                rows[stored_key] = append_packed(None if place in self._gone else stored, fresh)
-            elif stored is not None:
-                rows[stored_key] = None
-        view.put_many(rows)
+        """End the epoch: write what came and went."""
+        for group in sorted(self._groups):
+            self._groups[group].save()
 
     def due(self, groups: Iterable[int]) -> dict[int, int]:
-        """Return the event time at which something closes next, by key group."""
+        """Return the event time at which something may close next, by key group.
+
+        It is asked for behind `save`. What waits may have been found: then nothing closes.
+        """
         found: dict[int, int] = {}
         for group in groups:
-            row = first_row(self.store.group(group))
-            if row is not None:
-                found[group] = unpack_time(row[0]) + 1
+            close = self.group(group).rows.next_close()
+            if close is not None:
+                found[group] = close + 1
         return found
-
-
-def _place_of(stored: bytes) -> _Place:
-    return unpack_time(stored), stored[TIME_BYTES], stored[TIME_BYTES + 1 :]

@@ -59,6 +59,11 @@ class JoinWindowSpec:
         return max(self.kept_ms, min(4 * self.kept_ms, 60_000), 1_000)
 
     @property
+    def block_ms(self) -> int:
+        """Length of the longest span of time that a row of what waits covers."""
+        return self.segment_ms // 16
+
+    @property
     def lag_ms(self) -> int:
         """How far behind the time of its closing a result may be stamped."""
         return max(self.before_ms, self.after_ms, 0) + self.grace_ms + 1

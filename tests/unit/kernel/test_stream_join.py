@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
@@ -17,7 +17,7 @@ from mustela.kernel import stream_join
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
-from mustela.state.kinds import list_bytes
+from mustela.state.kinds import list_bytes, waiting
 from mustela.testing import driver as driver_module
 from mustela.topology.graph import Topology
 from tests.unit.kernel.stream_join_model import (
@@ -427,8 +427,33 @@ def test_long_lists_and_large_batches_are_handled_in_parts(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_bytes, "ROW_BYTES_MAX", 60)
         patch.setattr(stream_join, "PART_ROWS", 3)
+        patch.setattr(waiting, "BLOCK_ROWS", 2)
         got = run(topology(kind, spans), epochs, crash_after_every_record=True)
     assert got == expected
+
+
+@every_kind
+@given(records=RECORDS, spans=SPANS, times=st.lists(st.integers(0, 70), max_size=12))
+@example(  # the earlier of two records of one place is merged, the later one is not
+    records=[Came(1, 1, "v", 44), Came(1, 3, "v", 45), Came(1, 3, "v", 45)],
+    spans=(13, 0, 3),
+    times=[59, 61],
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_waits_is_handled_in_parts_and_merged(
+    kind: Kind, records: list[Came], spans: Spans, times: list[int]
+) -> None:
+    """However small its blocks are, and however often they are merged."""
+    records = numbered(records)
+    before, after, grace = spans
+    model = WatermarkJoinModel(kind, before=before, after=after, grace=grace)
+    expected = model.all(with_order_times(records))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_join, "PART_ROWS", 3)
+        patch.setattr(waiting, "BLOCK_ROWS", 2)
+        patch.setattr(waiting, "PARTS_MAX", 0)
+        options = {"crash_after_every_record": True}
+        assert run_by_watermark(topology(kind, spans), records, times, **options) == expected
 
 
 def test_what_a_frequent_key_costs_does_not_grow_with_its_records(

@@ -17,6 +17,7 @@ from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.session import SESSION_FORMAT, SessionRows
 from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, Timer, TimerRows
 from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
+from mustela.state.kinds.waiting import WAITING_FORMAT, WaitingRows
 from mustela.state.kinds.window import WINDOW_FORMAT, WindowRows
 from mustela.topology.timers import PunctuationType
 from tests.unit.state.epochs import world
@@ -46,6 +47,12 @@ def slots(view):
 
 def records(view):
     RecordBuffer(view).put_many([b"k"], [5], [b"v"])
+
+
+def waiting(view):
+    rows = WaitingRows(view, width_ms=100)
+    rows.read(5)
+    rows.save(5, [((5, 1, b"k"), b"v")], [(20, 0, b"k")])
 
 
 def timers(view):
@@ -123,6 +130,17 @@ LAYOUTS = [
             "006e": "00000000000000010000000000000002",
             "0073": "00000001",
             f"{T5}{K}00000000": V,
+        },
+    ),
+    (
+        StoreSpec(name="s", kind="buffer", format_version=2),
+        WAITING_FORMAT,
+        waiting,
+        {
+            "006e": f"000000000000000100000000000000{T5[-2:]}0000000000000000",
+            f"{T5}00000000000000008000000000000014": (
+                f"95920514c402010292c401{K}c401{K}c40692c401{V}c40090"
+            ),
         },
     ),
     (
