@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypedDict, cast
 
@@ -19,6 +20,7 @@ from mustela.topology.processor_api import FixedKeyProcessor, Processor, Process
 from mustela.topology.timers import acts_on_time, timer_store
 
 __all__ = [
+    "Made",
     "add_store_builder",
     "checked_store_builder",
     "checked_supplier",
@@ -30,54 +32,89 @@ __all__ = [
 ]
 
 
-_METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "init": ("context",),
-        "process": ("record",),
-        "on_timer": ("timer", "context"),
-        "close": (),
-    }
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a supplier gives, as its checks and their texts need it.
+
+    Attributes:
+        noun: What it is.
+        bases: What classes of it derive from.
+        method: The method that it must have.
+        methods: What its methods are called with.
+    """
+
+    noun: str
+    bases: str
+    method: str
+    methods: Mapping[str, tuple[str, ...]]
+
+    def called(self, method: str) -> str:
+        """Return a method as it is called."""
+        return f"{method}({', '.join(self.methods[method])})"
+
+
+_PROCESSOR: Final = Made(
+    "processor",
+    "Processor or FixedKeyProcessor",
+    "process",
+    MappingProxyType(
+        {
+            "init": ("context",),
+            "process": ("record",),
+            "on_timer": ("timer", "context"),
+            "close": (),
+        }
+    ),
 )
-"""What a processor's methods are called with."""
 
 
-def checked_supplier(supplier: object, *, verb: str, at: Origin) -> type[Any]:
+def checked_supplier(
+    supplier: object, *, verb: str, at: Origin, made: Made = _PROCESSOR
+) -> type[Any]:
     """Check that a supplier gives a new processor each time it is called; return their class.
+
+    Args:
+        supplier: What the user gave.
+        verb: The step's method.
+        at: The user's line.
+        made: What is wanted, where it is no processor.
 
     Raises:
         FunctionError: If it does not.
     """
-    if not isinstance(supplier, type) and callable(getattr(supplier, "process", None)):
-        msg = f"{verb} was given a processor, not what makes one: {type(supplier).__name__}"
+    noun, fields = made.noun, {"verb": verb}
+    if not isinstance(supplier, type) and callable(getattr(supplier, made.method, None)):
+        msg = f"{verb} was given a {noun}, not what makes one: {type(supplier).__name__}"
         raise FunctionError(
             msg,
             at=at,
-            why="each key group has a processor of its own",
+            why=f"each key group has a {noun} of its own",
             fix=f"pass the class: {verb}({type(supplier).__name__})",
-            fields={"verb": verb},
+            fields=fields,
         )
     check_function(supplier, (), role="supplier", verb=verb, at=at)
     make = cast("Callable[[], object]", supplier)
     first, second = make(), make()
-    if not callable(getattr(first, "process", None)):
-        msg = f"the supplier of {verb} gives {type(first).__name__}, which has no process(record)"
+    if not callable(getattr(first, made.method, None)):
+        kind, wanted = type(first).__name__, made.called(made.method)
+        msg = f"the supplier of {verb} gives {kind}, which has no {wanted}"
         raise FunctionError(
             msg,
             at=at,
-            why="a processor has init(context), process(record) and close()",
-            fix="derive the class from Processor or FixedKeyProcessor",
-            fields={"verb": verb},
+            why=f"a {noun} has {made.called('init')}, {wanted} and {made.called('close')}",
+            fix=f"derive the class from {made.bases}",
+            fields=fields,
         )
     if first is second:
-        msg = f"the supplier of {verb} gives the same processor each time"
+        msg = f"the supplier of {verb} gives the same {noun} each time"
         raise FunctionError(
             msg,
             at=at,
-            why="each key group has a processor of its own, or they would see each other's fields",
-            fix="make a new one in each call: lambda: MyProcessor(...)",
-            fields={"verb": verb},
+            why=f"each key group has a {noun} of its own, or they would see each other's fields",
+            fix=f"make a new one in each call: lambda: My{noun.capitalize()}(...)",
+            fields=fields,
         )
-    for method, arguments in _METHODS.items():
+    for method, arguments in made.methods.items():
         if hasattr(first, method):
             check_function(getattr(first, method), arguments, role=method, verb=verb, at=at)
     return type(first)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.processing import Ties, attach_processor
 from mustela.dsl.registry import Place
+from mustela.dsl.suppliers import Made, checked_supplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError, FunctionError
+from mustela.topology.errors import BadOptionError
 from mustela.topology.table import StreamToTableNode, TableToStreamNode
 from mustela.topology.timers import acts_on_time
 from mustela.topology.value_transformer import TransformerProcessors, TransformerSupplier
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Mapped", "add_transformer", "is_transformer_supplier"]
 
 _VERB = "transform_values"
-_METHODS = {"init": ("context",), "transform": ("key", "value"), "close": ()}
+_TRANSFORMER = Made(
+    "transformer",
+    "ValueTransformerWithKey",
+    "transform",
+    {"init": ("context",), "transform": ("key", "value"), "close": ()},
+)
 
 
 def is_transformer_supplier(
@@ -34,19 +39,8 @@ def is_transformer_supplier(
     """Say whether a user's transformer is what gives transformers, not a function.
 
     Raises:
-        FunctionError: If it is a transformer itself.
         BadOptionError: If it is a function, and is given stores.
     """
-    if not isinstance(transformer, type) and callable(getattr(transformer, "transform", None)):
-        kind = type(transformer).__name__
-        msg = f"{_VERB} was given a transformer, not what makes one: {kind}"
-        raise FunctionError(
-            msg,
-            at=at,
-            why="each key group has a transformer of its own",
-            fix=f"pass the class: {_VERB}({kind})",
-            fields={"verb": _VERB},
-        )
     if _gives_transformers(transformer):
         return True
     if stores:
@@ -62,10 +56,10 @@ def is_transformer_supplier(
 
 
 def _gives_transformers(transformer: object) -> bool:
-    """Whether it is a class of transformers, or a function without arguments."""
-    if isinstance(transformer, type):
-        return callable(getattr(transformer, "transform", None))
-    if not callable(transformer):
+    """Whether it is a class of transformers, one of them, or a function without arguments."""
+    if callable(getattr(transformer, _TRANSFORMER.method, None)):
+        return True
+    if isinstance(transformer, type) or not callable(transformer):
         return False
     try:
         inspect.signature(transformer).bind()
@@ -111,7 +105,7 @@ def add_transformer(
     """
     registry = table._registry  # pyright: ignore[reportPrivateUsage]
     at, step = mapped.place["origin"], mapped.place["name"]
-    timed = _checked(supplier, at=at)
+    timed = acts_on_time(checked_supplier(supplier, verb=_VERB, at=at, made=_TRANSFORMER))
     changes = registry.place("changes", parents=mapped.place["parents"], at=at, path=step)
     registry.add(TableToStreamNode(**changes, mapper=None))
     stream = Handle[Any, Any](registry, changes["name"], *table.serdes)
@@ -128,32 +122,3 @@ def add_transformer(
         explicit_store=mapped.is_named,
     )
     registry.add(node)
-
-
-def _checked(supplier: TransformerSupplier, *, at: Origin) -> bool:
-    """Check what a supplier gives; return whether it schedules punctuators."""
-    made: list[object] = [supplier(), supplier()]
-    first, second = made
-    if not callable(getattr(first, "transform", None)):
-        kind = type(first).__name__
-        msg = f"the supplier of {_VERB} gives {kind}, which has no transform(key, value)"
-        raise FunctionError(
-            msg,
-            at=at,
-            why="a function of (key, value), or what gives transformers, is wanted",
-            fix="let it take key and value, or derive the class from ValueTransformerWithKey",
-            fields={"verb": _VERB},
-        )
-    if first is second:
-        msg = f"the supplier of {_VERB} gives the same transformer each time"
-        raise FunctionError(
-            msg,
-            at=at,
-            why="each key group has a transformer of its own",
-            fix="make a new one in each call: lambda: MyTransformer(...)",
-            fields={"verb": _VERB},
-        )
-    for method, arguments in _METHODS.items():
-        if hasattr(first, method):
-            check_function(getattr(first, method), arguments, role=method, verb=_VERB, at=at)
-    return acts_on_time(type(first))
