@@ -132,13 +132,15 @@ def _section(listed: list[Row], tests_of: TestsOf, level: str = "##") -> Iterato
 
 def parse_tests(page: str) -> dict[str, list[str]]:
     """Return the tests that a page names, by Mustela's names in the same rows."""
-    found: dict[str, list[str]] = {}
+    rows: list[tuple[list[str], list[str]]] = []
     for line in page.splitlines():
-        if not line.startswith("| `"):
-            continue
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        names, tests = (re.findall(r"`([^`]+)`", cell) for cell in (cells[1], cells[-1]))
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            names, tests = (re.findall(r"`([^`]+)`", cell) for cell in (cells[1], cells[-1]))
+            rows.append((names, tests))
+    found: dict[str, list[str]] = {}
+    # A row of several names does not say whose its tests are: first those of fewer names.
+    for names, tests in sorted(rows, key=lambda row: len(row[0])):
         for name in names:
-            found.setdefault(name, [])
-            found[name] += [test for test in tests if test not in found[name]]
+            found.setdefault(name, tests)
     return found
