@@ -42,7 +42,7 @@ def test_a_killed_application_goes_on_where_its_last_commit_was(
             run_kill(campaign, point)
         result = campaign.finish()
 
-    assert result.violations == []
+    assert not result.violations, "\n".join(result.violations)
     assert result.kills == len(CASES[kind])
     assert result.epochs > result.kills
 
@@ -57,7 +57,7 @@ def test_at_least_once_loses_nothing_and_repeats_one_epoch(
         run_kill(campaign, "transaction-begun:3")
         result = campaign.finish()
 
-    assert result.violations == []
+    assert not result.violations, "\n".join(result.violations)
     assert result.kills == 1
 
 
@@ -74,5 +74,5 @@ def test_killed_applications_leave_nothing_in_memory_file_systems(
         campaign.is_damaged = True
         result = campaign.finish()
 
-    assert result.violations == []
+    assert not result.violations, "\n".join(result.violations)
     assert not list(Path("/dev/shm").glob(f"mustela-*{left}*"))
