@@ -50,6 +50,9 @@ def _moved_back(key: Any) -> Any:
 class SparkWay:
     """Runs topologies as an application does, one epoch after the other.
 
+    With restarts all epochs take a task for each lane and stage; without them all but the first
+    are one task each.
+
     Args:
         restarts: Whether the application dies after each epoch and starts again, where a run
             does not say how often (``restart_every``).
@@ -84,6 +87,7 @@ class SparkWay:
                     "lanes": given.pop("lanes", 1),
                     "epoch_header": "",
                     "topics": {"create": True},
+                    "epoch": {"small": "0ms" if self._restarts else "10s"},
                     **given.pop("settings", {}),
                 }
             )

@@ -83,6 +83,13 @@ class EpochSettings(_Section):
         description="Upper end of the time an epoch aims to take; its size is tuned to it. Up to "
         "three times as long where much of it is the same whatever it reads, as with many stages.",
     )
+    small: Duration = Field(
+        default=timedelta(milliseconds=50),
+        ge=timedelta(0),
+        description="An epoch whose work takes one core at most this long, times its re-keyings, "
+        "runs as one task, which is quicker; 0ms never does. Only where all workers are on one "
+        "host.",
+    )
     result_bytes: Size = Field(
         default=256 * _MIB,
         ge=1,

@@ -62,6 +62,7 @@ class Program:
         producer: Client properties for tasks that send rows themselves.
         row_rules: What they check such rows by, by name.
         state_dir: Root of the state on local disk.
+        small_seconds: Work of one core, for each exchange, up to which an epoch is one task.
         saved_dir: Where a clean stop copies state to that is on tmpfs; empty if it is on disk.
         state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs where there is room.
         map_size: Sparse size of each environment's file in bytes.
@@ -94,6 +95,7 @@ class Program:
     spool_dir: str = ""
     row_rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
     saved_dir: str = ""
+    small_seconds: float = 0.0
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""

@@ -248,6 +248,7 @@ class Coordinator:
             map_size=settings.state.map_size,
             sync_every=settings.state.sync_every,
             result_bytes=settings.epoch.result_bytes,
+            small_seconds=settings.epoch.small.total_seconds(),
             row_rules={
                 "admin": client_properties(settings, "admin"),
                 "limits": asdict(self._row_limits()),

@@ -44,6 +44,7 @@ from mustela.spark.session import (
     take_context,
 )
 from mustela.spark.shipment import Shipment, check_plan, ship
+from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Token
@@ -79,6 +80,7 @@ class SparkEngine:
         self._program: Program | None = None
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | None = None
+        self._small: SmallEpochs | None = None
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
@@ -128,6 +130,7 @@ class SparkEngine:
         self._shipment = self._context.broadcast(shipment)
         self._program = program
         self._arrivals = Arrivals(program)
+        self._small = SmallEpochs(program)
 
     def arrivals(self) -> set[tuple[int, int]]:
         """Return the key groups for which calls to the outside have ended."""
@@ -157,9 +160,7 @@ class SparkEngine:
         frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
-            read = reading.read if reading else None
-            job = self._jobs.run_epoch(self._shipment, self._program, order, read)
-            for data in self._guarded(job):
+            for data in self._guarded(self._job(order, reading)):
                 frame = unpack(data)
                 if frame.kind == REPORT:
                     reports.append(load_object(frame.body))
@@ -170,7 +171,19 @@ class SparkEngine:
             frames.close()
             forget(self._program.spool_dir, order.token)
             raise
+        if self._small is not None:
+            self._small.learn(reports)
         return _SparkOutput(reports, frames, self._program.spool_dir, order.token)
+
+    def _job(self, order: EpochOrder, reading: _SparkReading | None) -> Iterator[bytes]:
+        """Begin the job of an epoch: all its stages, those behind the reading, or one task."""
+        assert self._jobs is not None
+        assert self._program is not None
+        assert self._shipment is not None
+        if reading is None and self._small is not None and self._small.has(order):
+            return self._jobs.run_small_epoch(self._shipment, order)
+        read = reading.read if reading else None
+        return self._jobs.run_epoch(self._shipment, self._program, order, read)
 
     def _look_at_all(self, order: EpochOrder) -> None:
         """Verify and restore before an epoch in which lanes read each other's state.

@@ -20,6 +20,7 @@ from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage
 
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.spark.shipment import Shipment
+from mustela.spark.small_epochs import small_epoch_task
 from mustela.spark.worker import lane_task, source_task
 
 __all__ = ["Jobs"]
@@ -123,6 +124,10 @@ class Jobs:
             yield from self._collect(rdd)
         finally:
             self.forget([exchange.shuffle for exchange in exchanges])
+
+    def run_small_epoch(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Iterator[bytes]:
+        """Run all of an epoch as one task and yield the frames for the driver."""
+        return self.run_tasks(1, partial(small_epoch_task, shipment, order))
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""

@@ -60,8 +60,12 @@ __all__ = [
     "SETTLE",
     "TIDY",
     "OnPlace",
+    "begin_task",
+    "deliver",
+    "lane_parcels",
     "lane_task",
     "places_task",
+    "source_parcels",
     "source_task",
 ]
 
@@ -72,6 +76,18 @@ class TaskRetriedError(InvariantError):
     """Spark ran a task a second time; an epoch must be run again whole."""
 
     code = "TASK_RETRIED"
+
+
+def begin_task(rows: Iterable[object]) -> None:
+    """Begin a task that has no input.
+
+    Spark uses a worker again only if the task before read its input to the end.
+
+    Raises:
+        TaskRetriedError: If Spark ran the task before.
+    """
+    _refuse_retry()
+    _exhaust(rows)
 
 
 def _refuse_retry() -> None:
@@ -91,7 +107,7 @@ def _exhaust(rows: Iterable[object]) -> None:
         pass
 
 
-def _deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
+def deliver(parcels: Iterator[Parcel], *, shuffled: bool) -> Iterator[bytes]:
     """Yield what Spark expects: lane and frame for a shuffle, else only the frame."""
     with collection_paused():
         for lane, frame in parcels:
@@ -104,14 +120,14 @@ def source_task(
     program: Broadcast[Shipment], order: EpochOrder, task: int, rows: Iterable[object]
 ) -> Iterator[bytes]:
     """Read this task's ranges and run the source stage over them."""
-    _refuse_retry()
-    _exhaust(rows)
+    begin_task(rows)
     process = current(program.value)
     shuffled = len(process.program.plan.stages) > 1
-    return _deliver(_source_parcels(process, order, task), shuffled=shuffled)
+    return deliver(source_parcels(process, order, task), shuffled=shuffled)
 
 
-def _source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
+def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
+    """Yield what one source task sends."""
     outbox = Outbox(process, order, 0, task)
     report = outbox.report
     started = time.perf_counter()
@@ -264,12 +280,13 @@ def lane_task(
     _refuse_retry()
     process = current(program.value)
     last = stage == len(process.program.plan.stages) - 1
-    return _deliver(_lane_parcels(process, order, stage, lane, frames), shuffled=not last)
+    return deliver(lane_parcels(process, order, stage, lane, frames), shuffled=not last)
 
 
-def _lane_parcels(
+def lane_parcels(
     process: Process, order: EpochOrder, stage: int, lane: int, frames: Iterable[bytes]
 ) -> Iterator[Parcel]:
+    """Yield what one lane of a stage sends; frames for later stages and the driver pass through."""
     outbox = Outbox(process, order, stage, lane)
     report = outbox.report
     started = time.perf_counter()

@@ -1,0 +1,84 @@
+"""An epoch of little work as one task: from its sources through all lanes, without an exchange.
+
+Each stage costs a Spark job some twenty milliseconds whatever it does, most of it before and after
+the user's code. Where all workers share one disk any of them can run any lane, so an epoch whose
+work takes less than its stages cost is done by one task of one stage: the same source tasks and
+lanes, one behind the other, with lists in place of the shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from pyspark.core.broadcast import Broadcast
+
+from mustela.plan.epoch import EpochOrder, Program, TaskReport
+from mustela.spark.arrivals import call_steps
+from mustela.spark.outbox import Parcel
+from mustela.spark.process import Process, current
+from mustela.spark.shipment import Shipment
+from mustela.spark.worker import begin_task, deliver, lane_parcels, source_parcels
+
+__all__ = ["SmallEpochs", "small_epoch_task"]
+
+_GROWTH: Final = 2
+"""With more than so many times the records of the last epoch nobody knows what the next one takes,
+unless they are few."""
+_FEW: Final = 100
+
+
+class SmallEpochs:
+    """Tells the epochs that one task is to do, by what the one before took.
+
+    Lanes that wait for calls to the outside wait at the same time, so they never share a task.
+
+    Args:
+        program: What runs.
+    """
+
+    def __init__(self, program: Program) -> None:
+        exchanges = len(program.plan.stages) - 1
+        can = bool(program.spool_dir) and not call_steps(program.plan)
+        self._limit = program.small_seconds * exchanges if can else 0.0
+        self._seconds = self._limit
+        self._records = 0
+
+    def has(self, order: EpochOrder) -> bool:
+        """Whether an epoch is expected to be small; the first one is not."""
+        if order.suspect or self._seconds >= self._limit:
+            return False
+        return _offsets(order) <= max(_FEW, _GROWTH * self._records)
+
+    def learn(self, reports: Sequence[TaskReport]) -> None:
+        """Take in how long the tasks of an epoch worked."""
+        self._seconds = sum(
+            report.seconds.get("source", 0.0) + report.seconds.get("lane", 0.0)
+            for report in reports
+        )
+        self._records = sum(part.end - part.start for report in reports for part in report.ranges)
+
+
+def _offsets(order: EpochOrder) -> int:
+    return sum(part.end - part.start for ranges in order.ranges for part in ranges)
+
+
+def small_epoch_task(
+    program: Broadcast[Shipment], order: EpochOrder, _task: int, rows: Iterable[object]
+) -> Iterator[bytes]:
+    """Run all of an epoch."""
+    begin_task(rows)
+    return deliver(_all_stages(current(program.value), order), shuffled=False)
+
+
+def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:
+    lanes = process.program.lanes
+    stages = len(process.program.plan.stages)
+    tasks = [source_parcels(process, order, task) for task in range(len(order.ranges))]
+    for stage in range(1, stages):
+        boxes: list[list[bytes]] = [[] for _ in range(lanes)]
+        for lane, frame in chain.from_iterable(tasks):
+            boxes[lane].append(frame)
+        tasks = [lane_parcels(process, order, stage, lane, box) for lane, box in enumerate(boxes)]
+    yield from chain.from_iterable(tasks)

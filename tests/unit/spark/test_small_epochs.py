@@ -1,0 +1,92 @@
+"""Which epochs one task does alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.plan.epoch import EpochOrder, Program, TaskReport
+from mustela.plan.plan import Plan
+from mustela.plan.ranges import RangeReport, SourceRange
+from mustela.planner.planner import plan
+from mustela.spark.small_epochs import SmallEpochs
+from mustela.state.interfaces import Token
+from tests.unit.plan.test_epoch import program
+
+
+def calls_plan() -> Plan:
+    """Ask something outside for each record, behind a re-keying."""
+
+    async def ask(value: str) -> str:
+        return value
+
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", key=str, value=str).select_key(lambda key, _value: key)
+    lines.map_values_async(ask, name="ask").to("answers", key=str, value=str)
+    return plan(builder.build())
+
+
+PROGRAM = replace(program(), spool_dir="/nowhere", small_seconds=0.05)
+
+
+def order(records: int, *, suspect: bool = False) -> EpochOrder:
+    half = records // 2
+    ranges = ((SourceRange(0, 0, 0, half, 0),), (SourceRange(0, 0, half, records, 0),))
+    return EpochOrder(token=Token(1, 1, 0), ranges=ranges, marks={}, now_ms=0, suspect=suspect)
+
+
+def reports(records: int, *seconds: float) -> list[TaskReport]:
+    read = RangeReport(0, 0, 0, records, records, 0, 0, 0, -1, -1)
+    source = TaskReport(stage=0, task=0, ranges=[read], seconds={"source": seconds[0]})
+    lanes = (
+        TaskReport(stage=1, task=lane, seconds={"wait": 9.0, "lane": spent})
+        for lane, spent in enumerate(seconds[1:])
+    )
+    return [source, *lanes]
+
+
+def seen(*epochs: list[TaskReport], of: Program = PROGRAM) -> SmallEpochs:
+    small = SmallEpochs(of)
+    for epoch in epochs:
+        small.learn(epoch)
+    return small
+
+
+def test_nothing_is_known_of_the_first_epoch() -> None:
+    """Nor of one behind an epoch that took long; one that took little says that the next will."""
+    assert not seen().has(order(10))
+    assert not seen(reports(500, 0.02, 0.02, 0.02)).has(order(500))
+    assert seen(reports(500, 0.02, 0.02, 0.005)).has(order(500))
+    assert seen(reports(500, 9.0), reports(500, 0.01)).has(order(500))
+    assert not seen(reports(500, 0.01), reports(500, 9.0)).has(order(500))
+
+
+def test_an_epoch_of_many_more_records_is_not_small() -> None:
+    """Unless they are few: then what the last one took is not about them."""
+    small = seen(reports(500, 0.01))
+    assert small.has(order(1_000))
+    assert not small.has(order(1_002))
+    assert seen(reports(0, 0.01)).has(order(100))
+    assert not seen(reports(0, 0.01)).has(order(102))
+
+
+def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
+    """That takes long whatever the epoch reads."""
+    assert not seen(reports(500, 0.01)).has(order(500, suspect=True))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PROGRAM, small_seconds=0.0),
+        replace(PROGRAM, spool_dir=""),
+        replace(PROGRAM, plan=calls_plan()),
+        replace(PROGRAM, plan=replace(PROGRAM.plan, stages=PROGRAM.plan.stages[:1])),
+    ],
+    ids=["set-to-0", "several-hosts", "calls", "one-stage"],
+)
+def test_where_no_epoch_is_small(other: Program) -> None:
+    """Lanes on other hosts have other state, and lanes that wait do so at the same time."""
+    assert not seen(reports(500, 0.0), of=other).has(order(2))
