@@ -84,7 +84,7 @@ class EpochSettings(_Section):
         "three times as long where much of it is the same whatever it reads, as with many stages.",
     )
     small: Duration = Field(
-        default=timedelta(milliseconds=50),
+        default=timedelta(milliseconds=100),
         ge=timedelta(0),
         description="An epoch whose work takes one core at most this long, times its re-keyings, "
         "runs as one task, which is quicker; 0ms never does. Only where all workers are on one "
