@@ -43,6 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_sessionfinish() -> None:
+    """Delete what applications left that tests have killed."""
+    from mustela.spark.scratch import clear_scratch
+
+    clear_scratch()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with a golden file: ``golden("describe/word_count.txt", text)``."""

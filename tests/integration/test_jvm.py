@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -67,6 +69,35 @@ def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
     done = _start(tmp_path, PYSPARK_SUBMIT_ARGS="pyspark-shell")
     assert done.stdout == "3 True\n"
     assert "spark" in done.stderr  # the launcher's JVM says which log settings it takes
+
+
+_HANG = _START.replace("context.stop()", "print(flush=True); input()")
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A directory for temporary files whose name is short enough for Spark's sockets."""
+    with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_killed_start_leaves_what_the_next_one_deletes(tmp_path: Path, temporary: Path) -> None:
+    """Whatever Spark writes is in one place."""
+    variables = {"TMPDIR": str(temporary)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **variables}
+    command = [sys.executable, "-c", _HANG]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"3 True\n"
+        process.kill()
+    (left,) = temporary.iterdir()
+    assert left.name.startswith("mustela-spark-")
+    assert _start(tmp_path, **variables).stderr == ""
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.slow

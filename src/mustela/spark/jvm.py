@@ -135,13 +135,19 @@ def can_start(properties: Mapping[str, str], environment: Mapping[str, str]) -> 
 
 
 def start(
-    java: Java, properties: Mapping[str, str], *, archive: Path | None = None, record: bool = False
+    java: Java,
+    properties: Mapping[str, str],
+    scratch: Path,
+    *,
+    archive: Path | None = None,
+    record: bool = False,
 ) -> Jvm | None:
     """Start a JVM for a Spark context; None if it ended before it was ready.
 
     Args:
         java: Which Java.
         properties: Spark's properties.
+        scratch: Where it writes what only it needs, unless the properties say otherwise.
         archive: An archive of classes to use, or to write.
         record: Write the archive when the JVM ends.
     """
@@ -157,7 +163,7 @@ def start(
         # Its standard input is its life: the JVM ends when this process does, however that ends.
         # Ctrl-C is not for it: the application closes it when the last epoch is done.
         process = subprocess.Popen(
-            _command(java, properties, archive, record=record),
+            _command(java, properties, scratch, archive, record=record),
             stdin=subprocess.PIPE,
             env=environment,
             preexec_fn=_ignore_interrupts,
@@ -180,7 +186,12 @@ def _connection(said: bytes) -> tuple[int, str]:
 
 
 def _command(
-    java: Java, properties: Mapping[str, str], archive: Path | None, *, record: bool
+    java: Java,
+    properties: Mapping[str, str],
+    scratch: Path,
+    archive: Path | None,
+    *,
+    record: bool,
 ) -> list[str]:
     classes: list[str] = []
     if archive is not None and record:
@@ -201,6 +212,7 @@ def _command(
         f"{_spark()}/jars/*",
         f"-Xmx{properties.get('spark.driver.memory', '1g')}",
         *classes,
+        f"-Djava.io.tmpdir={scratch}",
         f"-Dlog4j.configurationFile={log_settings()}",
         *shlex.split(properties.get("spark.driver.extraJavaOptions", "")),
         *MODULE_OPTIONS,

@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from mustela.errors import UsageError
 from mustela.java import Java, find_java
 from mustela.spark import jvm as jvms
+from mustela.spark.scratch import give_back, take_scratch
 
 __all__ = [
     "LINGER_S",
@@ -201,11 +202,13 @@ def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> 
     if spark._gateway is not None or not jvms.can_start(properties, os.environ):
         yield
         return
+    scratch = take_scratch()
     if record is None:
-        started = _start_quickly(java, properties)
+        started = _start_quickly(java, properties, scratch)
     else:
-        started = jvms.start(java, properties, archive=record, record=True)
+        started = jvms.start(java, properties, scratch, archive=record, record=True)
     if started is None:
+        give_back(scratch)
         yield  # Spark's launcher has the same trouble, and words for it
         return
     try:
@@ -214,20 +217,21 @@ def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> 
     except BaseException:
         if spark._gateway is None:
             jvms.end(started.process)
+            give_back(scratch)
         raise
     gateway: Any = spark._gateway
     gateway.proc = started.process
 
 
-def _start_quickly(java: Java, properties: Mapping[str, str]) -> jvms.Jvm | None:
+def _start_quickly(java: Java, properties: Mapping[str, str], scratch: Path) -> jvms.Jvm | None:
     """Start a JVM with the archive of classes, if there is one; a bad one is deleted."""
     archive = jvms.find_archive(java)
     if archive is not None:
-        started = jvms.start(java, properties, archive=archive)
+        started = jvms.start(java, properties, scratch, archive=archive)
         if started is not None:
             return started
         archive.unlink(missing_ok=True)
-    return jvms.start(java, properties)
+    return jvms.start(java, properties, scratch)
 
 
 class _Lingering(NamedTuple):
