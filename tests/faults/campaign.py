@@ -235,7 +235,9 @@ class Campaign:
     @property
     def has_state(self) -> bool:
         """Whether an epoch has left anything on disk."""
-        return any(True for _ in self._groups()) and bool(self.watcher.seen.records)
+        records = self.watcher.seen.records
+        done = bool(records) and records[-1].epoch > 0  # the claim of a start comes before them
+        return done and any(True for _ in self._groups())
 
     def _groups(self) -> Iterator[Path]:
         return self.state_dir.glob("*/*/[0-9]*")
