@@ -50,10 +50,14 @@ STATE_EPOCHS = 3
 def plan_kills(kind: str, kills: int, rng: random.Random) -> list[str]:
     """Return where to kill: each point once in a random order, then random times and points.
 
-    With at_least_once the driver produces no rows, so it is never half-way through them.
+    With at_least_once the driver produces no rows, so it is never half-way through them. Without
+    input there are no offsets.
     """
     guarantee, _, name = kind.rpartition(":")
-    driver = [p for p in DRIVER_POINTS if not (guarantee and p == "half-produced")]
+    never = {"half-produced"} if guarantee else set[str]()
+    if name in WITHOUT_INPUT:
+        never.add("offsets-added")
+    driver = [point for point in DRIVER_POINTS if point not in never]
     source = () if name in WITHOUT_INPUT else SOURCE_POINTS
     points = [*driver, *source, *(LANE_POINTS if name in STATEFUL else ())]
     rng.shuffle(points)
