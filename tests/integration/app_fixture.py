@@ -1,4 +1,4 @@
-"""The fixture ``world``: a broker, a Spark context, and topics of the test's own."""
+"""Fixtures ``world`` and ``inside``: a broker, a Spark context, and topics of the test's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mustela.broker.process import DevelopmentBroker
+from tests.faults.inside import Inside
 from tests.integration.app_world import World
 
 
@@ -18,5 +19,16 @@ def world(
 ) -> Iterator[World]:
     """Topics, applications and rows of one test."""
     made = World(broker, spark_context, tmp_path, request.node.originalname)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def inside(
+    broker: DevelopmentBroker, spark_context: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Inside]:
+    """Topics and runs of one application inside the test's process."""
+    name = request.node.originalname
+    made = Inside(broker.bootstrap_servers, spark_context, tmp_path, name)
     yield made
     made.close()

@@ -25,16 +25,10 @@ from tests.faults.inside import Inside, await_condition
 from tests.faults.oracle import number
 from tests.integration.kafka_proxy import END_TXN, KafkaProxy
 
+pytest_plugins = ["tests.integration.app_fixture"]
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def inside(broker: DevelopmentBroker, spark_context: Any, tmp_path: Path) -> Iterator[Inside]:
-    made = Inside(broker.bootstrap_servers, spark_context, tmp_path, "faults")
-    yield made
-    made.close()
 
 
 def feed(inside: Inside, times: int = 1) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,17 +13,11 @@ from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.runtime.ahead import Ahead
 from tests.faults.inside import Inside, await_condition
 
+pytest_plugins = ["tests.integration.app_fixture"]
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 RECORDS = 6_000
 Program = Callable[[StreamsBuilder, str], None]
-
-
-@pytest.fixture
-def inside(broker: DevelopmentBroker, spark_context: Any, tmp_path: Path) -> Iterator[Inside]:
-    made = Inside(broker.bootstrap_servers, spark_context, tmp_path, "ahead")
-    yield made
-    made.close()
 
 
 @pytest.fixture

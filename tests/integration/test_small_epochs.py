@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.spark.job import Jobs
 from tests.faults.inside import Inside
 
+pytest_plugins = ["tests.integration.app_fixture"]
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROUNDS, RECORDS = 6, 60
-
-
-@pytest.fixture
-def inside(broker: DevelopmentBroker, spark_context: Any, tmp_path: Path) -> Iterator[Inside]:
-    made = Inside(broker.bootstrap_servers, spark_context, tmp_path, "small")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Data directories of brokers that keep nothing, and what killed programs left of them."""
+"""Directories among temporary files, and what killed programs left of them.
+
+Those made here are data directories of brokers that keep nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from mustela.broker.child import mark_of
 from mustela.broker.settings import LOGS_DIRECTORY
 
-__all__ = ["is_served", "new_scratch"]
+__all__ = ["delete_abandoned", "is_served", "new_scratch"]
 
 _NAME = re.compile(r"mustela-broker-(\d+)-(\d+)-.*")
 
@@ -27,12 +32,31 @@ def new_scratch(parent: Path | None = None) -> Path:
         parent: Where; by default the system's place for temporary files.
     """
     place = parent or Path(tempfile.gettempdir())
-    for left in place.glob("mustela-broker-*"):
-        if _is_abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
+    delete_abandoned(place, "mustela-broker-", _is_abandoned)
     mine = mark_of(os.getpid())
     started = 0 if mine is None else mine.started
     return Path(tempfile.mkdtemp(prefix=f"mustela-broker-{os.getpid()}-{started}-", dir=place))
+
+
+def delete_abandoned(parent: Path, prefix: str, is_abandoned: Callable[[Path], bool]) -> None:
+    """Delete this user's directories whose program is gone; links lead anywhere and are left.
+
+    Args:
+        parent: Where they are.
+        prefix: What their names begin with.
+        is_abandoned: Says of one whether its program is gone.
+    """
+    for path in parent.glob(f"{prefix}*"):
+        if _is_own_directory(path) and is_abandoned(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_own_directory(path: Path) -> bool:
+    try:
+        there = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid()
 
 
 def is_served(data_dir: Path) -> bool:
@@ -49,12 +73,7 @@ def is_served(data_dir: Path) -> bool:
 
 def _is_abandoned(place: Path) -> bool:
     found = _NAME.fullmatch(place.name)
-    if found is None or place.is_symlink():
-        return False
-    try:
-        if place.stat().st_uid != os.getuid():
-            return False
-    except OSError:
+    if found is None:
         return False
     owner = mark_of(int(found.group(1)))
     gone = owner is None or owner.started != int(found.group(2))

@@ -155,12 +155,18 @@ class SparkEngine:
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
+        assert self._small is not None
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)
         reports: list[TaskReport] = []
         try:
-            for data in self._guarded(self._job(order, reading)):
+            if reading is None and self._small.has(order):
+                job = self._jobs.run_small_epoch(self._shipment, order)
+            else:
+                read = reading.read if reading else None
+                job = self._jobs.run_epoch(self._shipment, self._program, order, read)
+            for data in self._guarded(job):
                 frame = unpack(data)
                 if frame.kind == REPORT:
                     reports.append(load_object(frame.body))
@@ -171,19 +177,8 @@ class SparkEngine:
             frames.close()
             forget(self._program.spool_dir, order.token)
             raise
-        if self._small is not None:
-            self._small.learn(reports)
+        self._small.learn(reports)
         return _SparkOutput(reports, frames, self._program.spool_dir, order.token)
-
-    def _job(self, order: EpochOrder, reading: _SparkReading | None) -> Iterator[bytes]:
-        """Begin the job of an epoch: all its stages, those behind the reading, or one task."""
-        assert self._jobs is not None
-        assert self._program is not None
-        assert self._shipment is not None
-        if reading is None and self._small is not None and self._small.has(order):
-            return self._jobs.run_small_epoch(self._shipment, order)
-        read = reading.read if reading else None
-        return self._jobs.run_epoch(self._shipment, self._program, order, read)
 
     def _look_at_all(self, order: EpochOrder) -> None:
         """Verify and restore before an epoch in which lanes read each other's state.

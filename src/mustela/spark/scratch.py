@@ -9,13 +9,14 @@ deletes all that nobody holds.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shutil
-import stat
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from mustela.broker.scratch import delete_abandoned
+from mustela.state.locking import hold, is_held
 
 __all__ = ["clear_scratch", "give_back", "take_scratch"]
 
@@ -48,8 +49,7 @@ def take_scratch(parent: Path | None = None) -> Path:
     where = parent or parent_of_scratch()
     clear_scratch(where)
     made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=where))
-    lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = hold(made / _LOCK)
     # Under a name that others look for only now that it is locked.
     path = made.rename(made.with_name(_PREFIX + made.name.removeprefix(_UNFINISHED)))
     _HELD[path] = (os.getpid(), lock)
@@ -72,26 +72,13 @@ def _give_all_back() -> None:
 
 def clear_scratch(parent: Path | None = None) -> None:
     """Delete this user's directories that no process holds."""
-    for path in (parent or parent_of_scratch()).glob(f"{_PREFIX}*"):
-        if path not in _HELD and _is_left(path):
-            shutil.rmtree(path, ignore_errors=True)
+    delete_abandoned(parent or parent_of_scratch(), _PREFIX, _is_abandoned)
 
 
-def _is_left(path: Path) -> bool:
-    """Whether a directory is ours to delete and its process is gone."""
+def _is_abandoned(path: Path) -> bool:
     try:
-        there = path.lstat()
-        if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-            return False
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return not is_held(path / _LOCK)
     except FileNotFoundError:
         return path.exists()  # somebody began to delete it, and was killed
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True

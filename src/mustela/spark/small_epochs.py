@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.core.broadcast import Broadcast
 
 from mustela.plan.epoch import EpochOrder, Program, TaskReport
+from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.arrivals import call_steps
 from mustela.spark.outbox import Parcel
 from mustela.spark.process import Process, current
@@ -49,7 +50,7 @@ class SmallEpochs:
         """Whether an epoch is expected to be small; the first one is not."""
         if order.suspect or self._seconds >= self._limit:
             return False
-        return _offsets(order) <= max(_FEW, _GROWTH * self._records)
+        return _offsets(order.ranges) <= max(_FEW, _GROWTH * self._records)
 
     def learn(self, reports: Sequence[TaskReport]) -> None:
         """Take in how long the tasks of an epoch worked."""
@@ -57,11 +58,11 @@ class SmallEpochs:
             report.seconds.get("source", 0.0) + report.seconds.get("lane", 0.0)
             for report in reports
         )
-        self._records = sum(part.end - part.start for report in reports for part in report.ranges)
+        self._records = _offsets(report.ranges for report in reports)
 
 
-def _offsets(order: EpochOrder) -> int:
-    return sum(part.end - part.start for ranges in order.ranges for part in ranges)
+def _offsets(tasks: Iterable[Iterable[SourceRange | RangeReport]]) -> int:
+    return sum(part.end - part.start for part in chain.from_iterable(tasks))
 
 
 def small_epoch_task(

@@ -16,9 +16,41 @@ from pathlib import Path
 
 from mustela.state.faults import StateLockedError
 
-__all__ = ["WriteLock"]
+__all__ = ["WriteLock", "hold", "is_held"]
 
 _STEP_MS = 5
+
+
+def hold(path: Path) -> int:
+    """Take the lock of a new file for as long as this process lives.
+
+    Returns:
+        The descriptor that holds it; who closes it lets go.
+    """
+    descriptor = _opened(path, os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process that lives holds the lock of a file.
+
+    Raises:
+        OSError: If the file is not there, or cannot be opened.
+    """
+    descriptor = _opened(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path, flags: int = 0) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
 
 
 class WriteLock:
@@ -64,8 +96,7 @@ class WriteLock:
 
     @contextmanager
     def _file_held(self) -> Generator[None]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        descriptor = _opened(self._path, os.O_CREAT)
         try:
             self._take(descriptor)
             yield

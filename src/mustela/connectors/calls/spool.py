@@ -9,7 +9,6 @@ process dies, however it dies, and others then know that its calls are made no m
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import uuid
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mustela.plan.calls import Outcome, read_outcome, write_outcome
+from mustela.state.locking import hold, is_held
 
 __all__ = ["CallSpool", "Owner", "Spooled", "waiting_in"]
 
@@ -44,8 +44,7 @@ class Owner:
         place = root / _OWNERS
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = place / self.name
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        self._fd = hold(self._path)
 
     def close(self) -> None:
         """Let go: calls of this owner count as lost."""
@@ -110,17 +109,9 @@ class CallSpool:
     def is_alive(self, owner: str) -> bool:
         """Say whether the process that is ``owner`` lives, on this host."""
         try:
-            fd = os.open(self._root / _OWNERS / owner, os.O_RDWR | os.O_CLOEXEC)
+            return is_held(self._root / _OWNERS / owner)
         except OSError:
             return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(fd)
 
     @staticmethod
     def of_step(root: Path, step: str) -> Path:
