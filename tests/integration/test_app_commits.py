@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from mustela import StreamsBuilder
@@ -203,9 +201,7 @@ def test_a_backlog_is_read_in_epochs_of_bounded_size(world: World) -> None:
     source, sink = world.topic("in", 2), world.topic("out")
     for partition in range(2):
         world.send(source, [(f"k{n % 3}", "v" * 20) for n in range(3_000)], partition=partition)
-    started = time.monotonic()
     watcher = world.run(counting(source, sink), epoch={"max_records": 1_500})
-    assert time.monotonic() - started < 120
     assert max(epoch.records for epoch in watcher.epochs) <= 1_500
     assert len(watcher.epochs) >= 4
     assert watcher.epochs[-1].lag == 0
