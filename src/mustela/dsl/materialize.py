@@ -94,6 +94,15 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
             fix=f"use one of {', '.join(types)}, or leave store_type= away",
             fields={"option": "store_type"},
         )
+    if options.store_type is not None and options.supplier is not None:
+        msg = f"Materialized cannot have both store_type={options.store_type!r} and a supplier"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="the supplier says what kind of store it is",
+            fix="leave store_type= away, or give store= a name instead of the supplier",
+            fields={"option": "store_type"},
+        )
 
 
 def _check_kind(

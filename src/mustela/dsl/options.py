@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from mustela.config.units import show_duration
+from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -319,11 +320,19 @@ class Printed(Generic[GroupK, GroupV]):
     def to_file(cls, path: str | PathLike[str]) -> Printed[Any, Any]:
         """Print to a file: lines are added to what it holds.
 
+        Raises:
+            BadOptionError: If that is no path.
+
         Example:
             >>> Printed.to_file("words.txt").path
             'words.txt'
         """
-        return Printed(path=fspath(path))
+        found = fspath(path) if isinstance(cast("object", path), str | PathLike) else ""
+        if not found:
+            msg = f"{path!r} is not the path of a file"
+            fix = 'pass a path, as in Printed.to_file("words.txt")'
+            raise BadOptionError(msg, at=user_origin(), fix=fix, fields={"option": "path"})
+        return Printed(path=found)
 
     def with_label(self, label: str) -> Printed[GroupK, GroupV]:
         """Return the same with another label.

@@ -232,7 +232,9 @@ class Registry:
         """
         known = [other for other in self._readers.values() if _meet(other, node)]
         for other in known:
-            if _reading(other) != _reading(node) or other.name != node.name:
+            if _reading(other) != _reading(node):
+                raise _source_conflict(other, node)
+            if other.name != node.name and node.explicit_name:
                 raise _source_conflict(other, node)
         if known:
             return known[0]
@@ -417,8 +419,10 @@ def _meet(first: SourceLike, second: SourceLike) -> bool:
 
 
 def _reading(node: SourceLike) -> SourceLike:
-    """Return what matters of how a source reads: all but the line."""
-    return replace(node, origin=None, explicit_name=False)
+    """Return what matters of how a source reads: neither line nor name, nor the topics' order."""
+    if isinstance(node, SourceNode):
+        node = replace(node, topics=tuple(sorted(node.topics)))
+    return replace(node, name="", origin=None, explicit_name=False)
 
 
 def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictError:
@@ -436,8 +440,9 @@ def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictErr
             fix="read it as a table, and use table.to_stream() where a stream is needed",
             fields=fields,
         )
+    one, other = (replace(_reading(node), name=node.name) for node in (first, second))
     differences = [
-        name for name in _WAYS_TO_READ if getattr(first, name, None) != getattr(second, name, None)
+        name for name in _WAYS_TO_READ if getattr(one, name, None) != getattr(other, name, None)
     ]
     return SourceConflictError(
         f"topic {topic!r} is read twice, in two ways",

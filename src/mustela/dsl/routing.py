@@ -261,6 +261,7 @@ class Routing(Handle[K, V]):
 
         Raises:
             DuplicateNameError: If another step already has this name.
+            BadOptionError: If path or label is no text.
             FunctionError: If a mapper cannot be called with a key and a value.
 
         Example:
@@ -275,6 +276,11 @@ class Routing(Handle[K, V]):
         at = user_origin()
         options = options_or(printed, Printed[Any, Any](), at=at)
         said = choose("name", name, options.name, holder="Printed", at=at)
+        for option, text in (("path", options.path), ("label", options.label)):
+            if not isinstance(cast("object", text), str | None) or (option, text) == ("path", ""):
+                msg = f"Printed cannot have {option}={text!r}"
+                fix = f"give it a text, or leave {option} away"
+                raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": text})
         if options.mapper is not None:
             check_function(options.mapper, _KEY_VALUE, role="mapper", verb="print", at=at)
         place = self._registry.place(

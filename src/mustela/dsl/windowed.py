@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.ktable import KTable
@@ -240,7 +240,8 @@ class _WindowedKStream(Stage, Generic[K, V]):
             The same windows; this object stays as it is.
 
         Raises:
-            BadOptionError: If windows that never close shall be told when they do.
+            BadOptionError: If it is no strategy, or windows that never close shall be told when
+                they do.
 
         Example:
             >>> from datetime import timedelta
@@ -259,8 +260,11 @@ class _WindowedKStream(Stage, Generic[K, V]):
             [(Windowed(key='ann', start=0, end=60000), 2)]
         """
         at = user_origin()
-        chosen = options_or(strategy, EmitStrategy.on_window_update(), at=at)
-        if chosen.emit == "close" and isinstance(self._group.windows, UnlimitedWindowSpec):
+        if not isinstance(cast("object", strategy), EmitStrategy):
+            msg = f"emit_strategy needs a strategy, not {strategy!r}"
+            fix = "pass EmitStrategy.on_window_update() or EmitStrategy.on_window_close()"
+            raise BadOptionError(msg, at=at, fix=fix, fields={"option": "strategy"})
+        if strategy.emit == "close" and isinstance(self._group.windows, UnlimitedWindowSpec):
             msg = "unlimited windows cannot be told when they close: they never do"
             raise BadOptionError(
                 msg,
@@ -268,7 +272,7 @@ class _WindowedKStream(Stage, Generic[K, V]):
                 fix="leave emit_strategy away, or use TimeWindows",
                 fields={"option": "strategy"},
             )
-        return type(self)(replace(self._group, emit=chosen.emit))
+        return type(self)(replace(self._group, emit=strategy.emit))
 
     def count(
         self,

@@ -45,6 +45,16 @@ def test_a_topic_is_not_read_in_two_ways(again: dict[str, Any]) -> None:
     assert set(caught.value.fields["differences"]) <= {"value", "name", "auto_offset_reset"}
 
 
+def test_the_order_of_topics_and_a_name_that_is_not_said_again_make_no_other_source() -> None:
+    """What is read is the same; the source keeps its first name."""
+    builder = StreamsBuilder()
+    first = builder.stream(["a", "b"], key=str, name="both")
+    assert builder.stream(["b", "a"], key=str).name == first.name == "both"
+    with pytest.raises(SourceConflictError) as caught:
+        builder.stream(["b", "a"], key=bytes)
+    assert caught.value.fields["differences"] == ("name", "key")
+
+
 def test_lists_of_topics_do_not_overlap() -> None:
     """A topic belongs to one source."""
     builder = StreamsBuilder()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -323,6 +323,22 @@ def test_records_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     run(builder.build(), {"in": [("a", 1), ("b", None)]}, [], grouped=True)
     assert capsys.readouterr().out == "[in]: a, 1\n[in]: b, None\n[x]: a, 1\n[x]: b, None\n"
     assert (tmp_path / "out.txt").read_text() == "before\n[in]: a=1\n[in]: b=None\n"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Printed.to_file(""),
+        lambda: Printed.to_file(cast("Any", None)),
+        lambda: Printed[Any, Any](path=""),
+        lambda: Printed.to_sys_out().with_label(cast("Any", 7)),
+    ],
+)
+def test_what_is_printed_has_a_path_and_a_label_of_text(make: Callable[[], Any]) -> None:
+    """Whoever says it."""
+    stream = StreamsBuilder().stream("in", key=str, value=int)
+    with pytest.raises(BadOptionError):
+        stream.print(make())
 
 
 def test_many_streams_are_merged_at_once() -> None:

@@ -429,6 +429,10 @@ def test_a_buffer_is_for_its_step_alone():
         ({"topic_config": {"preallocate": True}}, 'write "preallocate": "true"'),
         ({"logged": "no"}, "write True or False"),
         ({"store_type": "rocksdb"}, "use one of persistent, in_memory"),
+        (
+            {"store_type": "in_memory", "supplier": Stores.in_memory_key_value_store("counts")},
+            "leave store_type= away",
+        ),
     ],
 )
 def test_what_is_said_of_a_store_is_checked_where_it_is_said(options: Any, fix: str) -> None:

@@ -125,8 +125,9 @@ def test_windowed_by_takes_windows(wrong: Any) -> None:
     """And emit_strategy a strategy."""
     with pytest.raises(BadOptionError):
         grouped().windowed_by(wrong)
-    with pytest.raises(BadOptionError):
-        grouped().windowed_by(UnlimitedWindows()).emit_strategy("close")
+    for strategy in ("close", None, UnlimitedWindows()):
+        with pytest.raises(BadOptionError):
+            grouped().windowed_by(UnlimitedWindows()).emit_strategy(strategy)
 
 
 def test_functions_are_checked_when_the_topology_is_written() -> None:
