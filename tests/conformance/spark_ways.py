@@ -15,6 +15,7 @@ from mustela.clock import SystemClock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.errors import EnvironmentFault
 from mustela.model import Windowed
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
@@ -248,8 +249,9 @@ class _Case:
             self._counters.update(event.counters)
 
     def on_error(self, error: BaseException) -> None:
-        """Nothing in a case may have to be tried again."""
-        raise error
+        """Only a fault of the broker that passes by itself is borne."""
+        if not (isinstance(error, EnvironmentFault) and error.retryable):
+            raise error
 
 
 def _chooses(topology: Topology) -> bool:

@@ -44,7 +44,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-UNKNOWN_ATTEMPTS = 6
+UNKNOWN_ATTEMPTS = 8
 UNKNOWN_PAUSE_S = 0.02
 LATEST = -1
 EARLIEST = -2
