@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -13,10 +13,15 @@ from tests.differential.functions import map_key
 from tests.differential.sides import Row, of_mustela
 from tests.differential.steps import Step
 
-__all__ = ["DIVERGENCES", "Extent", "divergence_of"]
+__all__ = [
+    "DIVERGENCES",
+    "Extent",
+    "contents_divergence_of",
+    "divergence_of",
+    "headers_divergence_of",
+]
 
-Rows = Sequence[tuple[Any, Any, int]]
-Written = Sequence[Sequence[Rows]]
+Written = Sequence[Sequence[Sequence[Row]]]
 Extent = Literal["input", "rest"]
 """How far an explanation reaches: the rows of one input, or all that comes after it too."""
 
@@ -57,11 +62,11 @@ def _last_useful(written: Written, sink: int, number: int) -> dict[Any, list[Any
     found: dict[Any, list[Any]] = {}
     for index, rows in enumerate(written[: number + 1]):
         for row in rows[sink]:
-            if row[1] is None and row[0] not in present:
+            if row.value is None and row.key not in present:
                 continue
-            (present.discard if row[1] is None else present.add)(row[0])
+            (present.discard if row.value is None else present.add)(row.key)
             if index == number:
-                found.setdefault(row[0], []).append(row)
+                found.setdefault(row.key, []).append(row)
     return found
 
 
@@ -157,9 +162,10 @@ def _grouped(example: Example, step: Step, number: int) -> Iterator[list[tuple[i
     sliding = step["window"]["type"] == "sliding"
     for rows in _reaching(example, step, number):
         yield [
-            (place, time)
-            for place, (key, value, time) in rows
-            if not (sliding and value is None) and _grouped_key(step, key, value) is not None
+            (place, row.time)
+            for place, row in rows
+            if not (sliding and row.value is None)
+            and _grouped_key(step, row.key, row.value) is not None
         ]
 
 
@@ -189,7 +195,7 @@ def _repartitions_keep_null_keys(
     for step in example.steps:
         if step["op"] == "repartition":
             reached = _reaching(example, step, number)
-            if any(row[0] is None for rows in reached for _, row in rows):
+            if any(row.key is None for rows in reached for _, row in rows):
                 return "rest"
     return None
 
@@ -269,8 +275,8 @@ def _told_at_the_end(example: Example, step: Step, kept: int, number: int) -> bo
     key = {"op": "to_stream_key", "f": "same", "id": "told", "in": step["in"]}
     tapped = replace(example, steps=(*example.steps, key))
     rows = [row for reached in _reaching(tapped, {"in": ["told"]}, number) for _, row in reached]
-    ends = {int(key.rpartition("/")[2].strip("]")) for key, _, _ in rows}
-    return any(end + kept in _largest([time for _, _, time in rows]) for end in ends)
+    ends = {int(row.key.rpartition("/")[2].strip("]")) for row in rows}
+    return any(end + kept in _largest([row.time for row in rows]) for end in ends)
 
 
 def _suppressed_old_values(
@@ -330,13 +336,65 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
 
 
 def divergence_of(
-    example: Example, theirs: Written, ours: Written, number: int
+    example: Example, theirs: Written, ours: Written, number: int, reach: Extent | None = None
 ) -> tuple[str, Extent] | None:
-    """Return the divergence that explains a difference at an input, if one does, and how far."""
+    """Return the divergence that explains a difference at an input, if one does, and how far.
+
+    Args:
+        example: The example.
+        theirs: What Kafka Streams writes.
+        ours: What Mustela writes.
+        number: The input.
+        reach: How far the explanation has to reach, None if that does not matter.
+    """
     for name, shows in DIVERGENCES.items():
         extent = shows(example, theirs, ours, number)
-        if extent is not None:
+        if extent is not None and reach in {None, extent}:
             return name, extent
     if _deletions_seen_further_on(example, theirs, ours, number):
         return "deletions-only-of-rows", "rest"
     return None
+
+
+def headers_divergence_of(example: Example, sink: Step) -> str | None:
+    """Return the divergence by which the rows of a sink may have other headers, if one does."""
+    for name in _above(example, sink):
+        step = _step(example, name)
+        window = step.get("window") or {}
+        if window.get("type") == "session" or step.get("emit") == "close":
+            return "closed-windows-have-no-headers"
+    return None
+
+
+def contents_divergence_of(
+    example: Example, store: str, theirs: Sequence[Any], ours: Sequence[Any]
+) -> str | None:
+    """Return the divergence that explains a difference in what a store answers, if one does."""
+    step, end = _step(example, store.removeprefix("store-")), len(example.inputs) - 1
+    if (step.get("window") or {}).get("type") == "sliding":
+        found = _windows_are_kept_by_record_time(example, step, {*theirs} ^ {*ours})
+        if found is not None:
+            return found
+    above = {step["id"], *_above(example, step)}
+    steps = tuple(other for other in example.steps if other["id"] in above)
+    nothing: Written = [[] for _ in example.inputs]
+    found = divergence_of(replace(example, steps=steps), nothing, nothing, end, reach="rest")
+    return None if found is None else found[0]
+
+
+def _windows_are_kept_by_record_time(
+    example: Example, step: Step, differing: Collection[Any]
+) -> str | None:
+    """By the latest start in Kafka Streams, which is a difference before a record or 1 behind."""
+    window, end = step["window"], len(example.inputs) - 1
+    now = max(time for rows in _grouped(example, step, end) for _, time in rows)
+    kept = step.get("retention") or 2 * window["diff"] + window["grace"]
+    starts = [_start(key) for key, *_ in differing]
+    if all(now - window["diff"] - kept < start <= now + 1 - kept for start in starts):
+        return "windows-are-kept-by-record-time"
+    return None
+
+
+def _start(key: str | int) -> int:
+    """Return the start of a window, which is itself the key where all are of one key."""
+    return key if isinstance(key, int) else int(key.rpartition("@")[2].partition("/")[0])

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.differential.contents import Asked
 from tests.differential.steps import Step
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "WITHOUT_ORDER",
     "Example",
     "Input",
+    "NamedHeaders",
     "Operator",
     "examples",
 ]
@@ -33,6 +35,7 @@ _PAUSES = [
 ]
 _FIRST_TIMES = st.sampled_from([0, 5, 40, 1000])
 _INPUTS_MAX = 16
+_LONG_MS = 86_400_000
 # Keys that streams come to have, so that a join finds rows whatever made its keys.
 _FIRST_LETTERS = "abc1A2B03Cxn"
 _ROWS = st.one_of(
@@ -41,8 +44,15 @@ _ROWS = st.one_of(
 )
 _ROW_VALUES = st.sampled_from(["1", "12", "a1", "b2", "c", "a23"])
 _JUMPS = st.sampled_from([50, 50, 80, 0, 15, 25, 1100])
+_HEADERS = st.sampled_from(
+    [(), (("n", "#"),), (("n", "#"), ("n", "+")), (("", "#"), ("gone", None), ("empty", ""))]
+)
 _LETTERS = st.sampled_from("abc")
 _ENDINGS = st.sampled_from(["1", "12", "2", "3", ""])
+
+
+NamedHeaders = tuple[tuple[str, str | None], ...]
+"""Headers, their values as texts."""
 
 
 class Input(NamedTuple):
@@ -52,6 +62,7 @@ class Input(NamedTuple):
     key: str | None
     value: str | None
     timestamp: int
+    headers: NamedHeaders = ()
 
 
 @dataclass(frozen=True)
@@ -63,12 +74,14 @@ class Example:
         inputs: What is piped, record by record.
         operators: The stateful operators in it, in order.
         tapped: The same topology with a sink more for what each of the operators gives.
+        asked: What the stores are asked for at the end.
     """
 
     steps: tuple[Step, ...]
     inputs: tuple[Input, ...]
     operators: tuple[str, ...]
     tapped: tuple[Step, ...]
+    asked: Asked
 
 
 @dataclass(frozen=True)
@@ -134,9 +147,29 @@ def _unlimited(draw: _Draw) -> Step:
     return {"type": "unlimited", "start": _small(draw, 0, 6)}
 
 
+def _folded(draw: _Draw, window: Step, emit: str = "update") -> Step:
+    """Draw what an aggregation of a windowed stream does."""
+    step = {**_fold(draw), "window": window, "emit": emit}
+    return {**step, **_retention(draw, window, emit)}
+
+
+def _retention(draw: _Draw, window: Step, emit: str = "update") -> Step:
+    """Draw how long windows are kept, None for no longer than they take records.
+
+    Kafka Streams loses windows that are told when they close, and that time jumps over, if they are
+    kept no longer; and a session that is kept longer is told once more when it is closed.
+    """
+    if window["type"] in {"session", "unlimited"}:
+        return {}
+    if emit == "close":
+        return {"retention": _LONG_MS}
+    least = window.get("size", 2 * window.get("diff", 0)) + window["grace"]
+    return {"retention": draw(st.sampled_from([None, None, least, least + 9]))}
+
+
 def _windowed(window: Callable[[_Draw], Step], emit: str = "update") -> Operator:
     def step(draw: _Draw) -> Step:
-        return {**_fold(draw), "window": window(draw), "emit": emit}
+        return _folded(draw, window(draw), emit)
 
     return Operator(("stream",), "windowed", step)
 
@@ -145,7 +178,10 @@ def _cogroup(window: Callable[[_Draw], Step] | None = None) -> Operator:
     def step(draw: _Draw) -> Step:
         drawn = {**_fold(draw), "op": "cogroup"}
         del drawn["kind"]
-        return drawn if window is None else {**drawn, "window": window(draw)}
+        if window is None:
+            return drawn
+        drawn["window"] = window(draw)
+        return {**drawn, **_retention(draw, drawn["window"])}
 
     return Operator(("stream", "stream"), "windowed" if window else "table", step)
 
@@ -360,8 +396,7 @@ class _Sketch:
             return name
         if wanted == "windowed":
             window = self.draw(st.sampled_from(_WINDOWS))
-            step = {**_fold(self.draw), "window": window(self.draw), "emit": "update"}
-            return self.add(step, name)
+            return self.add(_folded(self.draw, window(self.draw)), name)
         options = {"versioned": versioned} if versioned else {"store": _store(self.draw)}
         return self.add({"op": "to_table", **options}, name)
 
@@ -395,7 +430,8 @@ class _Sketch:
         if step.pop("self", False):
             inputs *= 2
         if step.pop("global", False):
-            inputs.append(self.add({"op": "global_table", "topic": self.topic(table=True)}))
+            table = {"op": "global_table", "topic": self.topic(table=True)}
+            inputs.append(self.add({**table, "store": _store(self.draw)}))
         return operator.output, self.add(step, *inputs)
 
     def sink(self, kind: Kind, name: str) -> None:
@@ -445,10 +481,31 @@ def examples(draw: _Draw, operators: tuple[str, ...]) -> Example:
         results.append(sketch.operator(which, results[-1] if results else None))
         if number == len(operators) - 1 or draw(st.booleans()):
             sketch.sink(*results[-1])
-    steps, inputs = tuple(sketch.steps), tuple(_inputs(draw, sketch, len(operators)))
+    steps, inputs = tuple(sketch.steps), tuple(_headed(draw, sketch, len(operators)))
     for result in results:
         sketch.sink(*result)
-    return Example(steps, inputs, operators, tuple(sketch.steps))
+    return Example(steps, inputs, operators, tuple(sketch.steps), _asked(draw, inputs))
+
+
+def _asked(draw: _Draw, inputs: tuple[Input, ...]) -> Asked:
+    """Draw a range of keys and a span of time; single keys and moments are all that matter."""
+    low, high = draw(st.sampled_from("00Aab")), draw(st.sampled_from("xxCb1"))
+    moments = sorted({near for record in inputs for near in _around(record.timestamp)})
+    first, last = sorted([draw(st.sampled_from(moments)), draw(st.sampled_from(moments))])
+    return Asked(low, high, first, last, sorted(_FIRST_LETTERS), moments)
+
+
+def _around(time: int) -> Iterator[int]:
+    """Yield a time, the one before it, and the starts of windows that hold it."""
+    yield from {max(0, near) for near in (time - 1, time, time - time % 5)}
+
+
+def _headed(draw: _Draw, sketch: _Sketch, operators: int) -> Iterator[Input]:
+    """Draw records with headers that tell them apart, or with none."""
+    for number, record in enumerate(_inputs(draw, sketch, operators)):
+        names = draw(_HEADERS)
+        headers = ((name, value and value + str(number)) for name, value in names)
+        yield record._replace(headers=tuple(headers))
 
 
 def _inputs(draw: _Draw, sketch: _Sketch, operators: int) -> Iterator[Input]:

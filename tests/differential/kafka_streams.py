@@ -96,9 +96,8 @@ class KafkaStreams:
     def ask(self, **question: Any) -> dict[str, Any]:
         """Return what was written and what is kept.
 
-        ``outputs`` has what was written after each input: number of the sink, key, value, time;
-        ``stores`` what the named stores of keys and values hold at the end: key, value, and time,
-        or -1 where none is kept.
+        ``outputs`` has what was written after each input: number of the sink, key, value, time
+        and headers; ``stores`` what the named stores answer at the end, by question.
 
         Raises:
             Refused: If Kafka Streams refuses the topology, or fails on an input.

@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from mustela import TopologyTestDriver, ValueAndTimestamp
-from tests.differential.draw import Example
-from tests.differential.functions import text
+from mustela import Record, TopologyTestDriver
+from tests.differential.contents import Contents, answered, contents
+from tests.differential.draw import Example, NamedHeaders
 from tests.differential.kafka_streams import KafkaStreams
 from tests.differential.steps import build
 
-__all__ = ["Kept", "Row", "Written", "both_of_mustela", "of_kafka_streams", "of_mustela"]
+__all__ = ["Row", "Written", "both_of_mustela", "of_kafka_streams", "of_mustela", "on_disk"]
 
-Row = tuple[Any, Any, int]
-"""Key, value and time."""
+
+class Row(NamedTuple):
+    """A record that was written."""
+
+    key: Any
+    value: Any
+    time: int
+    headers: NamedHeaders
+
+
 Written = list[list[list[Row]]]
 """Rows by input and sink."""
 
 
-Kept = dict[str, list[Row]]
-"""What the named stores of keys and values hold at the end, by key; time -1 where none is kept."""
-
-
-def of_kafka_streams(example: Example, kafka_streams: KafkaStreams) -> tuple[Written, Kept]:
+def of_kafka_streams(example: Example, kafka_streams: KafkaStreams) -> tuple[Written, Contents]:
     """Return what Kafka Streams writes and keeps."""
-    # Kafka Streams emits no closed session that is kept in memory, and in memory a null value moves
-    # the time of a join's store; its own default is the disk.
-    on_disk = any(
-        name in {"session_final", "self_join"} or name.startswith("stream_join")
-        for name in example.operators
-    )
     answer = kafka_streams.ask(
-        steps=list(example.steps), inputs=list(example.inputs), on_disk=on_disk
+        steps=list(example.steps),
+        inputs=list(example.inputs),
+        on_disk=on_disk(example),
+        asked=example.asked._asdict(),
     )
     sinks = sum(step["op"] == "to" for step in example.steps)
     written: Written = []
     for output in answer["outputs"]:
         rows: list[list[Row]] = [[] for _ in range(sinks)]
-        for sink, key, value, time in output:
-            rows[sink].append((key, value, time))
+        for sink, key, value, time, headers in output:
+            rows[sink].append(Row(key, value, time, tuple(map(tuple, headers))))
         written.append(rows)
-    stores = answer["stores"].items()
-    return written, {name: sorted(map(_row, rows)) for name, rows in stores}
+    return written, {name: answered(store.items()) for name, store in answer["stores"].items()}
 
 
-def _row(row: list[Any]) -> Row:
-    key, value, time = row
-    return key, value, time
+def on_disk(example: Example) -> bool:
+    """Tell whether Kafka Streams keeps the stores of an example on disk.
+
+    It emits no closed session that is kept in memory, and in memory a null value moves the time of
+    a join's store; its own default is the disk.
+    """
+    return any(
+        name in {"session_final", "self_join"} or name.startswith("stream_join")
+        for name in example.operators
+    )
 
 
 def of_mustela(example: Example, **options: Any) -> Written:
@@ -56,8 +63,8 @@ def of_mustela(example: Example, **options: Any) -> Written:
 
 
 def both_of_mustela(
-    example: Example, stores: Collection[str], **options: Any
-) -> tuple[Written, Kept]:
+    example: Example, stores: Iterable[str], **options: Any
+) -> tuple[Written, Contents]:
     """Return what Mustela writes and what it keeps in some stores."""
     settings = {"event_time": "stream-time", "emit": "every"}
     topology = build(example.steps)
@@ -70,15 +77,16 @@ def both_of_mustela(
         ]
         for record in example.inputs:
             topic = driver.create_input_topic(record.topic)
-            topic.pipe_input(record.key, record.value, timestamp=record.timestamp)
-            written.append(
-                [[(r.key, r.value, r.timestamp) for r in s.read_records_to_list()] for s in sinks]
+            headers = tuple(
+                (name, None if value is None else value.encode()) for name, value in record.headers
             )
-        return written, {name: sorted(_kept(driver, name)) for name in stores}
+            topic.pipe_input(record.key, record.value, timestamp=record.timestamp, headers=headers)
+            written.append([[_row(found) for found in s.read_records_to_list()] for s in sinks])
+        return written, contents(driver, stores, example.asked)
 
 
-def _kept(driver: TopologyTestDriver, name: str) -> Iterator[Row]:
-    store: Any = driver.get_state_store(name)
-    for key, value in store.all():
-        timed = isinstance(value, ValueAndTimestamp)
-        yield text(key), str(value.value if timed else value), value.timestamp if timed else -1
+def _row(record: Record[Any, Any]) -> Row:
+    headers = tuple(
+        (name, None if value is None else value.decode()) for name, value in record.headers
+    )
+    return Row(record.key, record.value, record.timestamp, headers)

@@ -46,7 +46,11 @@ class _Build:
                 _store(step), history_retention=_ms(step["versioned"])
             )
             return {"materialized": m.Materialized(supplier=supplier)}
-        return {"store": _store(step)} if step.get("store") else {}
+        store = _store(step) if step.get("store") else None
+        if step.get("retention") is not None:
+            kept = _ms(step["retention"])
+            return {"materialized": m.Materialized(store=store, retention=kept)}
+        return {} if store is None else {"store": store}
 
     # --- sources and sinks ------------------------------------------------------------------------
 
@@ -57,7 +61,8 @@ class _Build:
         return self._builder.table(step["topic"], key=str, value=str, **self._stored(step))
 
     def _global_table(self, step: Step) -> Any:
-        return self._builder.global_table(step["topic"], key=str, value=str)
+        stored = self._stored(step)
+        return self._builder.global_table(step["topic"], key=str, value=str, **stored)
 
     def _to(self, step: Step, stream: Any) -> None:
         stream.to(step["topic"], key=str, value=str)

@@ -7,9 +7,11 @@ from itertools import islice, pairwise
 import pytest
 
 from tests.differential.campaign import Report, directed, sought
+from tests.differential.contents import Asked
 from tests.differential.divergences import Written, divergence_of
 from tests.differential.draw import Example, Input
 from tests.differential.pairs import alone, composable
+from tests.differential.sides import Row
 
 
 def test_pairs_that_are_not_met_come_until_they_are() -> None:
@@ -45,7 +47,7 @@ def _cogrouped(*inputs: Input) -> Example:
         {"id": "s3", "op": "to_stream_key", "f": "same", "in": ["s2"]},
         {"id": "s4", "op": "to", "topic": "o0", "in": ["s3"]},
     )
-    return Example(steps, inputs, ("cogroup_hopping",), steps)
+    return Example(steps, inputs, ("cogroup_hopping",), steps, Asked("a", "b", 0, 0, [], []))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_only_a_record_that_is_late_by_another_way_shows_that_cogroups_share_tim
     first, second = ways.split()
     example = _cogrouped(Input(first, "a", "1", 5), Input(second, "a", "2", 4))
     nothing: Written = [[[]], [[]]]
-    told: Written = [[[]], [[("[a@0/5]", "0,2", 4)]]]
+    told: Written = [[[]], [[Row("[a@0/5]", "0,2", 4, ())]]]
     found = divergence_of(example, told, nothing, 1)
     assert found == (("cogroup-shares-stream-time", "rest") if explains else None)
 
@@ -68,5 +70,5 @@ def test_a_difference_in_time_for_a_window_that_is_open_is_not_explained() -> No
     """However the records come."""
     example = _cogrouped(Input("t0", "a", "1", 9), Input("t1", "a", "2", 6))
     nothing: Written = [[[]], [[]]]
-    told: Written = [[[]], [[("[a@5/10]", "0,1/1/2", 9)]]]
+    told: Written = [[[]], [[Row("[a@5/10]", "0,1/1/2", 9, ())]]]
     assert divergence_of(example, told, nothing, 1) is None

@@ -13,6 +13,9 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -21,11 +24,7 @@ import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TestOutputTopic;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
-import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
-import org.apache.kafka.streams.state.KeyValueIterator;
-import org.apache.kafka.streams.state.KeyValueStore;
-import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.test.TestRecord;
 
 /** Answers each line of standard input, a topology with its inputs, with what Kafka Streams writes. */
@@ -73,33 +72,38 @@ public final class Main {
             for (JsonNode input : question.get("inputs")) {
                 TestInputTopic<String, String> topic = driver.createInputTopic(
                     input.get(0).asText(), new StringSerializer(), new StringSerializer());
-                topic.pipeInput(input.get(1).textValue(), input.get(2).textValue(), input.get(3).asLong());
+                topic.pipeInput(new TestRecord<>(
+                    input.get(1).textValue(), input.get(2).textValue(), headers(input.get(4)), input.get(3).asLong()));
                 ArrayNode written = outputs.addArray();
                 for (int i = 0; i < sinks.size(); i++) {
                     for (TestRecord<String, String> record : sinks.get(i).readRecordsToList()) {
-                        written.addArray().add(i).add(record.key()).add(record.value()).add(record.timestamp());
+                        ArrayNode row = written.addArray();
+                        row.add(i).add(record.key()).add(record.value()).add(record.timestamp());
+                        told(record.headers(), row.addArray());
                     }
                 }
             }
+            Contents contents = new Contents(driver, question.get("asked"));
             ObjectNode stores = answer.putObject("stores");
             for (String name : steps.stores()) {
-                KeyValueStore<Object, Object> values = driver.getKeyValueStore(name);
-                if (values != null) {
-                    kept(values, driver.getTimestampedKeyValueStore(name), stores.putArray(name));
-                }
+                contents.of(name, stores.putObject(name));
             }
         }
     }
 
-    private static void kept(
-        KeyValueStore<Object, Object> values, KeyValueStore<Object, ValueAndTimestamp<Object>> timed, ArrayNode rows) {
-        try (KeyValueIterator<Object, Object> all = values.all()) {
-            while (all.hasNext()) {
-                KeyValue<Object, Object> row = all.next();
-                rows.addArray()
-                    .add(Functions.text(row.key)).add(String.valueOf(row.value))
-                    .add(timed == null ? -1 : timed.get(row.key).timestamp());
-            }
+    private static Headers headers(JsonNode named) {
+        Headers headers = new RecordHeaders();
+        for (JsonNode header : named) {
+            String value = header.get(1).textValue();
+            headers.add(header.get(0).asText(), value == null ? null : value.getBytes(StandardCharsets.UTF_8));
+        }
+        return headers;
+    }
+
+    private static void told(Headers headers, ArrayNode named) {
+        for (Header header : headers) {
+            byte[] value = header.value();
+            named.addArray().add(header.key()).add(value == null ? null : new String(value, StandardCharsets.UTF_8));
         }
     }
 

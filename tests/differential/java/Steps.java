@@ -64,7 +64,7 @@ final class Steps {
         return switch (op) {
             case "stream" -> builder.stream(step.get("topic").asText(), Consumed.with(TEXT, TEXT));
             case "table" -> sourceTable(step);
-            case "global_table" -> builder.globalTable(step.get("topic").asText(), Consumed.with(TEXT, TEXT));
+            case "global_table" -> globalTable(step);
             case "filter" -> stream(step, 0).filter((k, v) -> Functions.test(f, k, v));
             case "filter_not" -> stream(step, 0).filterNot((k, v) -> Functions.test(f, k, v));
             case "map_values" -> stream(step, 0).mapValues(v -> Functions.mapValue(f, null, v));
@@ -118,6 +118,14 @@ final class Steps {
             : builder.table(topic, consumed);
     }
 
+    private Object globalTable(JsonNode step) {
+        String topic = step.get("topic").asText();
+        Consumed consumed = Consumed.with(TEXT, TEXT);
+        return step.path("store").asBoolean()
+            ? builder.globalTable(topic, consumed, stored(step, TEXT))
+            : builder.globalTable(topic, consumed);
+    }
+
     private Materialized versioned(JsonNode step) {
         Duration history = Duration.ofMillis(step.get("versioned").asLong());
         return Materialized.as(Stores.persistentVersionedKeyValueStore(store(step), history))
@@ -150,11 +158,8 @@ final class Steps {
         return kept(step, options.withKeySerde(key).withValueSerde(TEXT));
     }
 
-    /** Keeps windows until they are emitted: with less Kafka Streams loses those that time jumps over. */
     private static Materialized kept(JsonNode step, Materialized options) {
-        boolean closing = "close".equals(step.path("emit").asText());
-        boolean session = "session".equals(step.path("window").path("type").asText());
-        return closing && !session ? options.withRetention(Duration.ofDays(1)) : options;
+        return step.hasNonNull("retention") ? options.withRetention(ms(step, "retention")) : options;
     }
 
     private Object split(JsonNode step) {

@@ -215,12 +215,15 @@ def test_an_adder_that_returns_none_deletes_the_window() -> None:
 def test_a_window_without_end_takes_all_from_its_start() -> None:
     """Records before the start are left out; nothing is ever late."""
     start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-    with TopologyTestDriver(counted(UnlimitedWindows(start=start))) as driver:
+    kept = Materialized[Any, Any](store="counts")
+    with TopologyTestDriver(counted(UnlimitedWindows(start=start), materialized=kept)) as driver:
         send(driver, [("a", 999), ("a", 5_000_000_000), ("a", 1_000)])
         assert told(driver) == [
             ("a", 1_000, TIME_MAX, 1, 5_000_000_000),
             ("a", 1_000, TIME_MAX, 2, 5_000_000_000),
         ]
+        store = driver.get_window_store("counts")
+        assert list(store.all()) == [(Windowed("a", 1_000, TIME_MAX), 2)]
 
 
 def test_what_reads_a_windowed_table_stays_in_its_lane() -> None:

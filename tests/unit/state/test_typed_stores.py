@@ -336,6 +336,22 @@ def test_a_version_is_made_of_the_one_that_held():
     assert store.get("a") is None
 
 
+def test_a_version_of_the_past_knows_when_it_ended():
+    """By the next one or by a deletion; the newest one has no end."""
+    store = make_store(VersionedKeyValueStore, history_retention_ms=100)
+    store.put("a", 1, 10)
+    store.put("a", 2, 30)
+    store.delete("a", 50)
+    store.put("a", 3, 70)
+    found = [store.get("a", as_of=when) for when in (29, 49, 60, 70)]
+    assert found == [
+        VersionedRecord(1, 10, 30),
+        VersionedRecord(2, 30, 50),
+        None,
+        VersionedRecord(3, 70, None),
+    ]
+
+
 def test_the_newest_versions_can_be_listed():
     """Over key groups in the order of keys, without deleted keys."""
     store = make_store(VersionedKeyValueStore, history_retention_ms=100)

@@ -199,7 +199,7 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         rows = merged(map(run, self._groups.all()), key=_place, reverse=reverse)
         size = self.spec.window_ms
         for start, data, row in rows:
-            end = TIME_MAX if size is None else start + size
+            end = TIME_MAX if size is None else min(start + size, TIME_MAX)
             for item in self._items(row, reverse=reverse):
                 yield Windowed(self._key_of(data), start, end), self._shown(item)
 
