@@ -17,7 +17,7 @@ from mustela.topology.table import TableFilterNode, TableMapValuesNode
 from mustela.topology.table_join import TableJoinNode
 from mustela.topology.window_aggregate import WindowAggregateNode
 
-__all__ = ["copy_spec", "kept_for", "windows_kept_ms"]
+__all__ = ["copy_spec", "kept_for", "tables_kept_ms", "windows_kept_ms"]
 
 _KEPT_MAX_MS = 1 << 53
 """What waits longer than this waits for ever."""
@@ -53,6 +53,12 @@ def windows_kept_ms(registry: Registry, *tables: str) -> int | None:
             return None
         longest = max(longest, kept_ms)
     return longest
+
+
+def tables_kept_ms(registry: Registry, left: str, right: str) -> tuple[int, int] | None:
+    """Return `windows_kept_ms` of each of two tables, None if one has none."""
+    first, second = (windows_kept_ms(registry, table) for table in (left, right))
+    return None if first is None or second is None else (first, second)
 
 
 def _kept_ms(registry: Registry, table: str) -> int | None:

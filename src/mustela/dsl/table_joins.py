@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
-from mustela.dsl.join_copies import copy_spec, kept_for, windows_kept_ms
+from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
@@ -281,9 +281,9 @@ class TableJoins(Handle[K, V]):
         # Stores have a name that the user gave, if there is one: another name is another store.
         base = place["name"] if spec is None or place["explicit_name"] else spec.name
         left, right = (copy_spec(base, side, key, suffix) for side, suffix in sides)
-        kept_ms = windows_kept_ms(self._registry, self._name, other.name)
+        kept_ms = tables_kept_ms(self._registry, self._name, other.name)
         if kept_ms is not None:
-            left, right = (kept_for(copy, kept_ms) for copy in (left, right))
+            left, right = (kept_for(copy, max(kept_ms)) for copy in (left, right))
         self._registry.add(
             TableJoinNode(
                 **place,
@@ -292,6 +292,7 @@ class TableJoins(Handle[K, V]):
                 key=key,
                 value=value,
                 copies=(left, right),
+                kept_ms=kept_ms,
                 store=spec,
                 explicit_store=spec is not None or place["explicit_name"],
             )

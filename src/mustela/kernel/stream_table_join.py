@@ -79,7 +79,8 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
             result = self._joined(stream, key_bytes, found)
         self._table.tell(changes, changed)
         if self._windows is not None:
-            self._windows.row_times(changes, changed)
+            moves = Origins(self._table.moves(changes, changed), None, changes.order)
+            self._windows.row_times(Batch(changed, changed, moves), changed)
         return result
 
     def finish(self) -> Batch | None:
@@ -148,7 +149,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         (records, key_bytes), (told, changed) = stream, changes
         asking = [row for row, key in enumerate(key_bytes) if key is not None]
         keys = [*changed, *(key_bytes[row] for row in asking)]
-        times = [*told.timestamps, *repeat(_NO_TIME, len(asking))]
+        times = [*self._table.moves(told, changed), *repeat(_NO_TIME, len(asking))]
         order: list[Order] | None = None
         index: Sequence[int] = range(len(keys))
         causes, places = told.order or [], records.order

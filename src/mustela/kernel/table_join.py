@@ -88,12 +88,21 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         assert self.node.sides is not None, self.node.name
         self.use_key_serde(self.node.key)
         self.open_store(self.node.store, self.node.value)
-        left, right = self.node.sides
-        self._left, self._right = LookupTable(self, left), LookupTable(self, right)
-        timed = self._left.timed or self._right.timed
-        self._clock = None
-        if timed is not None:
-            self._clock = EventClock(self.context, timed, lag_ms=self.step.lag_ms)
+        kept_ms = self.node.kept_ms or (None, None)
+        self._left, self._right = (
+            LookupTable(self, side, kept_ms=kept)
+            for side, kept in zip(self.node.sides, kept_ms, strict=True)
+        )
+        lag_ms = self.step.lag_ms
+        self._sides = [
+            (
+                table,
+                None
+                if (copy := table.timed) is None
+                else EventClock(self.context, copy, lag_ms=lag_ms),
+            )
+            for table in (self._left, self._right)
+        ]
         self._has_row = _HAS_ROW[self.node.kind]
         self._every = self.options.emit == "every" or self.step.each_change
 
@@ -117,8 +126,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         walk = _Walk(changes, key_bytes, len(left_keys), sides, self.node.kind)
         walk.mends = not self._every
         walk.later = self.node.later if self._every else None
-        if self._clock is not None:
-            walk.forgotten = self._forgotten(self._clock, changes, key_bytes)
+        walk.forgotten = self._forgotten(changes, key_bytes, len(left_keys))
         results = walk.results()
         self._left.tell(left, left_keys)
         self._right.tell(right, right_keys)
@@ -127,11 +135,11 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         return self._made(changes, key_bytes, results) if results else None
 
     def finish(self) -> Batch | None:
-        """Forget the windows that can change no more."""
-        if self._clock is not None:
-            self._clock.save()
-            self._left.expire(self._clock)
-            self._right.expire(self._clock)
+        """Forget the windows that are known no longer."""
+        for table, clock in self._sides:
+            if clock is not None:
+                clock.save()
+                table.expire(clock)
         return None
 
     def _rows(
@@ -150,40 +158,50 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         return dict(zip(keys, zip(values, times, strict=True), strict=True))
 
     def _forgotten(
-        self, clock: EventClock, changes: Batch, key_bytes: list[bytes]
+        self, changes: Batch, key_bytes: list[bytes], lefts: int
     ) -> tuple[set[int], set[int]]:
         """Return for each side the changes of a window that it has forgotten when they come.
 
         An event is judged by the time before it: an epoch that holds nothing else forgets when it
         ends.
         """
-        order = changes.order
+        left, right = (
+            set[int]()
+            if clock is None
+            else self._forgotten_by(table, clock, changes, key_bytes, own)
+            for (table, clock), own in zip(
+                self._sides, (range(lefts), range(lefts, len(key_bytes))), strict=True
+            )
+        )
+        return left, right
+
+    @staticmethod
+    def _forgotten_by(
+        table: LookupTable,
+        clock: EventClock,
+        changes: Batch,
+        key_bytes: list[bytes],
+        own: range,
+    ) -> set[int]:
+        """Return the changes of a window that one side has forgotten; its own are ``own``."""
+        order, moves = changes.order, table.moves(changes, key_bytes)
+        moves = [time if row in own else NO_TIMESTAMP for row, time in enumerate(moves)]
         if order is None:
-            clock.row_times(changes, key_bytes)
-            return set(), set()
+            clock.row_times(Batch(key_bytes, key_bytes, Origins(moves, None, None)), key_bytes)
+            return set()
         rows: list[int] = []
         times: list[int] = []
         asking: list[int] = []
         for event in _events(order):
             asking.extend(range(len(rows), len(rows) + len(event)))
             rows += [*event, *event]
-            times += [*repeat(NO_TIMESTAMP, len(event)), *(changes.timestamps[n] for n in event)]
+            times += [*repeat(NO_TIMESTAMP, len(event)), *(moves[row] for row in event)]
         keys = [key_bytes[row] for row in rows]
         judged = clock.row_times(
             Batch(keys, keys, Origins(times, None, [order[row] for row in rows])), keys
         )
-        asked = ([keys[place] for place in asking], [judged[place] for place in asking])
-        left, right = (
-            {
-                rows[place]
-                for place, known in zip(asking, table.is_kept(*asked), strict=True)
-                if not known
-            }
-            if table.timed is not None
-            else set[int]()
-            for table in (self._left, self._right)
-        )
-        return left, right
+        kept = table.is_kept([keys[place] for place in asking], [judged[place] for place in asking])
+        return {rows[place] for place, known in zip(asking, kept, strict=True) if not known}
 
     def _made(self, changes: Batch, key_bytes: list[bytes], results: list[_Result]) -> Batch:
         """Call the joiner for the results and return them as changes."""

@@ -55,16 +55,27 @@ class LookupTable:
     A table that lives in the same stage has taken the changes of this epoch already when the join
     runs. So the join reads what was before the epoch, and remembers the changes it was given.
 
+    A copy of windows has a time of its own. By watermark it is the application's, as of the records
+    that come, and a window is known while one of the tables may change it. By stream time it is
+    where the latest window of the table begins, and a window is known until one begins that is
+    later by the table's own retention: Kafka Streams looks windows up in the table's store.
+
     Args:
         operator: The join.
         lookup: Where the rows are.
+        kept_ms: How long the table itself keeps its windows; as long as the copy if not given.
     """
 
-    def __init__(self, operator: KeyedOperator[N], lookup: TableLookup) -> None:
+    def __init__(
+        self, operator: KeyedOperator[N], lookup: TableLookup, *, kept_ms: int | None = None
+    ) -> None:
         self._operator = operator
         self._lookup = lookup
         self._store = operator.lane_store(lookup.store)
+        self._by_stream = operator.options.event_time == "stream-time"
         self._kept_ms = lookup.store.retention_ms if lookup.store.kind == "window" else None
+        if self._kept_ms is not None and self._by_stream and kept_ms is not None:
+            self._kept_ms = kept_ms
         self._codec = StoreCodec(lookup.store, lookup.store.value_serde or ValueSerde())
         self._told: dict[bytes, tuple[Any, int]] = {}
 
@@ -143,19 +154,23 @@ class LookupTable:
         end = begin + TIME_BYTES or None
         return [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
 
+    def moves(self, changes: Batch, key_bytes: Sequence[bytes]) -> list[int]:
+        """Return the times to which changes of a table of windows move the time of its copy."""
+        return self._window_times(key_bytes) if self._by_stream else changes.timestamps
+
     def is_kept(self, keys: Sequence[bytes], times: Sequence[int]) -> list[bool]:
         """Say of windows of a copy whether they are still known at a time each."""
         assert self._kept_ms is not None, self._lookup.store.name
-        kept_ms = self._kept_ms
+        lag = self._kept_ms - self._by_stream
         pairs = zip(self._window_times(keys), times, strict=True)
-        return [begin >= time - kept_ms for begin, time in pairs]
+        return [begin >= time - lag for begin, time in pairs]
 
     def expire(self, clock: EventClock) -> None:
         """Forget the windows of a copy that can change no more."""
         if not self._lookup.own or self._kept_ms is None:
             return
         for group in self._store.groups:
-            bound = clock.closed_until(group) - self._kept_ms
+            bound = clock.closed_until(group) - self._kept_ms + self._by_stream
             WindowRows(self._store.group(group)).expire_before(bound)
 
     def _encoded(self, changes: Batch) -> list[Any]:

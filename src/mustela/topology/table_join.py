@@ -32,6 +32,8 @@ class TableJoinNode(Node):
         store: The result's store, or None where nobody needs its old values.
         explicit_store: Whether the user named the store.
         sides: Where the rows of each side are looked up; the planner finds that out.
+        kept_ms: How long each side itself keeps its windows, from their start (a session: from its
+            end); None if one of them has none, or for ever.
         later: The side that is made in a later stage than the other one, 0 or 1; None where both
             are made in one stage. The planner finds that out too.
     """
@@ -44,6 +46,7 @@ class TableJoinNode(Node):
     store: StoreSpec | None = None
     explicit_store: bool = False
     sides: tuple[TableLookup, TableLookup] | None = None
+    kept_ms: tuple[int, int] | None = None
     later: int | None = None
 
     @property

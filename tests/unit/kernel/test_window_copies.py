@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mustela import (
     BufferConfig,
     SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -109,7 +110,7 @@ def test_what_is_forgotten_is_never_missed(records: list[tuple[str, str, int]], 
     for keeps_all in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if keeps_all:
-                patch.setattr("mustela.dsl.table_joins.windows_kept_ms", lambda *_tables: None)
+                patch.setattr("mustela.dsl.table_joins.tables_kept_ms", lambda *_tables: None)
             builder = topology(TimeWindows(size=ms(SIZE), grace=ms(GRACE)), held=held)
         with TopologyTestDriver(
             builder,
@@ -124,16 +125,46 @@ def test_what_is_forgotten_is_never_missed(records: list[tuple[str, str, int]], 
     assert found[0] == found[1]
 
 
-def test_by_stream_time_a_side_forgets_as_its_own_table_does() -> None:
-    """Kafka Streams asks the table's store, which shows no window behind its retention."""
-    builder = topology(TimeWindows(size=ms(SIZE), grace=ms(GRACE)))
-    with TopologyTestDriver(builder, settings={"event_time": "stream-time"}) as driver:
-        left, right = (driver.create_input_topic(topic) for topic in ("a", "b"))
-        left.pipe_input("k", "x", timestamp=1)
-        left.pipe_input("k", "x", timestamp=200)
-        right.pipe_input("k", "x", timestamp=2)
-        out = driver.create_output_topic("out", key=str, value=str)
-        assert out.read_values_to_list() == ["1-None", "1-None", "None-1"]
+@pytest.mark.parametrize(
+    ("windows", "sent", "told"),
+    [
+        (
+            TimeWindows(size=ms(SIZE), grace=ms(GRACE)),
+            "a3 a19 b5 a20 b6",
+            "k@0=1-None k@10=1-None k@0=1-1 k@20=1-None k@0=None-2",
+        ),
+        (
+            TimeWindows(size=ms(SIZE), grace=ms(GRACE)),
+            "a3 b5 b100 a6 a14 a7",
+            "k@0=1-None k@0=1-1 k@100=None-1 k@0=2-None k@10=1-None k@0=3-None",
+        ),
+        (
+            SlidingWindows(time_difference=ms(SIZE), grace=ms(GRACE)),
+            "a3 a19 b5 a20 b6",
+            "k@0=1-None k@9=1-None k@0=1-1 k@20=1-None k@10=2-None k@6=None-1 k@0=1-2",
+        ),
+        (
+            SessionWindows(inactivity_gap=ms(SIZE), grace=ms(GRACE)),
+            "a3 b3 a17 b4 a18 b2",
+            "k@3=1-None k@3=1-1 k@17=1-None k@3=1-None k@3=None-2 k@17=None k@17=2-None "
+            "k@3=None k@2=None-3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("crashes", [False, True])
+def test_by_stream_time_a_side_forgets_as_its_own_table_does(
+    windows: Any, sent: str, told: str, crashes: bool
+) -> None:
+    """Kafka Streams asks the table's store: until a window begins later by its retention."""
+    builder, settings = topology(windows), {"event_time": "stream-time", "emit": "every"}
+    with TopologyTestDriver(builder, settings=settings, crash_after_every_record=crashes) as driver:
+        topics = {topic: driver.create_input_topic(topic) for topic in "ab"}
+        for record in sent.split():
+            topics[record[0]].pipe_input("k", "x", timestamp=int(record[1:]))
+        out = driver.create_output_topic("out", key=str, value=str).read_key_values_to_list()
+    assert [key if value is None else f"{key}={value}" for key, value in out] == [
+        row.removesuffix("=None") for row in told.split()
+    ]
 
 
 def of_streams(
@@ -158,16 +189,17 @@ def of_streams(
 def told(found: list[tuple[str, str, int]], kept_ms: int) -> list[tuple[str, str]]:
     """Return the same by stream time, in plain Python."""
     counts: dict[tuple[str, str, int], int] = {}
-    now = {"a": -1, "b": -1}
+    now, newest = {"a": -1, "b": -1}, {"a": -1, "b": -1}
     rows: list[tuple[str, str]] = []
     for topic, key, time in found:
         now[topic] = max(now[topic], time)
         start = time - time % SIZE
         if start + SIZE + (1000 if topic == "a" else GRACE) <= now[topic]:
             continue
+        newest[topic] = max(newest[topic], start)
         counts[topic, key, start] = counts.get((topic, key, start), 0) + 1
         if topic == "a":
-            other = counts.get(("b", key, start)) if start >= now["b"] - kept_ms else None
+            other = counts.get(("b", key, start)) if start > newest["b"] - kept_ms else None
             rows.append((f"{key}@{start}", f"{counts['a', key, start]}-{other}"))
     return sorted(rows)
 
