@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from mustela import StreamsBuilder
+from datetime import timedelta
+from typing import Any
+
+from mustela import (
+    EmitStrategy,
+    KTable,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Windowed,
+)
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 
@@ -27,6 +37,40 @@ def test_a_first_count_takes_nothing_out_of_a_group(run_topology: RunTopology) -
     records = [at(n).send("in", key, "x") for n, key in enumerate("aba")]
     got = run_topology(builder.build(), records, **EVERY)["out"]
     assert got == [(1, 1), (1, 2), (1, 1), (2, 1)]
+
+
+def test_a_new_sliding_window_takes_nothing_out_of_a_group(run_topology: RunTopology) -> None:
+    """It begins with what the records before it make, which no row of its own ever was."""
+    builder = StreamsBuilder()
+    near = SlidingWindows(time_difference=timedelta(milliseconds=10), grace=timedelta(0))
+    numbers = builder.stream("in", key=str, value=int).group_by_key().windowed_by(near)
+    sums: KTable[Any, int] = numbers.reduce(int.__add__, value=int, store="sums")
+    total = sums.group_by(lambda _window, number: ("all", number), key=str, value=int)
+    total.reduce(int.__add__, int.__sub__, store="total").to_stream().to("out")
+    records = [at(time).send("in", "a", number) for time, number in [(10, 1), (14, 2)]]
+    out = run_topology(builder.build(), records, **EVERY)
+    # [0, 10] holds 1, [11, 21] holds 2, [4, 14] both.
+    assert out["out"] == [("all", 1), ("all", 3), ("all", 6)]
+
+
+def test_a_join_sees_no_window_that_is_still_open(run_topology: RunTopology) -> None:
+    """The windows of the right side close first, and the left one still changes."""
+    builder = StreamsBuilder()
+    windows = TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(milliseconds=5))
+    sides: list[KTable[Any, str]] = []
+    for topic in ("left", "right"):
+        grouped = builder.stream(topic, key=str, value=str).group_by_key().windowed_by(windows)
+        final = grouped.emit_strategy(EmitStrategy.on_window_close())
+        sides.append(final.reduce(str.__add__, store=topic))
+    sides[0].join(sides[1], "{}+{}".format, value=str, name="both").to_stream().to("out")
+    sent = [("left", "a", 1), ("right", "x", 2), ("right", "y", 20), ("left", "b", 3)]
+    records = [
+        at(time).send(topic, "k", value) for topic, value, time in [*sent, ("left", "c", 15)]
+    ]
+    out = run_topology(builder.build(), records, **EVERY)
+    assert [(r.key, r.value, r.after_input) for r in out.of("out")] == [
+        (Windowed("k", 0, 10), "ab+x", 4)
+    ]
 
 
 def test_each_change_of_a_foreign_key_join_has_its_result(run_topology: RunTopology) -> None:

@@ -110,7 +110,10 @@ def _no_initial_old_values(
         if step["op"] in _ASK_OLD_VALUES:
             for above in _above(example, step, through=_TABLE_STEPS):
                 other = _step(example, above)
+                window = other.get("window") or {}
                 if other["op"] == "cogroup" or other.get("kind") in {"count", "aggregate"}:
+                    return "rest"
+                if window.get("type") == "sliding":
                     return "rest"
     return None
 
