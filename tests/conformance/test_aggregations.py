@@ -27,7 +27,6 @@ from tests.conformance.script import Produced, Sent, Written, at
 from tests.conformance.ways import driver_way
 
 STREAM_TIME: dict[str, Any] = {"settings": {"event_time": "stream-time", "emit": "every"}}
-CLOSE = EmitStrategy.on_window_close()
 _RECORD = re.compile(r"(\w+)(?:=(\w+))?@(\d+)")
 
 
@@ -218,12 +217,10 @@ SCENES = {
 }
 
 
-def aggregated(scene: Scene, emit: EmitStrategy | None) -> StreamsBuilder:
+def aggregated(scene: Scene, emit: EmitStrategy) -> StreamsBuilder:
     builder = StreamsBuilder()
     windowed: Any = builder.stream("in", key=str, value=str).group_by_key()
-    windowed = windowed.windowed_by(scene.windows)
-    if emit is not None:
-        windowed = windowed.emit_strategy(emit)
+    windowed = windowed.windowed_by(scene.windows).emit_strategy(emit)
     scene.fold(windowed).to_stream().to("out")
     return builder
 
@@ -232,7 +229,8 @@ def aggregated(scene: Scene, emit: EmitStrategy | None) -> StreamsBuilder:
 @every_way
 def test_a_window_tells_each_update(run: Way, scene: Scene) -> None:
     """Record by record, behind crashes, and in one epoch; late records are left out and counted."""
-    out = run(aggregated(scene, None), records("in", scene.sent))
+    builder = aggregated(scene, EmitStrategy.on_window_update())
+    out = run(builder, records("in", scene.sent))
     assert " ".join(shown(out.of("out"))) == scene.told
     assert _late(out) == scene.late
 
@@ -243,7 +241,8 @@ def test_a_window_tells_each_update(run: Way, scene: Scene) -> None:
 @every_way
 def test_a_window_is_told_when_it_closes(run: Way, scene: Scene) -> None:
     """Once, with its last value; those that close in one epoch come by their start."""
-    out = run(aggregated(scene, CLOSE), records("in", scene.sent))
+    builder = aggregated(scene, EmitStrategy.on_window_close())
+    out = run(builder, records("in", scene.sent))
     assert scene.closed is not None
     wanted = scene.closed.split()
     if run is all_at_once:
