@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from mustela import (
     EmitStrategy,
     KTable,
+    Materialized,
     SlidingWindows,
+    Stores,
     StreamsBuilder,
     TimeWindows,
     Windowed,
@@ -26,6 +30,41 @@ def test_no_deletion_goes_on_for_a_key_that_had_no_row(run_topology: RunTopology
     table.filter(lambda _k, v: v > 5, store="large").to_stream().to("out")
     records = [at(n).send("in", "a", value) for n, value in enumerate([1, 7, 2, 3])]
     assert run_topology(builder.build(), records, **EVERY)["out"] == [("a", 7), ("a", None)]
+
+
+@pytest.mark.parametrize("emit", ["every", "barrier"])
+@pytest.mark.parametrize("history", ["nobody", "source", "filter", "both"])
+def test_who_hears_of_a_deletion_of_nothing(
+    run_topology: RunTopology, emit: str, history: str
+) -> None:
+    """A filter that knows old values is silent, unless it reads a versioned table.
+
+    The table's other readers hear of it, at the barrier those of a versioned table alone.
+    """
+
+    def kept(name: str) -> dict[str, Any]:
+        if history not in (name, "both"):
+            return {"store": name}
+        span = timedelta(minutes=1)
+        supplier = Stores.persistent_versioned_key_value_store(name, history_retention=span)
+        return {"materialized": Materialized(supplier=supplier)}
+
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=int, **kept("source"))
+    table.to_stream(name="all").to("all")
+    table.map_values(lambda v: -v, value=int).to_stream().to("mapped")
+    table.filter(lambda _k, v: v > 5, **kept("filter")).to_stream().to("large")
+    records = [at(n).send("in", "a", value) for n, value in enumerate([None, 1, 7, 2, 3])]
+    settings = {**EVERY["settings"], "emit": emit}
+    out = run_topology(builder.build(), records, settings=settings)
+    versioned = history in ("source", "both")
+    first = [None] if emit == "every" or versioned else []
+    assert [value for _, value in out["all"]] == [*first, 1, 7, 2, 3]
+    assert [value for _, value in out["mapped"]] == [*first, -1, -7, -2, -3]
+    told = versioned and (emit == "every" or history == "both")
+    assert [value for _, value in out["large"]] == (
+        [None, None, 7, None, None] if told else [7, None]
+    )
 
 
 def test_a_first_count_takes_nothing_out_of_a_group(run_topology: RunTopology) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from mustela.kernel.codec import StoreCodec
 from mustela.kernel.each import call_each, drop, truths, without
@@ -46,7 +46,14 @@ def drop_empty_changes(batch: Batch) -> Batch:
 
 
 class KeyedTableOperator(KeyedOperator[N]):
-    """A table operator that may keep its rows in a store."""
+    """A table operator that may keep its rows in a store.
+
+    Attributes:
+        ends_empty: Whether a change from nothing to nothing ends here, where the old value is
+            known. With ``emit = barrier`` it does so everywhere.
+    """
+
+    ends_empty: ClassVar[bool] = False
 
     def open_store(self, spec: StoreSpec | None, serde: Serde[Any] | None = None) -> None:
         """Find the store, if there is one."""
@@ -57,10 +64,16 @@ class KeyedTableOperator(KeyedOperator[N]):
             self._codec = StoreCodec(spec, spec.value_serde or serde or ValueSerde())
 
     def settled(self, batch: Batch) -> Batch:
-        """Store a batch of changes if there is a store, and drop those from nothing to nothing."""
+        """Store a batch of changes if there is a store; empty ones may end here."""
         if self._store is not None and len(batch):
             return self._stored(batch, self._store)
-        return drop_empty_changes(batch)
+        if self.ends_empty or self.options.emit == "barrier":
+            return drop_empty_changes(batch)
+        return batch
+
+    def _ends_known(self, batch: Batch) -> bool:
+        """Whether changes from nothing to nothing end here; a versioned table says everything."""
+        return self.ends_empty and self.step.wants_old and batch.latest is None
 
     def _stored(self, batch: Batch, store: LaneStore) -> Batch:
         """Store changes; return them, with their old values if these are wanted.
@@ -89,9 +102,8 @@ class KeyedTableOperator(KeyedOperator[N]):
             olds=self._codec.decode_many(before)[0] if wants_old else None,
             key_bytes=key_bytes,
         )
-        if (wants_old or self.options.emit == "barrier") and None in encoded and None in before:
-            pairs = zip(encoded, before, strict=True)
-            return changes.select([new is not None or old is not None for new, old in pairs])
+        if self.options.emit == "barrier" or self._ends_known(batch):
+            return _without_empty(changes, encoded, before)
         return changes
 
     def _put_versions(
@@ -119,6 +131,9 @@ class KeyedTableOperator(KeyedOperator[N]):
         )
         if late:
             self.count("dropped_expired", len(late))
+        if self._ends_known(batch):
+            encoded, before = drop(encoded, late), drop(before, late)
+            return _without_empty(without(changes, late), encoded, before)
         return without(changes, late)
 
     def _encode(self, batch: Batch) -> tuple[list[bytes | None], list[int]]:
@@ -131,6 +146,14 @@ class KeyedTableOperator(KeyedOperator[N]):
         except Exception:  # noqa: BLE001 - found again, row by row
             on_failure = failing(batch, self.encode_failures())
             return call_each(codec.encode_one, columns, on_failure)
+
+
+def _without_empty(changes: Batch, news: list[bytes | None], olds: list[bytes | None]) -> Batch:
+    """Drop changes from nothing to nothing."""
+    if None not in news or None not in olds:
+        return changes
+    pairs = zip(news, olds, strict=True)
+    return changes.select([new is not None or old is not None for new, old in pairs])
 
 
 class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode]):
@@ -155,6 +178,8 @@ class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode
 
 class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
     """The rows for which the predicate holds; a row that stops to hold is deleted."""
+
+    ends_empty = True
 
     def open(self) -> None:
         """Find the store."""
@@ -273,7 +298,8 @@ class TableToStreamOperator(Operator[TableToStreamNode]):
 
     def process_one(self, batch: Batch) -> Batch:
         """Turn changes into records."""
-        batch = drop_empty_changes(batch)
+        if self.options.emit == "barrier":
+            batch = drop_empty_changes(batch)
         batch = batch.with_values(batch.values)
         mapper = self.node.mapper
         if mapper is None or not len(batch):

@@ -80,8 +80,7 @@ def model(  # noqa: C901 - one loop over all that the topology has
             key, value = record.key, record.value
             if record.topic == "prices":
                 if key is not None:
-                    if value is not None or rows.get(key) is not None:
-                        changes.append(record)  # what is deleted twice changes once
+                    changes.append(record)
                     rows[key] = value
                 continue
             if value is None:
