@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from mustela import (
+    BufferConfig,
     Consumed,
     ContextualProcessor,
     DataError,
     Record,
     StreamsBuilder,
+    Suppressed,
     Topology,
     TopologyTestDriver,
 )
@@ -132,3 +135,22 @@ def test_a_read_only_store_has_a_changelog() -> None:
         driver.create_input_topic("facts").pipe_input("sky", "blue")
         driver.crash(lose_state=True)
         assert dict(driver.get_key_value_store("kept").all()) == {"sky": 1}
+
+
+@pytest.mark.parametrize(("waits", "known"), [(False, True), (True, False)])
+def test_what_waited_has_no_place(waits: bool, known: bool) -> None:
+    """`what-waited-has-no-place`."""
+    seen: list[bool] = []
+
+    class Places(ContextualProcessor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            seen.append(self.context.record_metadata() is not None)
+
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str, store="rows")
+    if waits:
+        table = table.suppress(Suppressed.until_time_limit(timedelta(0), BufferConfig.unbounded()))
+    table.to_stream().process(Places)
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("in").pipe_input("k", "x")
+    assert seen == [known]
