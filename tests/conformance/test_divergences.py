@@ -125,18 +125,6 @@ def test_each_change_of_a_foreign_key_join_has_its_result(run_topology: RunTopol
     assert got == [("a", "r1+right"), ("a", "r1!+right")]
 
 
-def test_a_repartition_keeps_records_without_a_key(run_topology: RunTopology) -> None:
-    """Whatever comes behind it; an aggregation drops them as ever."""
-    builder = StreamsBuilder()
-    spread = builder.stream("in", key=str, value=str).repartition(key=str, value=str)
-    spread.to("out")
-    spread.group_by_key().count(store="counts").to_stream().to("counts")
-    records = [at(1).send("in", None, "x"), at(2).send("in", "a", "y")]
-    out = run_topology(builder.build(), records, **EVERY)
-    assert out["out"] == [(None, "x"), ("a", "y")]
-    assert out["counts"] == [("a", 1)]
-
-
 def test_a_row_that_is_not_there_is_not_transformed(run_topology: RunTopology) -> None:
     """A table without a store is a view of the rows before it, and there is none to look at."""
     builder = StreamsBuilder()

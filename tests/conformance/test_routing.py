@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-from mustela import Consumed, LogAndSkipOnInvalidTimestamp, Record, StreamsBuilder
+import pytest
+
+from mustela import (
+    Consumed,
+    JoinWindows,
+    KStream,
+    LogAndSkipOnInvalidTimestamp,
+    Record,
+    StreamsBuilder,
+    TopologyTestDriver,
+)
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 
@@ -33,7 +45,7 @@ def test_a_split_stream_goes_its_ways(run_topology: RunTopology) -> None:
     assert keyed(produced, "rest") == [("a", "3")]
 
 
-def test_a_repartitioned_stream_keeps_what_has_no_key(run_topology: RunTopology) -> None:
+def test_a_repartitioned_stream_loses_what_has_no_key(run_topology: RunTopology) -> None:
     """And counts by the new key, behind one exchange."""
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str).select_key(lambda _key, value: value or None)
@@ -42,8 +54,60 @@ def test_a_repartitioned_stream_keeps_what_has_no_key(run_topology: RunTopology)
     spread.group_by_key().count(store="counts").to_stream().to("counts")
     rows = [("x", "a"), ("x", ""), ("y", "a")]
     produced = run_topology(builder.build(), sent("in", rows))
-    assert keyed(produced, "all") == [("a", "a"), (None, ""), ("a", "a")]
+    assert keyed(produced, "all") == [("a", "a"), ("a", "a")]
     assert keyed(produced, "counts") == [("a", 1), ("a", 2)]
+
+
+MINUTE = JoinWindows.of_time_difference(timedelta(minutes=1))
+
+# What is behind a repartitioned stream, and whether it has results for records without a key.
+READERS: dict[str, tuple[Callable[[StreamsBuilder, KStream[str, str]], object], bool]] = {
+    "nothing": (lambda _builder, _stream: None, False),
+    "inner table join": (lambda b, s: s.join(b.table("other", key=str, value=str), pair), False),
+    "left table join": (lambda b, s: s.left_join(b.table("other", key=str, value=str), pair), True),
+    "the table of a left join": (lambda b, s: other(b).left_join(s.to_table(), pair), True),
+    "inner global join": (
+        lambda b, s: s.join(
+            b.global_table("other", key=str, value=str), pair, key_mapper=lambda k, _v: k
+        ),
+        False,
+    ),
+    "left global join": (
+        lambda b, s: s.map_values(str.upper).left_join(
+            b.global_table("other", key=str, value=str), pair, key_mapper=lambda k, _v: k
+        ),
+        True,
+    ),
+    "inner join": (lambda b, s: s.join(other(b), pair, windows=MINUTE), False),
+    "left join": (lambda b, s: s.left_join(other(b), pair, windows=MINUTE), True),
+    "right side of a left join": (lambda b, s: other(b).left_join(s, pair, windows=MINUTE), True),
+    "outer join": (lambda b, s: s.outer_join(other(b), pair, windows=MINUTE), True),
+    "left join of tables": (lambda b, s: s.to_table().left_join(other(b).to_table(), pair), False),
+}
+
+
+def pair(one: str | None, other: str | None) -> str:
+    return f"{one}+{other}"
+
+
+def other(builder: StreamsBuilder) -> KStream[str, str]:
+    return builder.stream("other", key=str, value=str)
+
+
+@pytest.mark.parametrize("behind", READERS)
+def test_a_repartition_keeps_null_keys_for_a_join_that_can_use_them(behind: str) -> None:
+    """However far on it is: then all that read the stream see them."""
+    add, keeps = READERS[behind]
+    builder = StreamsBuilder()
+    spread = builder.stream("in", key=str, value=str).repartition(key=str, value=str, name="spread")
+    spread.map_values(len).filter(lambda _key, length: length > 0).to("all", value=int)
+    add(builder, spread)
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("in").pipe_key_value_list([(None, "x"), ("a", "yy")])
+        told = driver.create_output_topic("all").read_key_values_to_list()
+        lost = sum(n for name, n in driver.metrics.items() if name.startswith("dropped_null_key"))
+    assert told == ([(None, 1), ("a", 2)] if keeps else [("a", 2)])
+    assert keeps or lost == 1
 
 
 def test_a_stream_becomes_a_table_by_its_new_key(run_topology: RunTopology) -> None:

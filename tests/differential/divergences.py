@@ -191,18 +191,6 @@ def _late_by_another(window: Step, time: int, own: int, shared: int) -> bool:
     return any(own < end + window["grace"] <= shared for end in ends)
 
 
-def _repartitions_keep_null_keys(
-    example: Example, theirs: Written, ours: Written, number: int
-) -> Extent | None:
-    """Kafka Streams drops records without a key when a stream is repartitioned."""
-    for step in example.steps:
-        if step["op"] == "repartition":
-            reached = _reaching(example, step, number)
-            if any(row.key is None for rows in reached for _, row in rows):
-                return "rest"
-    return None
-
-
 def _sessions_stay_closed(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
@@ -328,7 +316,6 @@ DIVERGENCES: Mapping[str, Shows] = MappingProxyType(
         "suppress-inclusive-ends": _suppressed_windows_are_final,
         "suppress-old-value": _suppressed_old_values,
         "cogroup-shares-stream-time": _cogroups_share_time,
-        "repartition-keeps-null-keys": _repartitions_keep_null_keys,
         "joined-rows-keep-their-time": _joined_rows_keep_their_time,
         "closed-sessions-stay-closed": _sessions_stay_closed,
         "sliding-windows-are-kept-long-enough": _sliding_windows_are_kept,

@@ -124,8 +124,9 @@ class Routing(Handle[K, V]):
         """Send each record to the lane of its key now, with the serdes given here.
 
         Steps that work by key do this by themselves, so it is seldom needed: to say the serdes of
-        new keys once for all that follows, or to spread work behind a step. No topic is written;
-        records without a key are kept, and those of one key stay in order.
+        new keys once for all that follows, or to spread work behind a step. No topic is written,
+        and the records of a key stay in order. Those without a key are dropped and counted, unless
+        a left or outer join further on has results for them.
 
         Args:
             key: Type or serde of the keys; the stream's if not given.
@@ -175,6 +176,7 @@ class Routing(Handle[K, V]):
                 value=value_serde,
                 partitions=options.partitions,
                 partitioner=chooser,
+                null_keys=False,
             )
         )
         return KStream(self._registry, place["name"], key_serde, value_serde)

@@ -61,10 +61,17 @@ class BranchOperator(Operator[BranchNode]):
 
 
 class RepartitionOperator(Operator[RepartitionNode]):
-    """Records that have come to the lane of their key; a partitioner may drop or repeat them."""
+    """Records that have come to the lane of their key; a partitioner may drop or repeat them.
+
+    Records without a key go on only where a join behind has results for them.
+    """
 
     def process_one(self, batch: Batch) -> Batch:
         """Hand the rows on."""
+        if not (self.node.null_keys or all(batch.keys)) and None in batch.keys:
+            keyed = batch.select([key is not None for key in batch.keys])
+            self.count("dropped_null_key", len(batch) - len(keyed))
+            batch = keyed
         partitioner = self.node.partitioner
         if partitioner is None:
             return batch

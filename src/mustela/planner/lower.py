@@ -7,11 +7,14 @@ from dataclasses import replace
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.rules.materialize_lookup import with_copies
 from mustela.planner.turns import turns
-from mustela.topology.global_table import GlobalTableNode
+from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
 from mustela.topology.processor import ChildNode, GlobalStore, OutputNode, ProcessorNode
+from mustela.topology.routing import RepartitionNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.stream_join import StreamJoinNode
+from mustela.topology.stream_table_join import StreamTableJoinNode
 
 __all__ = ["lower"]
 
@@ -24,7 +27,7 @@ def lower(topology: Topology) -> Flow:
     """
     output_of: dict[str, StepId] = {}
     steps: list[FlowStep] = []
-    nodes = [_with_children(with_copies(written), topology) for written in topology]
+    nodes = [_looking_ahead(with_copies(written), topology) for written in topology]
     turns_of = turns(nodes)
     for node in nodes:
         if isinstance(node, GlobalTableNode):
@@ -44,10 +47,29 @@ def lower(topology: Topology) -> Flow:
     return Flow(topology, tuple(steps))
 
 
-def _with_children(node: Node, topology: Topology) -> Node:
+def _looking_ahead(node: Node, topology: Topology) -> Node:
+    """Return a step with what it must know of the steps behind it."""
+    if isinstance(node, RepartitionNode) and not node.null_keys:
+        return replace(node, null_keys=_joins_null_keys(node.name, topology))
+    return _with_children(node, topology) if isinstance(node, ProcessorNode) else node
+
+
+def _joins_null_keys(name: str, topology: Topology) -> bool:
+    """Say whether a join behind a step has results for records without a key."""
+    waiting, seen = [name], {name}
+    while waiting:
+        for reader in topology.children(waiting.pop()):
+            joins = isinstance(reader, StreamJoinNode | StreamTableJoinNode | GlobalJoinNode)
+            if joins and reader.kind != "inner":
+                return True
+            if reader.name not in seen:
+                seen.add(reader.name)
+                waiting.append(reader.name)
+    return False
+
+
+def _with_children(node: ProcessorNode, topology: Topology) -> Node:
     """Return a processor's step with the names that its processor may forward to."""
-    if not isinstance(node, ProcessorNode):
-        return node
     readers = topology.children(node.name)
     names = [reader.name for reader in readers if not isinstance(reader, OutputNode)]
     whole = tuple(

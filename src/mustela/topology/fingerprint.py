@@ -28,6 +28,7 @@ _IGNORED = frozenset(
         "schedule",
         "catch_up",
         "asks",
+        "null_keys",
     }
 )
 

@@ -49,17 +49,21 @@ class RepartitionNode(Node):
         value: Serde of the values, where it is known.
         partitions: The number of partitions that the partitioner is told.
         partitioner: Optional function that may drop a record or multiply it; see `Partitioner`.
+        null_keys: Whether records without a key go on, whoever is there to use them; if not, the
+            planner sees whether a join behind has results for them.
     """
 
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     partitions: int | None = None
     partitioner: Partitioner | None = None
+    null_keys: bool = True
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Records travel to the lane of their key, those without a key too."""
-        return (Arrival(key=self.key or ValueSerde(sort_keys=True), keep_null_keys=True),)
+        """Records travel to the lane of their key."""
+        key = self.key or ValueSerde(sort_keys=True)
+        return (Arrival(key=key, keep_null_keys=self.null_keys),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
