@@ -9,14 +9,18 @@ import pytest
 
 from mustela import (
     EmitStrategy,
+    Joined,
     KTable,
     Materialized,
     SlidingWindows,
     Stores,
     StreamsBuilder,
     TimeWindows,
+    TopologyTestDriver,
+    ValueTransformerWithKey,
     Windowed,
 )
+from mustela.topology.errors import ProcessorError
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 
@@ -171,3 +175,40 @@ def test_a_row_that_refers_to_itself_has_one_result_for_each_change(
     records = [at(n).send("in", "b", "b") for n in range(2)]
     out = run_topology(builder.build(), records, **EVERY)
     assert [(r.after_input, r.value) for r in out.of("out")] == [(0, "b+b"), (1, "b+b")]
+
+
+def test_a_record_without_a_key_does_not_wait_for_a_row(run_topology: RunTopology) -> None:
+    """A left join has a result for it at once; the others wait until their time is over."""
+    span = timedelta(minutes=1)
+    supplier = Stores.persistent_versioned_key_value_store("rows", history_retention=span)
+    builder = StreamsBuilder()
+    rows = builder.table("rows", key=str, value=str, materialized=Materialized(supplier=supplier))
+    waits = Joined[str, str, str](grace=timedelta(milliseconds=5), name="wait")
+    stream = builder.stream("in", key=str, value=str)
+    stream.left_join(rows, lambda one, row: f"{one}+{row}", value=str, joined=waits).to("out")
+    sent = [("a", "1", 10), (None, "2", 11), ("a", "3", 17)]
+    records = [at(time).send("in", key, value) for key, value, time in sent]
+    assert run_topology(builder.build(), records, **EVERY)["out"] == [
+        (None, "2+None"),
+        ("a", "1+None"),
+    ]
+
+
+class SeesItself(ValueTransformerWithKey[str, str, str]):
+    def init(self, context: Any) -> None:
+        self.made = context.state_store("made")
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        return self.made.get(key) or value
+
+
+def test_a_transformer_does_not_see_the_table_that_it_makes() -> None:
+    """It has no such store, and the error says what to do."""
+    builder = StreamsBuilder()
+    rows = builder.table("in", key=str, value=str)
+    rows.transform_values(SeesItself, value=str, store="made").to_stream().to("out")
+    with (
+        TopologyTestDriver(builder.build()) as driver,
+        pytest.raises(ProcessorError, match="has no store 'made'"),
+    ):
+        driver.create_input_topic("in").pipe_input("a", "x")
