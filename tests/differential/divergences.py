@@ -195,8 +195,10 @@ def _sessions_stay_closed(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
     """Kafka Streams loses sight of a session a moment before it takes no more records."""
-    for window, times in _windows(example, "session", number):
-        if any(gap == window["gap"] + window["grace"] for gap in _gaps(times)):
+    for step, times in _windows(example, "session", number):
+        lasting = step["window"]["gap"] + step["window"]["grace"]
+        kept = step.get("retention") or lasting
+        if kept == lasting and lasting in _gaps(times):
             return "rest"
     return None
 
@@ -205,7 +207,8 @@ def _sliding_windows_are_kept(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
     """Kafka Streams loses sight of windows that a late record makes others from."""
-    for window, times in _windows(example, "sliding", number):
+    for step, times in _windows(example, "sliding", number):
+        window = step["window"]
         far = any(gap >= window["diff"] + window["grace"] for gap in _gaps(times))
         if far and times != sorted(times):
             return "rest"
@@ -213,12 +216,12 @@ def _sliding_windows_are_kept(
 
 
 def _windows(example: Example, kind: str, number: int) -> Iterator[tuple[Step, list[int]]]:
-    """Yield the windows of a kind, and the times of the records that come to them."""
+    """Yield the steps with windows of a kind, and the times of the records that come to them."""
     for step in example.steps:
         window = step.get("window") or {}
         if window.get("type") == kind:
             taken = _grouped(example, step, number)
-            yield window, [time for rows in taken for _, time in rows]
+            yield step, [time for rows in taken for _, time in rows]
 
 
 def _gaps(times: Sequence[int]) -> Iterator[int]:

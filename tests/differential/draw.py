@@ -159,12 +159,13 @@ def _retention(draw: _Draw, window: Step, emit: str = "update") -> Step:
     Kafka Streams loses windows that are told when they close, and that time jumps over, if they are
     kept no longer; and a session that is kept longer is told once more when it is closed.
     """
-    if window["type"] in {"session", "unlimited"}:
+    if window["type"] == "unlimited" or (window["type"], emit) == ("session", "close"):
         return {}
     if emit == "close":
         return {"retention": _LONG_MS}
-    least = window.get("size", 2 * window.get("diff", 0)) + window["grace"]
-    return {"retention": draw(st.sampled_from([None, None, least, least + 9]))}
+    span = window.get("size") or window.get("gap") or 2 * window["diff"]
+    least = span + window["grace"]
+    return {"retention": draw(st.sampled_from([None, least, least + 1, least + 9]))}
 
 
 def _windowed(window: Callable[[_Draw], Step], emit: str = "update") -> Operator:

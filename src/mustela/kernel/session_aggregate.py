@@ -56,7 +56,9 @@ class SessionAggregateOperator(WindowOperator):
     """Sessions of a key: whoever comes no further than the gap from one extends it.
 
     A session that is over takes no record any more, whether it is still in the store or not, so
-    that results depend neither on how long a session is kept nor on where epochs are cut.
+    that results depend neither on how long a session is kept nor on where epochs are cut. Only by
+    stream time a session that is kept longer can still merge with one that is not over, as in
+    Kafka Streams, unless sessions are told when they are over: what is final stays so.
     """
 
     def open(self) -> None:
@@ -67,6 +69,10 @@ class SessionAggregateOperator(WindowOperator):
         self.skips_null_values = False
         self._gap = windows.gap_ms
         self._lasting = windows.gap_ms + windows.grace_ms
+        self._in_sight = self._lasting
+        if self.options.event_time == "stream-time" and self.node.emit != "close":
+            kept = self.node.store.retention_ms
+            self._in_sight = max(self._lasting, (kept or 0) - 1)
         self._merge = make_merge(self.node)
         self._fold = make_session_fold(self.node)
         self._initializer = self.node.initializer or (lambda: None)
@@ -95,18 +101,18 @@ class SessionAggregateOperator(WindowOperator):
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
         """Make one session of the record and those that it touches."""
-        over, low, high = now - self._lasting, time - self._gap, time + self._gap
+        low, high = max(time - self._gap, now - self._in_sight), time + self._gap
         sessions = self._sessions[name]  # by end, and so by start: they do not overlap
         last = len(sessions)
         while last and sessions[last - 1].start > high:
             last -= 1
-        first, low = last, max(low, over)
+        first = last
         while first and sessions[first - 1].end >= low:
             first -= 1
         found = sessions[first:last]
         start = min(time, found[0].start) if found else time
         end = max(time, found[-1].end) if found else time
-        if end < over:
+        if end < now - self._lasting:
             return 1
         total = self._initializer()
         for session in found:

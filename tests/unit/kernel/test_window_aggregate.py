@@ -115,17 +115,43 @@ def test_stream_time_outlives_a_restart() -> None:
         assert driver.metrics["dropped_late:counts"] == 1
 
 
-def test_a_session_that_is_over_takes_no_record_however_long_it_is_kept() -> None:
+@pytest.mark.parametrize("settings", [WATERMARK, {}], ids=["watermark", "stream-time"])
+@pytest.mark.parametrize("retention", [None, ms(10_000)], ids=["kept shortly", "kept long"])
+@pytest.mark.parametrize("final", [True, False], ids=["final", "updates"])
+def test_a_session_that_is_over_takes_no_record_however_long_it_is_kept(
+    final: bool, retention: timedelta | None, settings: dict[str, Any]
+) -> None:
     """closed-sessions-stay-closed: what was told as final is never told anew."""
-    for retention in (None, ms(10_000)):
-        options = Materialized[Any, Any](retention=retention)
-        sessions = SessionWindows(inactivity_gap=ms(10), grace=ms(20))
-        for final in (True, False):
-            builder = counted(sessions, final=final, materialized=options)
-            with TopologyTestDriver(builder) as driver:
-                send(driver, [("a", 100), ("b", 131), ("a", 105), ("b", 300)])
-                mine = [row for row in told(driver) if row[0] == "a"]
-                assert mine == [("a", 100, 100, 1, 100), ("a", 105, 105, 1, 105)]
+    options = Materialized[Any, Any](retention=retention)
+    sessions = SessionWindows(inactivity_gap=ms(10), grace=ms(20))
+    builder = counted(sessions, final=final, materialized=options)
+    with TopologyTestDriver(builder, settings=settings) as driver:
+        send(driver, [("a", 100), ("b", 131), ("a", 105), ("b", 300)])
+        mine = [row for row in told(driver) if row[0] == "a"]
+    if retention and not final and not settings:  # Kafka Streams' time, and its results
+        assert mine == [
+            ("a", 100, 100, 1, 100),
+            ("a", 100, 100, None, 100),
+            ("a", 100, 105, 2, 105),
+        ]
+    else:
+        assert mine == [("a", 100, 100, 1, 100), ("a", 105, 105, 1, 105)]
+
+
+@pytest.mark.parametrize(("latest", "merged"), [(35, ("a", 0, 11, 3)), (36, ("a", 5, 11, 2))])
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_session_that_is_kept_merges_until_it_is_out_of_sight(
+    together: int, latest: int, merged: tuple[Any, ...]
+) -> None:
+    """By stream time, as in Kafka Streams: it is kept for longer than it takes records."""
+    options = Materialized[Any, Any](retention=ms(36))
+    sessions = SessionWindows(inactivity_gap=ms(10), grace=ms(20))
+    rows = [("a", 0), ("a", 11), ("b", latest), ("a", 5)]
+    with TopologyTestDriver(counted(sessions, materialized=options)) as driver:
+        for begin in range(0, len(rows), together):
+            with driver.epoch():
+                send(driver, rows[begin : begin + together])
+        assert merged in [row[:4] for row in told(driver)]
 
 
 def test_a_record_just_within_the_gap_extends_its_session_whatever_other_keys_did() -> None:
