@@ -229,6 +229,17 @@ def test_a_window_is_over_for_all_streams_at_once() -> None:
     assert found == [Out(window, 1, 5), Out(window, 301, 6)]
 
 
+def test_a_stream_that_is_cogrouped_twice_is_folded_by_both_aggregators() -> None:
+    """Kafka Streams forgets the first (cogroup-takes-a-stream-twice)."""
+    builder = StreamsBuilder()
+    one = builder.stream("one", key=str, value=int).group_by_key()
+    table = one.cogroup(add).cogroup(one, add_hundredfold).aggregate(int, value=int)
+    table.to_stream().to("out")
+    records = [Given("one", "a", 1, 5), Given("one", "b", 2, 6)]
+    found = run(builder.build(), [[record] for record in records], "out", settings=EVERY)["out"]
+    assert found == [Out("a", 1, 5), Out("a", 101, 5), Out("b", 2, 6), Out("b", 202, 6)]
+
+
 def wrong(what: str) -> None:
     builder = StreamsBuilder()
     one = builder.stream("one", key=str, value=int).group_by_key()
