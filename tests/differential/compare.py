@@ -33,7 +33,7 @@ class Compared(NamedTuple):
 
     Attributes:
         known: The ids of the known divergences that the example shows.
-        whole: Whether it reached the last input: behind some divergences nothing can be compared.
+        whole: Whether all was compared: behind some divergences nothing can be.
         met: The pairs of operators both of which gave rows before the end of the comparison, the
             second no sooner than the first, where the last step of the topology wrote too.
     """
@@ -59,23 +59,23 @@ def compare(example: Example, kafka_streams: KafkaStreams) -> Compared:
     theirs, kept = of_kafka_streams(example, kafka_streams)
     ours, keeps = both_of_mustela(example, kept)
     known = _leave_out_headers(example, theirs, ours)
-    told, end = False, len(example.inputs)
+    told, whole, end = False, True, min(len(theirs), len(ours))
     same = _same if WITHOUT_ORDER.isdisjoint(example.operators) else _same_rows
-    for number, (record, wanted, got) in enumerate(zip(example.inputs, theirs, ours, strict=True)):
+    for number, (wanted, got) in enumerate(zip(theirs[:end], ours[:end], strict=True)):
         if all(same(w, g) for w, g in zip(wanted, got, strict=True)):
             told = told or bool(wanted[-1])
             continue
         explained = divergence_of(example, theirs, ours, number)
         if explained is None:
-            raise Difference(_told(example, number, record, wanted, got))
+            raise Difference(_told(example, number, wanted, got))
         known.add(explained[0])
         if explained[1] == "rest":
-            end = number
+            whole, end = False, number
             break
     else:
+        known |= _compare_ends(example, theirs, ours)
         known |= _compare_contents(example, kept, keeps)
     paired = told and len(example.operators) > 1
-    whole = end == len(example.inputs)
     return Compared(known, whole, _met(example, end) if paired else set())
 
 
@@ -86,11 +86,10 @@ def _leave_out_headers(example: Example, theirs: Written, ours: Written) -> set[
     for place, sink in enumerate(sinks):
         known = headers_divergence_of(example, sink)
         if known is not None:
-            for wanted, got in zip(theirs, ours, strict=True):
-                if not _same(wanted[place], got[place]):
-                    differing.add(known)
-                for rows in (wanted, got):
-                    rows[place] = [row._replace(headers=()) for row in rows[place]]
+            if any(not _same(w[place], g[place]) for w, g in zip(theirs, ours, strict=False)):
+                differing.add(known)
+            for rows in (*theirs, *ours):
+                rows[place] = [row._replace(headers=()) for row in rows[place]]
     return differing
 
 
@@ -125,6 +124,25 @@ def _by_key(rows: Sequence[Row]) -> dict[Any, list[Row]]:
     return found
 
 
+def _compare_ends(example: Example, theirs: Written, ours: Written) -> set[str]:
+    """Return the known divergences by which a full buffer stops the two sides at other inputs.
+
+    Raises:
+        Difference: If that is not known.
+    """
+    if len(theirs) == len(ours):
+        return set()
+    number = min(len(theirs), len(ours))
+    nothing = [[] for step in example.steps if step["op"] == "to"]
+    wanted, got = ([*side, nothing] for side in (theirs, ours))
+    explained = divergence_of(example, wanted, got, number, reach="rest")
+    if explained is None:
+        first = "Kafka Streams" if len(theirs) == number else "Mustela"
+        lines = [*_setting(example, number), f"a full buffer stops {first} alone"]
+        raise Difference("\n".join(lines))
+    return {explained[0]}
+
+
 def _compare_contents(example: Example, theirs: Contents, ours: Contents) -> set[str]:
     """Return the known divergences that the contents of stores show.
 
@@ -132,6 +150,8 @@ def _compare_contents(example: Example, theirs: Contents, ours: Contents) -> set
         Difference: If they differ in a way that is not known.
     """
     known: set[str] = set()
+    if not (theirs and ours):
+        return known
     for name, answers in theirs.items():
         for question in sorted(answers.keys() | ours[name].keys()):
             wanted, got = answers.get(question, []), ours[name].get(question, [])
@@ -158,18 +178,20 @@ def _in_order(example: Example, question: str) -> bool:
 
 
 def _told_contents(example: Example, question: str, wanted: Any, got: Any) -> str:
-    lines = ["after:", *(f"  {tuple(each)}" for each in example.inputs)]
-    lines += ["through:", *(f"  {step}" for step in example.steps)]
-    lines += [f"{question}, {example.asked}"]
+    lines = [*_setting(example, len(example.inputs) - 1), f"{question}, {example.asked}"]
     return "\n".join([*lines, f"  Kafka Streams: {wanted}", f"  Mustela:       {got}"])
 
 
-def _told(example: Example, number: int, record: Any, wanted: Any, got: Any) -> str:
-    lines = [f"after input {number} of:"]
-    lines += [f"  {tuple(each)}" for each in example.inputs[: number + 1]]
-    lines += ["through:", *(f"  {step}" for step in example.steps)]
+def _told(example: Example, number: int, wanted: Any, got: Any) -> str:
+    lines = _setting(example, number)
     for sink, (w, g) in enumerate(zip(wanted, got, strict=True)):
         if not _same(w, g):
             only = "same rows in another order" if Counter(w) == Counter(g) else ""
             lines += [f"o{sink}: {only}", f"  Kafka Streams: {w}", f"  Mustela:       {g}"]
     return "\n".join(lines)
+
+
+def _setting(example: Example, number: int) -> list[str]:
+    lines = [f"after input {number} of:"]
+    lines += [f"  {tuple(each)}" for each in example.inputs[: number + 1]]
+    return [*lines, "through:", *(f"  {step}" for step in example.steps)]

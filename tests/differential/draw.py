@@ -43,6 +43,19 @@ _ROWS = st.one_of(
     st.permutations(_FIRST_LETTERS),
 )
 _ROW_VALUES = st.sampled_from(["1", "12", "a1", "b2", "c", "a23"])
+# A buffer that lets rows go on early, and one that stops the application, but not too soon: a row
+# counts for 100 bytes beside its key, value and headers.
+_EARLY = st.fixed_dictionaries(
+    {
+        "max_records": st.sampled_from([None, None, 1, 2]),
+        "max_bytes": st.sampled_from([0, 102, 104, 111, 208, 220, 330]),
+        "when_full": st.just("early"),
+    }
+)
+_STRICT = st.sampled_from(
+    [{}] * 5 + [{"max_records": 3}, {"max_bytes": 330}, {"max_records": 4, "max_bytes": 420}]
+)
+_BLIND = {"to_stream", "to_stream_key"}
 _JUMPS = st.sampled_from([50, 50, 80, 0, 15, 25, 1100])
 _HEADERS = st.sampled_from(
     [(), (("n", "#"),), (("n", "#"), ("n", "+")), (("", "#"), ("gone", None), ("empty", ""))]
@@ -227,11 +240,12 @@ def _processor(op: str) -> Callable[[_Draw], Step]:
 
 
 def _suppress_time(draw: _Draw) -> Step:
-    return {
-        "op": "suppress_time",
-        "limit": _small(draw, 0, 3, 10, 1000),
-        "max_records": draw(st.sampled_from([None, None, 1, 2])),
-    }
+    limit = _small(draw, 0, 3, 10, 1000)
+    return {"op": "suppress_time", "limit": limit, **draw(_EARLY | _STRICT)}
+
+
+def _suppress_window(draw: _Draw) -> Step:
+    return {"op": "suppress_window", **draw(_STRICT)}
 
 
 def _global(how: str) -> Callable[[_Draw], Step]:
@@ -310,7 +324,7 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         ),
         "table_aggregate": Operator(("table",), "table", _regroup),
         "suppress_time": Operator(("table",), "table", _suppress_time),
-        "suppress_window": _fixed(("windowed",), "windowed", op="suppress_window"),
+        "suppress_window": Operator(("windowed",), "windowed", _suppress_window),
         "stream_join_inner": _stream_join("inner"),
         "stream_join_left": _stream_join("left"),
         "stream_join_outer": _stream_join("outer"),
@@ -435,6 +449,18 @@ class _Sketch:
             inputs.append(self.add({**table, "store": _store(self.draw)}))
         return operator.output, self.add(step, *inputs)
 
+    def count_what_is_shared(self) -> None:
+        """Bound buffers by bytes only where no step may see the old values in them.
+
+        Kafka Streams always counts those, Mustela where it has to keep them.
+        """
+        readers = [(step["op"], name) for step in self.steps for name in step.get("in", ())]
+        for place, step in enumerate(self.steps):
+            seen = any(name == step["id"] and op not in _BLIND for op, name in readers)
+            if seen and step.get("max_bytes") is not None:
+                bound = step.get("max_records") or 2
+                self.steps[place] = {**step, "max_records": bound, "max_bytes": None}
+
     def sink(self, kind: Kind, name: str) -> None:
         """Write to a topic of its own."""
         if kind == "windowed":
@@ -482,6 +508,7 @@ def examples(draw: _Draw, operators: tuple[str, ...]) -> Example:
         results.append(sketch.operator(which, results[-1] if results else None))
         if number == len(operators) - 1 or draw(st.booleans()):
             sketch.sink(*results[-1])
+    sketch.count_what_is_shared()
     steps, inputs = tuple(sketch.steps), tuple(_headed(draw, sketch, len(operators)))
     for result in results:
         sketch.sink(*result)

@@ -97,7 +97,8 @@ class KafkaStreams:
         """Return what was written and what is kept.
 
         ``outputs`` has what was written after each input: number of the sink, key, value, time
-        and headers; ``stores`` what the named stores answer at the end, by question.
+        and headers; ``stores`` what the named stores answer at the end, by question. Where a buffer
+        is full that must not be, there are outputs of the inputs before alone, and no stores.
 
         Raises:
             Refused: If Kafka Streams refuses the topology, or fails on an input.

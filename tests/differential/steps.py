@@ -214,15 +214,10 @@ class _Build:
                 return grouped.aggregate(_start, adder, subtractor, value=str, **stored)
 
     def _suppress_time(self, step: Step, table: Any) -> Any:
-        limit = _ms(step["limit"])
-        bound = step.get("max_records")
-        buffer = m.BufferConfig.unbounded()
-        if bound is not None:
-            buffer = m.BufferConfig.max_records(bound).emit_early_when_full()
-        return table.suppress(m.Suppressed.until_time_limit(limit, buffer))
+        return table.suppress(m.Suppressed.until_time_limit(_ms(step["limit"]), _buffer(step)))
 
     def _suppress_window(self, step: Step, table: Any) -> Any:
-        return table.suppress(m.Suppressed.until_window_closes(m.BufferConfig.unbounded()))
+        return table.suppress(m.Suppressed.until_window_closes(_buffer(step)))
 
     # --- joins ------------------------------------------------------------------------------------
 
@@ -260,6 +255,16 @@ _METHODS = {"inner": "join", "left": "left_join", "outer": "outer_join"}
 
 def _store(step: Step) -> str:
     return f"store-{step['id']}"
+
+
+def _buffer(step: Step) -> m.BufferConfig:
+    buffer = m.BufferConfig.unbounded()
+    if step.get("max_records") is not None:
+        buffer = buffer.with_max_records(step["max_records"])
+    if step.get("max_bytes") is not None:
+        buffer = buffer.with_max_bytes(step["max_bytes"])
+    early = step.get("when_full") == "early"
+    return buffer.emit_early_when_full() if early else buffer
 
 
 def _windows(window: dict[str, Any]) -> Any:

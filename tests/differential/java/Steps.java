@@ -13,6 +13,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.kstream.*;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.state.Stores;
@@ -21,11 +22,15 @@ import org.apache.kafka.streams.state.Stores;
 @SuppressWarnings({"unchecked", "rawtypes"})
 final class Steps {
     private static final Serde<String> TEXT = Serdes.String();
-    private final StreamsBuilder builder = new StreamsBuilder();
+    private final StreamsBuilder builder;
     private final Map<String, Object> made = new HashMap<>();
     private final Map<String, Serde> keys = new HashMap<>();
     private final Set<String> stores = new LinkedHashSet<>();
     private String kept;
+
+    Steps(TopologyConfig settings) {
+        builder = new StreamsBuilder(settings);
+    }
 
     Topology build(JsonNode steps) {
         for (JsonNode step : steps) {
@@ -90,8 +95,7 @@ final class Steps {
             case "transform_values" -> transform(step, f);
             case "table_aggregate" -> tableAggregate(step, f);
             case "suppress_time" -> table(step, 0).suppress(untilTime(step));
-            case "suppress_window" -> table(step, 0).suppress(
-                (Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+            case "suppress_window" -> table(step, 0).suppress((Suppressed) Suppressed.untilWindowCloses(strict(step)));
             case "stream_join" -> streamJoin(step);
             case "stream_table_join" -> streamTableJoin(step);
             case "global_join" -> globalJoin(step, f);
@@ -334,14 +338,24 @@ final class Steps {
         };
     }
 
-    private Suppressed untilTime(JsonNode step) {
-        Suppressed.EagerBufferConfig buffer = step.hasNonNull("max_records")
-            ? Suppressed.BufferConfig.maxRecords(step.get("max_records").asLong()).emitEarlyWhenFull()
-            : (Suppressed.EagerBufferConfig) (Object) null;
-        Duration limit = ms(step, "limit");
-        return buffer == null
-            ? Suppressed.untilTimeLimit(limit, Suppressed.BufferConfig.unbounded())
-            : Suppressed.untilTimeLimit(limit, buffer);
+    /** A buffer that lets the oldest go on when it is full. */
+    private static Suppressed.EagerBufferConfig early(JsonNode step) {
+        boolean records = step.hasNonNull("max_records");
+        Suppressed.EagerBufferConfig buffer = records
+            ? Suppressed.BufferConfig.maxRecords(step.get("max_records").asLong())
+            : Suppressed.BufferConfig.maxBytes(step.get("max_bytes").asLong());
+        return records && step.hasNonNull("max_bytes") ? buffer.withMaxBytes(step.get("max_bytes").asLong()) : buffer;
+    }
+
+    /** A buffer that stops the application when it is full. */
+    private static Suppressed.StrictBufferConfig strict(JsonNode step) {
+        boolean bounded = step.hasNonNull("max_records") || step.hasNonNull("max_bytes");
+        return bounded ? early(step).shutDownWhenFull() : Suppressed.BufferConfig.unbounded();
+    }
+
+    private static Suppressed untilTime(JsonNode step) {
+        Suppressed.BufferConfig buffer = "early".equals(step.path("when_full").asText()) ? early(step) : strict(step);
+        return Suppressed.untilTimeLimit(ms(step, "limit"), buffer);
     }
 
     private Object streamJoin(JsonNode step) {

@@ -98,14 +98,36 @@ def test_a_full_buffer_lets_the_oldest_go_early() -> None:
         assert out(driver) == [("a", 1, 5), ("b", 1, 5)]
 
 
-def test_a_bound_of_bytes_counts_what_a_row_costs() -> None:
-    """A hundred bytes for each row, as in Kafka Streams, beside its key and value."""
-    one = BufferConfig.max_bytes(200)
-    with TopologyTestDriver(sums(Suppressed.until_time_limit(timedelta.max, one))) as driver:
-        pipe(driver, [("a", 5), ("a", 6)])
-        assert out(driver) == []
-        pipe(driver, [("b", 7)])
-        assert out(driver) == [("a", 2, 6)]
+@pytest.mark.parametrize(
+    ("asks", "headers", "costs"),
+    [
+        (False, (), 100 + 1 + 8),
+        (True, (), 100 + 1 + 8 + 8),
+        (False, (("from", b"web"), ("gone", None)), 100 + 1 + 8 + 11),
+    ],
+    ids=["alone", "with the value before", "with headers"],
+)
+def test_a_bound_of_bytes_counts_what_a_row_costs(asks: bool, headers: Any, costs: int) -> None:
+    """A hundred bytes beside its key, its value, its headers, and the one before if it is kept.
+
+    Two rows fit where there is room for both, and the older one goes on where a byte is missing.
+    """
+    for missing, early in ((0, []), (1, [("a", 3, 101)])):
+        buffer = BufferConfig.max_bytes(2 * costs - missing)
+        builder = StreamsBuilder()
+        rows = builder.table("in", key=str, value=int, store="rows")
+        rare = rows.suppress(Suppressed.until_time_limit(ms(50), buffer))
+        rare.to_stream().to("out")
+        if asks:
+            rare.group_by(lambda key, value: (key, value), key=str, value=int).count()
+        with TopologyTestDriver(builder, settings={"event_time": "stream-time"}) as driver:
+            topic = driver.create_input_topic("in")
+            for key, value, time in (("a", 1, 0), ("b", 1, 0), ("a", 2, 100)):
+                topic.pipe_input(key, value, timestamp=time)
+            out(driver)
+            for key, value, time in (("a", 3, 101), ("b", 4, 102)):
+                topic.pipe_input(key, value, timestamp=time, headers=headers)
+            assert out(driver) == early
 
 
 @pytest.mark.parametrize("event_time", ["stream-time", "watermark"])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.buffer import RecordBuffer, SlotBuffer
-from mustela.state.kinds.layout import STREAM_TIME
+from mustela.state.kinds.buffer import RecordBuffer, SlotBuffer, WeighedSlotBuffer
+from mustela.state.kinds.layout import STREAM_TIME, RowView
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.timer import Timer, TimerRows
 from tests.unit.state.epochs import KEYS, backends, keys, steps, world
@@ -27,6 +27,7 @@ values = st.binary(max_size=3)
         st.one_of(
             st.tuples(st.just("put"), st.lists(st.tuples(keys, times, values), max_size=3)),
             st.tuples(st.just("remove"), st.lists(keys, max_size=2)),
+            st.tuples(st.just("weigh"), st.booleans()),
             steps,
         ),
         max_size=25,
@@ -34,13 +35,19 @@ values = st.binary(max_size=3)
     times,
 )
 def test_slots_are_those_of_a_dict(backend, ops, until):
-    """The first time of a key stays its slot, the last value stays its value."""
+    """The first time of a key stays its slot, the last value stays its value.
+
+    What they weigh is right also where some who changed them did not weigh them.
+    """
     model: dict[bytes, tuple[int, bytes]] = {}
     with world(backend, BUFFER) as epochs:
         epochs.view.put(STREAM_TIME, b"time")
+        weighs = False
         for op in ops:
-            buffer = SlotBuffer(epochs.view)
+            buffer = _weighed(epochs.view) if weighs else SlotBuffer(epochs.view)
             match op:
+                case "weigh", weighs:
+                    pass
                 case "put", rows:
                     buffer.put_many(
                         *([list(column) for column in zip(*rows, strict=True)] or [[], [], []])
@@ -53,7 +60,7 @@ def test_slots_are_those_of_a_dict(backend, ops, until):
                         model.pop(key, None)
                 case (step,):
                     epochs.step(step)
-        buffer = SlotBuffer(epochs.view)
+        buffer = _weighed(epochs.view) if weighs else SlotBuffer(epochs.view)
         expected = sorted((time, key, value) for key, (time, value) in model.items())
         assert list(buffer.due()) == expected
         assert list(buffer.due(until)) == [row for row in expected if row[0] <= until]
@@ -61,7 +68,13 @@ def test_slots_are_those_of_a_dict(backend, ops, until):
         assert buffer.load_many(KEYS) == [model.get(key) for key in KEYS]
         assert buffer.count == len(model)
         assert buffer.bytes == sum(len(key) + len(value) for _, key, value in expected)
+        weight = sum(len(key) + 9 * sum(value) for _, key, value in expected)
+        assert _weighed(epochs.view).weight == weight
         assert epochs.view.get(STREAM_TIME) == b"time"
+
+
+def _weighed(view: RowView) -> WeighedSlotBuffer:
+    return WeighedSlotBuffer(view, lambda key, value: len(key) + 9 * sum(value))
 
 
 @given(

@@ -10,7 +10,8 @@ value, bring the slots into order.
 four bytes hold the value.
 
 In these ``00 n`` holds how many rows wait and how many bytes their keys and values have, and in the
-second ``00 s`` the next sequence number. Rows that leave are removed in the changelog too.
+second ``00 s`` the next sequence number. Where slots are weighed ``00 w`` holds what all of them
+weigh; whoever does not weigh them removes it. Rows that leave are removed in the changelog too.
 
 *Headers*, format 2 (windows that wait in their own store): the start of a window and the record key
 hold the headers of its last record, an array of (name, value) in msgpack.
@@ -18,10 +19,10 @@ hold the headers of its last record, an array of (name, value) in msgpack.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from mustela.state.kinds.layout import (
     TIME_BYTES,
@@ -37,14 +38,23 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 
-__all__ = ["BUFFER_FORMAT", "HEADERS_FORMAT", "Buffered", "RecordBuffer", "SlotBuffer"]
+__all__ = [
+    "BUFFER_FORMAT",
+    "HEADERS_FORMAT",
+    "Buffered",
+    "RecordBuffer",
+    "SlotBuffer",
+    "WeighedSlotBuffer",
+]
 
 BUFFER_FORMAT = 1
 HEADERS_FORMAT = 2
 
 _FILL_KEY: Final = b"\x00n"
 _SEQUENCE_KEY: Final = b"\x00s"
+_WEIGHT_KEY: Final = b"\x00w"
 _FILL = Struct(">QQ")
+_WEIGHT_BYTES = 8
 _SEQUENCE_BYTES = 4
 _SEQUENCE_MASK = (1 << 32) - 1
 
@@ -107,6 +117,13 @@ class SlotBuffer(_Filled):
         Buffered(time=7, key=b'pear', value=b'2')
     """
 
+    _weighs: ClassVar[bool] = False
+
+    def __init__(self, view: RowView) -> None:
+        super().__init__(view)
+        if not self._weighs and view.get(_WEIGHT_KEY) is not None:
+            view.put(_WEIGHT_KEY, None)
+
     def load_many(self, keys: Sequence[bytes]) -> list[tuple[int, bytes] | None]:
         """Return (time, value) of each key that waits, with one fetch."""
         return [
@@ -166,6 +183,69 @@ class SlotBuffer(_Filled):
         if rows:
             self.view.put_many(rows)
             self._fill(-count, -size)
+
+
+class WeighedSlotBuffer(SlotBuffer):
+    """A buffer of slots that knows what they weigh together.
+
+    Args:
+        view: The rows of the store.
+        weigh: Says what a slot weighs: its key and its value.
+
+    Example:
+        >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+        >>> from mustela.state.memory import MemoryEnvironment
+        >>> from mustela.state.overlay import Overlay
+        >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
+        ...                         stores=(StoreSpec(name="b", kind="buffer"),))
+        >>> view = Overlay(MemoryEnvironment(place).snapshot(Committed())).store("b")
+        >>> buffer = WeighedSlotBuffer(view, lambda key, value: 10 * len(value))
+        >>> buffer.put_many([b"apple", b"pear", b"apple"], [5, 7, 9], [b"1", b"2", b"33"])
+        >>> buffer.weight
+        30
+    """
+
+    _weighs = True
+
+    def __init__(self, view: RowView, weigh: Callable[[bytes, bytes], int]) -> None:
+        super().__init__(view)
+        self._weigh = weigh
+        self._weight = 0
+        stored = view.get(_WEIGHT_KEY)
+        if stored is not None:
+            self._weight = int.from_bytes(stored, "big")
+        elif self.count:
+            self._add(sum(weigh(row.key, row.value) for row in self.due()))
+
+    @property
+    def weight(self) -> int:
+        """What the waiting slots weigh."""
+        return self._weight
+
+    def put_many(
+        self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]
+    ) -> None:
+        """Set the values of keys; a key that waits already keeps its time."""
+        before = self._weight_of(keys)
+        super().put_many(keys, times, values)
+        self._add(self._weight_of(keys) - before)
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Remove the rows of keys; one that does not wait is fine."""
+        names = list(keys)
+        gone = self._weight_of(names)
+        super().remove(names)
+        self._add(-gone)
+
+    def _weight_of(self, keys: Iterable[bytes]) -> int:
+        names = list(dict.fromkeys(keys))
+        found = zip(names, self.load_many(names), strict=True)
+        return sum(self._weigh(key, slot[1]) for key, slot in found if slot is not None)
+
+    def _add(self, weight: int) -> None:
+        self._weight += weight
+        packed = self._weight.to_bytes(_WEIGHT_BYTES, "big")
+        self.view.put(_WEIGHT_KEY, packed if self.count else None)
 
 
 class RecordBuffer(_Filled):
