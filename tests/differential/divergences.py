@@ -50,7 +50,16 @@ _DELETING = {
     "transform_values",
 }
 # Steps that may give several updates of a key for one record.
-_SEVERAL = {"flat_map", "flat_map_values", "merge", "table_join", "fk_join", "stream_join"}
+_SEVERAL = {
+    "flat_map",
+    "flat_map_values",
+    "merge",
+    "process",
+    "process_values",
+    "table_join",
+    "fk_join",
+    "stream_join",
+}
 
 
 def _deletions_only_of_rows(
