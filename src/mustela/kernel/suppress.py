@@ -192,6 +192,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         first = {group: self._first(group) for group in set(groups)}
         order = batch.order
         released: list[_Released] = []
+        numbers = dict.fromkeys(first, 0)  # go on: rows that one record gave have one order
         for row, group in enumerate(groups):
             buffer = self._buffer(group)
             self._hold(buffer, [row], (key_bytes, times, slots))
@@ -205,8 +206,10 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
                 first[group] = self._first(group)
             cause = (batch.timestamps[row], -1, -1, -1) if order is None else order[row]
             released += [
-                _Released(row_, (*cause, group, number)) for number, row_ in enumerate(going)
+                _Released(row_, (*cause, group, number))
+                for number, row_ in enumerate(going, numbers[group])
             ]
+            numbers[group] += len(going)
         return self._batch(released)
 
     def _first(self, group: int) -> int:

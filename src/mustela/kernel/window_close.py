@@ -40,10 +40,10 @@ class LateRecord(Exception):
     """A record came too late for its window."""
 
 
-_Over = tuple[int, bytes, int, int, int, int, bytes, Headers]
-"""A window that is over: start, key, key group, its place among those of its key group, end, time
-of its closing, row and headers. No two have start and key in common, so the order in which windows
-go on is that of these tuples."""
+_Over = tuple[int, int, bytes, int, int, int, int, bytes, Headers]
+"""A window that is over: its moment, start, key, key group, its place among those of its key group,
+end, time of its closing, row and headers. The moment is the start, of a session the end. No two
+have start and key in common, so the order in which windows go on is that of these tuples."""
 
 
 def _told_until(view: RowView) -> int:
@@ -156,8 +156,8 @@ class WindowCloser:
             headers = self._headers.take(group, window_keys(starts, keys))
         ends = [min(start + size, TIME_MAX) for start in starts]
         closings = [start + horizon for start in starts]
-        # Not strict: some columns have no end.
-        return list(zip(starts, keys, repeat(group), count(), ends, closings, stored, headers))
+        columns = (starts, starts, keys, repeat(group), count(), ends, closings, stored, headers)
+        return list(zip(*columns, strict=False))  # some columns have no end
 
     def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
         """Return the sessions of all key groups that are over.
@@ -174,12 +174,12 @@ class WindowCloser:
                 continue
             sessions = SessionRows(view)
             rows = sorted(
-                ((start, key, end, row) for key, start, end, row in sessions.ending(first, last)),
-                key=itemgetter(0, 1),
+                ((end, start, key, row) for key, start, end, row in sessions.ending(first, last)),
+                key=itemgetter(0, 1, 2),
             )
             over: list[_Over] = [
-                (start, key, group, number, end, end + horizon, row, ())
-                for number, (start, key, end, row) in enumerate(rows)
+                (end, start, key, group, number, end, end + horizon, row, ())
+                for number, (end, start, key, row) in enumerate(rows)
             ]
             if over:
                 view.put(CLOSED_KEY, pack_time(last + 1))
@@ -228,7 +228,7 @@ class WindowCloser:
         if not found:
             return None
         found.sort()
-        starts, inner, groups, numbers, ends, at, rows, headers = zip(*found, strict=True)
+        _, starts, inner, groups, numbers, ends, at, rows, headers = zip(*found, strict=True)
         serde: Any = self._node.key or self._node.store.key_serde
         windowed = windowed_keys(serde.deserialize_many(inner), starts, ends)
         values, times = self._codec.decode_many(rows)

@@ -98,6 +98,24 @@ def test_a_full_buffer_lets_the_oldest_go_early() -> None:
         assert out(driver) == [("a", 1, 5), ("b", 1, 5)]
 
 
+def test_what_the_rows_of_one_record_let_go_keeps_its_order() -> None:
+    """Also in another lane: by time first, then because the buffer is full."""
+    builder = StreamsBuilder()
+    letters = builder.stream("in", key=str, value=str).flat_map(lambda _k, v: [(x, x) for x in v])
+    buffer = BufferConfig.max_records(2).emit_early_when_full()
+    table = letters.to_table(key=str, value=str)
+    rare = table.suppress(Suppressed.until_time_limit(ms(5), buffer), name="rare").to_stream()
+    words = rare.group_by(lambda _letter, _same: "all", key=str, value=str)
+    words.reduce(lambda word, letter: word + letter, store="word").to_stream().to("out", key=str)
+    settings = {"event_time": "stream-time", "emit": "every"}
+    with TopologyTestDriver(builder.build(), settings=settings) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("k", "ab", timestamp=0)
+        topic.pipe_input("k", "cde", timestamp=10)
+        told = driver.create_output_topic("out").read_values_to_list()
+    assert told == ["a", "ab", "abc"]
+
+
 @pytest.mark.parametrize(
     ("asks", "headers", "costs"),
     [

@@ -115,6 +115,21 @@ def test_stream_time_outlives_a_restart() -> None:
         assert driver.metrics["dropped_late:counts"] == 1
 
 
+def test_what_closes_at_once_comes_by_its_time_and_then_by_key() -> None:
+    """Windows by their start, sessions by their end."""
+    rows = [("a", 6), ("b", 8), ("c", 7), ("a", 10), ("c", 8), ("a", 28)]
+    with TopologyTestDriver(
+        counted(SessionWindows(inactivity_gap=ms(6), grace=ms(0)), final=True)
+    ) as driver:
+        send(driver, rows)
+        assert told(driver) == [("c", 7, 8, 2, 8), ("b", 8, 8, 1, 8), ("a", 6, 10, 2, 10)]
+    with TopologyTestDriver(counted(tumbling(5), final=True)) as driver:
+        send(driver, rows[:-1])
+        send(driver, [("a", 28)])
+        ends = [(key, start) for key, start, *_ in told(driver)]
+    assert ends == [("a", 5), ("b", 5), ("c", 5), ("a", 10)]
+
+
 @pytest.mark.parametrize("settings", [WATERMARK, {}], ids=["watermark", "stream-time"])
 @pytest.mark.parametrize("retention", [None, ms(10_000)], ids=["kept shortly", "kept long"])
 @pytest.mark.parametrize("final", [True, False], ids=["final", "updates"])
