@@ -154,9 +154,15 @@ def _foreign_results_are_kept(
         if step["op"] == "fk_join":
             left = example_step = _step(example, step["in"][0])
             above = [_step(example, name) for name in _above(example, example_step)]
-            if any(s["op"] in _SEVERAL or "window" in s for s in [left, *above]):
+            if any(_gives_several(other) for other in [left, *above]):
                 return "rest"
     return None
+
+
+def _gives_several(step: Step) -> bool:
+    """Say whether one record may change a row of a table behind more than once."""
+    waits = step["op"] == "stream_table_join" and step.get("grace") is not None
+    return step["op"] in _SEVERAL or "window" in step or waits
 
 
 def _cogroups_share_time(

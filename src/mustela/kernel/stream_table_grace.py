@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -98,10 +99,11 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         """Join what is due."""
         changes, changed = self.keyed_input(Batch.concatenate(self._changes), 1)
         arrived = self._arrived()
-        going = list(self._at_once(arrived))
         mine = self._by_group(arrived)
+        turns = _turns(arrived.batch.order or [], mine.values())
+        going = list(self._at_once(arrived, turns))
         for group in self._buffered.groups:
-            going.extend(self._released(group, arrived, mine.get(group, [])))
+            going.extend(self._released(group, arrived, mine.get(group, []), turns))
         self._clock.save()
         going.sort(key=lambda record: record.place)
         result: Batch | None = None
@@ -145,14 +147,14 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
             mine.setdefault(group, []).append(row)
         return mine
 
-    def _at_once(self, arrived: _Arrived) -> Iterator[_Going]:
+    def _at_once(self, arrived: _Arrived, turns: dict[int, int]) -> Iterator[_Going]:
         """Give the records that do not wait: they have no key, or come too late."""
         batch = arrived.batch
         stamps, headers, order = batch.timestamps, batch.headers, batch.order or []
         for row, key in enumerate(arrived.key_bytes):
             if key is None or self._is_late(stamps[row], arrived.times[row]):
                 yield _Going(
-                    (*order[row], _LAST, 0, 0),
+                    (*order[row], _LAST, turns.get(row, 0), 0, 0),
                     batch.keys[row],
                     key,
                     batch.values[row],
@@ -163,7 +165,9 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
     def _is_late(self, timestamp: int, now: int) -> bool:
         return timestamp < now - self._grace_ms
 
-    def _released(self, group: int, arrived: _Arrived, rows: list[int]) -> list[_Going]:
+    def _released(
+        self, group: int, arrived: _Arrived, rows: list[int], turns: dict[int, int]
+    ) -> list[_Going]:
         """Let new records of a key group wait, and give those whose wait is over."""
         buffer = RecordBuffer(self._buffered.group(group))
         batch = arrived.batch
@@ -184,12 +188,13 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
             kept = _DECODE(record.value)
             if self._by_stream:
                 nth = rows[bisect_left(times, record.time + self._grace_ms)]
-                place = order[nth if own is None else max(nth, own)]
+                cause = nth if own is None else max(nth, own)
+                place, turn = order[cause], turns.get(cause, 0)
             else:
-                place = (self._fires(record.time), -1, -1, -1)
+                place, turn = (self._fires(record.time), -1, -1, -1), 0
             going.append(
                 _Going(
-                    (*place, _LAST, group + 1, number),
+                    (*place, _LAST, turn, group + 1, number),
                     self._key.deserialize(record.key),
                     record.key,
                     self._value.deserialize(kept.value),
@@ -224,6 +229,16 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
     def _topics(self, changes: Batch) -> Sequence[str]:
         batches = [*self._streams, changes]
         return next((batch.origins.topics for batch in batches if batch.origins.topics), ())
+
+
+def _turns(order: Sequence[Order], groups: Iterable[list[int]]) -> dict[int, int]:
+    """Return the place of each row among those of its record and key group, where it is not 0."""
+    turns: dict[int, int] = {}
+    for rows in groups:
+        for before, row in pairwise(rows):
+            if order[before] == order[row]:
+                turns[row] = turns.get(before, 0) + 1
+    return turns
 
 
 def _came(due: Sequence[Buffered], fresh: dict[int, tuple[int, bytes]]) -> list[int | None]:

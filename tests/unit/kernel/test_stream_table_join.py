@@ -320,3 +320,18 @@ def test_a_record_comes_behind_what_it_changes_itself() -> None:
         values = driver.create_output_topic("nth").read_values_to_list()
     assert values == ["x|1", "y|2"]
     assert behind([], [(1, 2)]) == []
+
+
+def test_the_rows_of_one_record_go_on_in_their_order_where_nothing_waits() -> None:
+    """Each before the next one comes, whatever their keys are."""
+    span = timedelta(minutes=1)
+    supplier = Stores.persistent_versioned_key_value_store("rows", history_retention=span)
+    builder = StreamsBuilder()
+    rows = builder.table("rows", key=str, value=str, materialized=Materialized(supplier=supplier))
+    pairs = builder.stream("in", key=str, value=str).flat_map(lambda _k, v: [(x, v) for x in v])
+    at_once = Joined[str, str, str](grace=timedelta(0), name="at-once")
+    pairs.left_join(rows, lambda one, row: f"{one}+{row}", value=str, joined=at_once).to("out")
+    with TopologyTestDriver(builder.build(), settings={"event_time": "stream-time"}) as driver:
+        driver.create_input_topic("in").pipe_input("k", "baab", timestamp=5)
+        told = driver.create_output_topic("out").read_key_values_to_list()
+    assert [key for key, _ in told] == ["b", "a", "a", "b"]
