@@ -114,7 +114,7 @@ def _goes_by_deletions(example: Example, step: Step) -> bool:
         readers = [other for other in example.steps if step["id"] in other.get("in", ())]
         return any(reader["op"] != "to" for reader in readers)
     # It tells the time, becomes a row, or tells the row of a join's other side anew.
-    outer = step["op"] == "table_join" and step["how"] != "inner"
+    outer = step["op"] in {"table_join", "fk_join"} and step["how"] != "inner"
     return outer or step["op"] in {"suppress_time", "transform_values"}
 
 
