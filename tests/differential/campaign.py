@@ -19,7 +19,7 @@ from tests.differential.draw import OPERATORS, STATELESS, Example, examples
 from tests.differential.kafka_streams import KafkaStreams, Refused
 from tests.differential.pairs import CHAIN, Chain, alone, chains, composable, left_out
 
-__all__ = ["Report", "directed", "each_of", "noted", "run", "sought", "until"]
+__all__ = ["ANY_HEALTH", "Report", "directed", "each_of", "noted", "run", "sought", "until"]
 
 _COUNTED = ("operators", "pairs", "whole", "missed", "known", "refused")
 _ALONE = 6
@@ -27,7 +27,7 @@ _ALONE = 6
 _TOGETHER = 2
 _TRIES_MAX = 50
 _PASSES_IN_CHAINS = 2
-_ANY_HEALTH = (
+ANY_HEALTH = (
     HealthCheck.too_slow,
     HealthCheck.filter_too_much,
     HealthCheck.data_too_large,
@@ -243,7 +243,7 @@ def run(
             derandomize=False,
             phases=phases,
             report_multiple_bugs=False,
-            suppress_health_check=_ANY_HEALTH,
+            suppress_health_check=ANY_HEALTH,
         )
         @given(example=examples(chain))
         def once(example: Example) -> None:

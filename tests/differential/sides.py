@@ -7,12 +7,27 @@ from typing import Any, NamedTuple
 
 from mustela import Record, TopologyTestDriver
 from mustela.kernel.suppress import BufferFullError
+from mustela.testing.topics import TestOutputTopic
 from tests.differential.contents import Contents, answered, contents
-from tests.differential.draw import Example, NamedHeaders
+from tests.differential.draw import Example, Input, NamedHeaders
 from tests.differential.kafka_streams import KafkaStreams
 from tests.differential.steps import build
 
-__all__ = ["Row", "Written", "both_of_mustela", "of_kafka_streams", "of_mustela", "on_disk"]
+__all__ = [
+    "SETTINGS",
+    "Row",
+    "Written",
+    "as_record",
+    "as_row",
+    "both_of_mustela",
+    "of_kafka_streams",
+    "of_mustela",
+    "on_disk",
+    "sinks_of",
+]
+
+SETTINGS = {"event_time": "stream-time", "emit": "every"}
+"""Kafka Streams' time, and each update of a table."""
 
 
 class Row(NamedTuple):
@@ -69,29 +84,35 @@ def both_of_mustela(
     example: Example, stores: Iterable[str], **options: Any
 ) -> tuple[Written, Contents]:
     """Return what Mustela writes and what it keeps in some stores."""
-    settings = {"event_time": "stream-time", "emit": "every"}
     topology = build(example.steps)
     written: Written = []
-    with TopologyTestDriver(topology, settings=settings, initial_wall_clock=0, **options) as driver:
-        sinks = [
-            driver.create_output_topic(step["topic"])
-            for step in example.steps
-            if step["op"] == "to"
-        ]
-        for record in example.inputs:
-            topic = driver.create_input_topic(record.topic)
-            headers = tuple(
-                (name, None if value is None else value.encode()) for name, value in record.headers
-            )
+    with TopologyTestDriver(topology, settings=SETTINGS, initial_wall_clock=0, **options) as driver:
+        sinks = sinks_of(example, driver)
+        for given in example.inputs:
             try:
-                topic.pipe_input(Record(record.key, record.value, record.timestamp, headers))
+                driver.create_input_topic(given.topic).pipe_input(as_record(given))
             except BufferFullError:
                 return written, {}
-            written.append([[_row(found) for found in s.read_records_to_list()] for s in sinks])
+            written.append([[as_row(found) for found in s.read_records_to_list()] for s in sinks])
         return written, contents(driver, stores, example.asked)
 
 
-def _row(record: Record[Any, Any]) -> Row:
+def sinks_of(example: Example, driver: TopologyTestDriver) -> list[TestOutputTopic[Any, Any]]:
+    """Return the topics that an example writes."""
+    topics = [step["topic"] for step in example.steps if step["op"] == "to"]
+    return [driver.create_output_topic(topic) for topic in topics]
+
+
+def as_record(given: Input) -> Record[Any, Any]:
+    """Return a drawn record as Mustela is given it."""
+    headers = tuple(
+        (name, None if value is None else value.encode()) for name, value in given.headers
+    )
+    return Record(given.key, given.value, given.timestamp, headers)
+
+
+def as_row(record: Record[Any, Any]) -> Row:
+    """Return a record that Mustela wrote."""
     headers = tuple(
         (name, None if value is None else value.decode()) for name, value in record.headers
     )
