@@ -242,11 +242,18 @@ def _sessions_stay_closed(
 def _sliding_windows_are_kept(
     example: Example, theirs: Written, ours: Written, number: int
 ) -> Extent | None:
-    """Kafka Streams loses sight of windows that a late record makes others from."""
+    """Kafka Streams loses sight of windows that a record makes others from.
+
+    That is a late record; or, without a grace, one that is just as far from another of its key as a
+    window is long, when other keys have windows that begin later.
+    """
     for step, times in _windows(example, "sliding", number):
-        window = step["window"]
-        far = any(gap >= window["diff"] + window["grace"] for gap in _gaps(times))
-        if far and times != sorted(times):
+        window, gaps = step["window"], set(_gaps(times))
+        far = any(gap >= window["diff"] + window["grace"] for gap in gaps)
+        least = 2 * window["diff"] + window["grace"]
+        kept = step.get("retention") or least
+        edge = not window["grace"] and kept == least and window["diff"] in gaps
+        if edge or (far and times != sorted(times)):
             return "rest"
     return None
 

@@ -444,3 +444,11 @@ def test_a_late_record_begins_the_window_behind_the_one_before_it() -> None:
         told(driver)
         send(driver, [("a", 39)])
         assert told(driver) == [("a", 31, 41, 1, 39)]
+
+
+def test_a_window_reaches_back_to_its_first_moment_whatever_other_keys_did() -> None:
+    """sliding-windows-are-kept-long-enough: on time, too."""
+    sliding = SlidingWindows(time_difference=ms(4), grace=ms(0))
+    with TopologyTestDriver(counted(sliding)) as driver:
+        send(driver, [("b", 5), ("a", 8), ("a", 9), ("b", 9)])
+        assert ("b", 5, 9, 2, 9) in told(driver)
