@@ -240,15 +240,22 @@ def test_a_window_tells_each_update(run: Way, scene: Scene) -> None:
 )
 @every_way
 def test_a_window_is_told_when_it_closes(run: Way, scene: Scene) -> None:
-    """Once, with its last value; those that close in one epoch come by their start."""
+    """Once, with its last value; those that close in one epoch come by start, sessions by end."""
     builder = aggregated(scene, EmitStrategy.on_window_close())
     out = run(builder, records("in", scene.sent))
     assert scene.closed is not None
     wanted = scene.closed.split()
     if run is all_at_once:
-        wanted.sort(key=lambda row: (int(row[2 : row.index(",")]), row[0]))
+        by_end = isinstance(scene.windows, SessionWindows)
+        wanted.sort(key=lambda row: (_span(row)[by_end], _span(row), row[0]))
     assert shown(out.of("out")) == wanted
     assert _late(out) == scene.late
+
+
+def _span(row: str) -> tuple[int, int]:
+    """Return start and end of the window of a row as it is shown."""
+    start, end = row[row.index("[") + 1 : row.index("]")].split(",")
+    return int(start), int(end)
 
 
 def _late(out: Produced) -> int:
