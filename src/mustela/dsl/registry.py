@@ -232,9 +232,8 @@ class Registry:
         """
         known = [other for other in self._readers.values() if _meet(other, node)]
         for other in known:
-            if _reading(other) != _reading(node):
-                raise _source_conflict(other, node)
-            if other.name != node.name and node.explicit_name:
+            renamed = node.explicit_name and other.name != node.name
+            if renamed or _reading(other) != _reading(node):
                 raise _source_conflict(other, node)
         if known:
             return known[0]

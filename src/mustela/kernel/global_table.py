@@ -93,7 +93,7 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
 
     def process_one(self, batch: Batch) -> Batch:
         """Join each record with the row of its mapped key."""
-        batch = self._valued(batch)
+        batch = self.without_null(batch, "value", batch.values)
         mapper = self.node.key_mapper
         on_mapper = failing(batch, self.user_failures(mapper))
         wanted, failed = call_each(mapper, (batch.keys, batch.values), on_mapper)
@@ -132,15 +132,6 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
         raw = [None if key is None else by_key[key] for key in key_bytes]
         on_failure = failing(batch, self.user_failures(None))
         return call_each(self._codec.decode_one, (raw,), on_failure)
-
-    def _valued(self, batch: Batch) -> Batch:
-        """Drop and count the records without a value."""
-        values = batch.values
-        if all(values) or None not in values:
-            return batch
-        mask = [value is not None for value in values]
-        self.count("dropped_null_value", mask.count(False))
-        return batch.select(mask)
 
     def _count_null_keys(self, key_bytes: list[bytes | None]) -> None:
         null = key_bytes.count(None)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mustela.errors import InvariantError
-from mustela.kernel.each import drop, keep_mask, without
+from mustela.kernel.each import drop, without
 from mustela.kernel.encode import encode_column
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.operator import EXCHANGED, N, Operator
@@ -75,22 +75,15 @@ class KeyedOperator(Operator[N]):
 
     def without_null_keys(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key."""
-        return self._without(batch, "key", batch.keys)
+        return self.without_null(batch, "key", batch.keys)
 
     def without_null_values(self, batch: Batch) -> Batch:
         """Drop and count the rows without a value, if they are skipped."""
-        return self._without(batch, "value", batch.values) if self.skips_null_values else batch
+        return self.without_null(batch, "value", batch.values) if self.skips_null_values else batch
 
     def without_nulls(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key and, if they are skipped, without a value."""
         return self.without_null_values(self.without_null_keys(batch))
-
-    def _without(self, batch: Batch, what: str, column: list[Any]) -> Batch:
-        if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null
-            return batch
-        null = [row for row, item in enumerate(column) if item is None]
-        self.count(f"dropped_null_{what}", len(null))
-        return batch.select(keep_mask(len(batch), null))
 
     def with_key_bytes(self, batch: Batch) -> tuple[Batch, list[bytes]]:
         """Return the batch and its keys as bytes, without the rows whose key has none."""

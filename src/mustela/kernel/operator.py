@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mustela.errors import DataError
 from mustela.kernel.any_key import AnyKeyReader
+from mustela.kernel.each import keep_mask
 from mustela.kernel.failures import (
     Failures,
     LateRecordError,
@@ -138,6 +139,14 @@ class Operator(Generic[N]):
     def count(self, what: str, number: int = 1) -> None:
         """Add to a counter of this step."""
         self.context.output().counters[f"{what}:{self.step.name}"] += number
+
+    def without_null(self, batch: Batch, what: str, column: Sequence[Any]) -> Batch:
+        """Drop and count the rows that have null in a column, their keys or their values."""
+        if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null
+            return batch
+        null = [row for row, item in enumerate(column) if item is None]
+        self.count(f"dropped_null_{what}", len(null))
+        return batch.select(keep_mask(len(batch), null))
 
     def user_failures(self, function: Callable[..., Any] | None) -> Failures:
         """Return what happens to records on which ``function`` raises."""

@@ -68,10 +68,8 @@ class RepartitionOperator(Operator[RepartitionNode]):
 
     def process_one(self, batch: Batch) -> Batch:
         """Hand the rows on."""
-        if not (self.node.null_keys or all(batch.keys)) and None in batch.keys:
-            keyed = batch.select([key is not None for key in batch.keys])
-            self.count("dropped_null_key", len(batch) - len(keyed))
-            batch = keyed
+        if not self.node.null_keys:
+            batch = self.without_null(batch, "key", batch.keys)
         partitioner = self.node.partitioner
         if partitioner is None:
             return batch

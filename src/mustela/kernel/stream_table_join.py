@@ -95,7 +95,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         """Return the records that take part, and their keys as bytes; None for a null key."""
         if not len(stream):
             return stream, []
-        stream = self._without(stream, "value", stream.values)
+        stream = self.without_null(stream, "value", stream.values)
         if not self._left:
             stream = self.without_null_keys(stream)
         return self.input_key_bytes(in_order(stream) if ordered else stream, 0)

@@ -228,7 +228,8 @@ class WeighedSlotBuffer(SlotBuffer):
         """Set the values of keys; a key that waits already keeps its time."""
         before = self._weight_of(keys)
         super().put_many(keys, times, values)
-        self._add(self._weight_of(keys) - before)
+        last = dict(zip(keys, values, strict=True))
+        self._add(sum(map(self._weigh, last.keys(), last.values())) - before)
 
     def remove(self, keys: Iterable[bytes]) -> None:
         """Remove the rows of keys; one that does not wait is fine."""
