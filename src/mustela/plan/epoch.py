@@ -72,6 +72,10 @@ class Program:
         stale_after_ms: Age at which a local copy may have missed deletions.
         result_bytes: Bytes of results that the driver holds in memory before it spills.
         spool_dir: Where tasks may leave large results for the driver; empty if they share no disk.
+        life: Names the application's life, as its epoch record does; a reset begins another.
+        changelog_ids: The id of each logged store's changelog topic, by store.
+        adopts_unnamed: Local state without the name of a life is this life's: the record that names
+            it was one of an older version.
     """
 
     identity: str
@@ -96,6 +100,9 @@ class Program:
     row_rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
     saved_dir: str = ""
     small_seconds: float = 0.0
+    life: str = ""
+    changelog_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    adopts_unnamed: bool = False
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
@@ -108,6 +115,11 @@ class Program:
             groups=self.key_groups,
             stores=where.stores,
             stale_after_ms=self.stale_after_ms,
+            life=self.life,
+            changelog_ids={
+                store: topic for store, topic in self.changelog_ids.items() if store in where.logged
+            },
+            adopts_unnamed=self.adopts_unnamed,
         )
 
 

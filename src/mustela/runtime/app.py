@@ -321,6 +321,7 @@ class App:
                 session=self._session,
                 debug=self._debug,
                 class_archive=settings.class_archive,
+                state_backend=settings.state.backend,
             )
         )
         try:

@@ -60,6 +60,7 @@ class EngineOptions:
         session: A session of the engine that the user's program already has.
         debug: Whether the engine's own stack traces are wanted.
         class_archive: Whether the engine, when it stops, may prepare for a quicker start.
+        state_backend: Where local state is to be kept.
     """
 
     application_id: str
@@ -67,6 +68,7 @@ class EngineOptions:
     session: Any = None
     debug: bool = False
     class_archive: bool = False
+    state_backend: str = ""
 
 
 class Reading(Protocol):
@@ -90,7 +92,7 @@ class Engine(Protocol):
         ...
 
     def check(self, plan: Plan) -> None:
-        """See whether a plan can be sent to the tasks; nothing is sent.
+        """See whether a plan can be sent to the tasks, and its state be kept; nothing is sent.
 
         Raises:
             UsageError: If it cannot, naming the step.

@@ -13,45 +13,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from mustela.errors import UsageError
 from mustela.kernel.any_key import AnyKeyReader
-from mustela.plan.epoch import EpochOrder, Program
+from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Stage
 from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Snapshot
 
-__all__ = ["OtherLanes", "UnloggedReadError", "any_key_reader", "check_hosts"]
+__all__ = ["OtherLanes", "any_key_reader"]
 
 _TRIES: Final = 5
-
-
-class UnloggedReadError(UsageError):
-    """A store without a changelog is to be read on hosts that do not have it."""
-
-    code = "STORE_UNLOGGED_READ"
-
-
-def check_hosts(program: Program) -> None:
-    """See whether every store that is read by any key can be read on every host.
-
-    Raises:
-        UnloggedReadError: If one has no changelog.
-    """
-    for stage in program.plan.stages:
-        for step in stage.steps:
-            for name in step.node.reads_any:
-                if program.plan.stores[name][1].logged:
-                    continue
-                msg = f"step {step.name!r} reads any key of {name!r}, which has no changelog"
-                raise UnloggedReadError(
-                    msg,
-                    at=step.node.origin,
-                    why="on several hosts a store reaches the other hosts by its changelog",
-                    fix=f"give {name!r} its changelog, or run on one host",
-                    fields={"store": name, "step": step.name},
-                )
 
 
 class OtherLanes:

@@ -22,7 +22,6 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
-from mustela.spark.any_key import check_hosts
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
@@ -33,6 +32,7 @@ from mustela.spark.frames import (
     load_object,
     unpack,
 )
+from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Exchange, Jobs
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
@@ -75,6 +75,7 @@ class SparkEngine:
         self._properties: dict[str, str] = {}
         self._debug = False
         self._class_archive = False
+        self._state_backend = ""
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
@@ -86,6 +87,7 @@ class SparkEngine:
         """Start Spark, or join the session that the user's program has."""
         self._debug = options.debug
         self._class_archive = options.class_archive
+        self._state_backend = options.state_backend
         session = options.session
         if session is not None:
             self._context = getattr(session, "sparkContext", session)
@@ -114,7 +116,9 @@ class SparkEngine:
         return str(self._context.master).startswith("local")
 
     def check(self, plan: Plan) -> None:
-        """See whether the plan can be sent to the workers."""
+        """See whether the plan can be sent to the workers, and its state be kept where they are."""
+        if not self._shares_disk:
+            check_hosts(plan, master=self._context.master, state_backend=self._state_backend)
         check_plan(plan)
 
     def load(self, program: Program) -> None:
@@ -122,8 +126,6 @@ class SparkEngine:
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
             clear_others(program.spool_dir)
-        else:
-            check_hosts(program)
         shipment = ship(program)
         if self._shipment is not None:
             self._shipment.unpersist()

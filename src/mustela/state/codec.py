@@ -66,6 +66,8 @@ class Meta(msgspec.Struct):
     positions: dict[str, int] = {}
     partial: bool = False
     time_ms: int = 0
+    life: str = ""
+    changelog_ids: dict[str, str] = {}
 
     @classmethod
     def fresh(cls, spec: EnvironmentSpec, boot_id: str) -> Meta:
@@ -80,13 +82,28 @@ class Meta(msgspec.Struct):
             stores={store.name: store.format_version for store in spec.stores},
             boot_id=boot_id,
             clean=False,
+            life=spec.life,
+            changelog_ids=dict(spec.changelog_ids),
         )
 
     def belongs_to(self, spec: EnvironmentSpec) -> bool:
         """Whether this is the state that ``spec`` asks for."""
         wanted = Meta.fresh(spec, self.boot_id)
         names = ("format", "application_id", "cluster_id", "stage", "group", "groups", "stores")
-        return all(getattr(self, name) == getattr(wanted, name) for name in names)
+        same = all(getattr(self, name) == getattr(wanted, name) for name in names)
+        return same and self._lives_in(spec)
+
+    def _lives_in(self, spec: EnvironmentSpec) -> bool:
+        """Whether this state is of the life that ``spec`` names, and of the same changelogs."""
+        if not self.life and spec.adopts_unnamed:
+            return True
+        known = self.changelog_ids
+        same = all(known.get(store, "") == topic for store, topic in spec.changelog_ids.items())
+        return same and self.life == spec.life
+
+    def take_name(self, spec: EnvironmentSpec) -> None:
+        """Say that this state is of the life that ``spec`` names."""
+        self.life, self.changelog_ids = spec.life, dict(spec.changelog_ids)
 
     @property
     def standing(self) -> Standing:

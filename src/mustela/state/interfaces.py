@@ -222,6 +222,13 @@ class EnvironmentSpec:
         stores: The stores that live here.
         stale_after_ms: A copy that lags by more than this is rebuilt from empty, because its
             changelog may have dropped the deletions that it missed; None for never.
+        life: Names the life of the application that the state is of. A reset begins a new life,
+            in which epochs and changelogs count from the start again, so that nothing but the name
+            tells old state from new.
+        changelog_ids: The id of each store's changelog topic, which changes when a topic is made
+            anew; a store that is left out is not looked at.
+        adopts_unnamed: State that an older version wrote, which gave its lives no names, is this
+            life's.
     """
 
     application_id: str
@@ -231,6 +238,9 @@ class EnvironmentSpec:
     groups: int
     stores: tuple[StoreSpec, ...]
     stale_after_ms: int | None = None
+    life: str = ""
+    changelog_ids: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    adopts_unnamed: bool = False
 
     def __post_init__(self) -> None:
         check_name("application", self.application_id)
@@ -253,7 +263,8 @@ class Condition(Enum):
         EMPTY: Nothing is here; read the changelogs from their start.
         STALE: Too old to catch up: destroy, then restore from empty.
         DAMAGED: Not to be trusted: destroy, then restore from empty.
-        FOREIGN: Another application's, cluster's, layout's or format's: destroy, then restore.
+        FOREIGN: Another application's, cluster's, life's, layout's or format's: destroy, then
+            restore.
         AHEAD: It holds an epoch that the driver does not know. A named stop.
     """
 

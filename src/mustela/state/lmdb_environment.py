@@ -258,6 +258,7 @@ class LmdbEnvironment:
                 self._declare_open(handle)
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle) or Meta.fresh(self._spec, self._boot)
+                    meta.take_name(self._spec)
                     writer = _Writer(txn, handle, meta, meta.standing)
                     yield writer
                     meta.take(writer.standing)
@@ -294,10 +295,14 @@ class LmdbEnvironment:
         """
         with handle.env.begin() as txn:
             meta = self._read_meta(txn, handle)
-        if meta is None or (meta.boot_id == self._boot and not meta.clean):
+        if meta is None:
             return
-        if not meta.belongs_to(self._spec) or not meta.clean:
-            raise damaged(self.path, "it is another's, or another boot left it open")
+        if not meta.belongs_to(self._spec):
+            raise not_ready(Condition.FOREIGN, Committed(), str(self.path))
+        if meta.boot_id == self._boot and not meta.clean:
+            return
+        if not meta.clean:
+            raise damaged(self.path, "another boot left it open")
         meta.boot_id, meta.clean = self._boot, False
         with handle.env.begin(write=True) as txn:
             txn.put(_META_KEY, encode_meta(meta), db=handle.meta)

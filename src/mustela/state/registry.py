@@ -111,4 +111,5 @@ class EnvironmentRegistry:
 
 def _layout(spec: EnvironmentSpec) -> tuple[object, ...]:
     stores = tuple((store.name, store.format_version) for store in spec.stores)
-    return spec.application_id, spec.cluster_id, spec.stage, spec.group, spec.groups, stores
+    owner = (spec.application_id, spec.cluster_id, spec.life, dict(spec.changelog_ids))
+    return *owner, spec.stage, spec.group, spec.groups, stores

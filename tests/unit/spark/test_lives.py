@@ -1,0 +1,84 @@
+"""A worker that finds the state of another life."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.plan.epoch import Program
+from mustela.spark import lanes
+from mustela.spark.lanes import make_current
+from mustela.spark.process import Process
+from mustela.state.interfaces import Committed, Token
+from tests.unit.runtime.plans import word_count_plan
+
+STAGE, GROUP = 1, 3
+
+
+def program(state_dir: Path, life: str) -> Program:
+    return Program(
+        identity=f"run of the {life}",
+        application_id="app",
+        cluster_id="cluster",
+        plan=word_count_plan(),
+        lanes=2,
+        key_groups=8,
+        guarantee="exactly_once",
+        kernel={},
+        consumer={},
+        producer={},
+        state_dir=str(state_dir),
+        map_size=1 << 26,
+        life=life,
+        changelog_ids={"counts": f"changelog of the {life}", "elsewhere": "x"},
+    )
+
+
+def rows(process: Process, state: Committed) -> dict[bytes, bytes]:
+    environment, _ = make_current(process, STAGE, GROUP, state)
+    view = environment.snapshot(state)
+    try:
+        return dict(view.range("counts", None, None))
+    finally:
+        view.close()
+        process.close()
+
+
+@pytest.mark.parametrize("old", [4, 900])
+def test_state_from_before_a_reset_elsewhere_is_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: int
+) -> None:
+    """The reset ran on another host: this one's rows are neither kept nor caught up."""
+    asked: list[tuple[int, int]] = []
+
+    def log(_client: Any, _topic: str, _group: int, start: int, end: int, **_: Any) -> Any:
+        asked.append((start, end))
+        return [(b"new", b"2")]
+
+    monkeypatch.setattr(lanes, "read_between", log)
+    first = Process(0, program(tmp_path, "first life"), {})
+    environment = first.environment(STAGE, GROUP)
+    token = Token(1, old, 0)
+    environment.write_pending(token, Committed(), {"counts": [(b"old", b"1")]})
+    environment.fold(Committed(token=token, changelog_ends={"counts": old}))
+    first.close()
+    state = Committed(token=Token(1, 30, 0), changelog_ends={"counts": 50})
+    second = Process(0, program(tmp_path, "second life"), {})
+    assert rows(second, state) == {b"new": b"2"}
+    assert asked == [(0, 50)]
+
+
+def test_state_of_a_life_without_a_name_is_taken_over_once(tmp_path: Path) -> None:
+    """After an update nothing is restored."""
+    before = replace(program(tmp_path, ""), changelog_ids={})
+    process = Process(0, before, {})
+    environment = process.environment(STAGE, GROUP)
+    token = Token(1, 1, 0)
+    environment.write_pending(token, Committed(), {"counts": [(b"old", b"1")]})
+    process.close()
+    state = Committed(token=token, changelog_ends={"counts": 1})
+    after = replace(program(tmp_path, "first life"), adopts_unnamed=True)
+    assert rows(Process(0, after, {}), state) == {b"old": b"1"}
