@@ -20,6 +20,10 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -31,6 +35,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds since some fixed moment; never goes back."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
 
 @dataclass(slots=True)
@@ -53,6 +61,10 @@ class ManualClock:
     def monotonic(self) -> float:
         """Seconds, by the same clock."""
         return self.milliseconds / 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Move forward at once."""
+        self.advance(int(seconds * 1000))
 
     def advance(self, milliseconds: int) -> None:
         """Move forward."""

@@ -240,8 +240,8 @@ class _Case:
         if settle:
             coordinator.close()
         else:
-            coordinator._sink.close()  # pyright: ignore[reportPrivateUsage]
-            coordinator._admin.close()  # pyright: ignore[reportPrivateUsage]
+            coordinator._world.transactions.close()  # pyright: ignore[reportPrivateUsage]
+            coordinator._world.cluster.close()  # pyright: ignore[reportPrivateUsage]
 
     def on_event(self, event: Event) -> None:
         """Add what an epoch counted."""

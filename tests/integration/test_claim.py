@@ -16,7 +16,7 @@ from mustela.planner.planner import plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
-from mustela.runtime.recovery import read_last_record
+from mustela.runtime.kafka_world import last_epoch
 from tests.integration.kafka_rows import MakeSink, await_end
 from tests.unit.runtime.plans import settings_for
 
@@ -64,7 +64,7 @@ def start(
             settings, plan(builder.build()), engine, clock=SystemClock(), listener=_Silent()
         )
         made.append(coordinator)
-        recovery: Any = coordinator._recovery
+        recovery: Any = coordinator._opening.recovery
         read = recovery.read_state
 
         def read_state(*, lanes: int) -> CommittedState:
@@ -88,7 +88,7 @@ def test_a_claim_is_made_again_when_no_newer_instance_fenced_it(
     """An older instance that opens its producer anew, and then goes, does not end a newer one."""
     coordinator = start("claim-again", [lambda: make_sink("claim-again").close()])
     await_end(admin, "claim-again-epochs", 2)  # the record, and the mark of its commit
-    last = read_last_record(coordinator._settings, admin)
+    last = last_epoch(coordinator._settings, admin)
     assert last is not None
     assert (last.incarnation, coordinator.state.incarnation) == (1, 1)
 

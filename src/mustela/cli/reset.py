@@ -154,11 +154,11 @@ def _confirm(plan: Plan) -> None:
 
 def _keep_record(settings: Settings, admin: KafkaAdmin) -> dict[str, int]:
     from mustela.runtime.epoch_record import epochs_topic
-    from mustela.runtime.recovery import read_last_record
+    from mustela.runtime.kafka_world import last_epoch
 
     name = settings.application_id
     topic = epochs_topic(name)
-    record = read_last_record(settings, admin) if admin.describe([topic]) else None
+    record = last_epoch(settings, admin) if admin.describe([topic]) else None
     if record is None:
         what = f"{name} has no epoch record"
         raise NothingRecordedError(

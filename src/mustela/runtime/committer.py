@@ -16,7 +16,6 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
 from mustela.connectors.kafka.row_checks import RowChecks
-from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
 from mustela.plan.epoch import changelog_topic
@@ -28,6 +27,7 @@ from mustela.runtime.epoch_record import (
     encode_epoch_record,
     epochs_topic,
 )
+from mustela.runtime.ports import Transactions
 
 __all__ = ["Committer"]
 
@@ -42,21 +42,24 @@ class Committer:
         header: Name of the header with the epoch on each sink row; empty for none.
         handler: What to do with rows that the broker refuses.
         checks: Finds rows that it would refuse before they are sent; None to let it find them.
+        crash_point: Called at named places in the protocol; see `faultpoints`.
 
     Attributes:
         left_out: How many rows of the last epoch were refused, by topic.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a sink, and the settings that rows obey
         self,
-        sink: TransactionalSink,
+        sink: Transactions,
         *,
         application_id: str,
         dead_letter_topic: str,
         header: str,
         handler: str,
         checks: RowChecks | None = None,
+        crash_point: Callable[[str], object] = reach,
     ) -> None:
+        self._crash_point = crash_point
         self._checks = checks
         self._sink = sink
         self._group = application_id
@@ -127,7 +130,7 @@ class Committer:
         header = (self._header, str(barrier.token.epoch).encode()) if self._header else None
         for number, columns in enumerate(output.rows):
             self._send(("row", number), columns, header, refused)
-            reach("half-produced")
+            self._crash_point("half-produced")
         for number, columns in enumerate(output.dead_letters):
             letters = _on_topic(columns, self._dead_letter_topic)
             self._send(("dead-letter", number), letters, header, refused)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mustela.clock import Clock
-from mustela.config.clients import client_properties
-from mustela.config.settings import Settings, app_configs
-from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.config.settings import Settings
 from mustela.connectors.kafka.errors import (
     TransactionFailed,
-    TransactionFenced,
 )
-from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
+from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.connectors.kafka.splitting import split_ranges
-from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, MustelaError
-from mustela.faultpoints import armed, reach
 from mustela.model import TopicPartition
-from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
+from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Plan
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
@@ -33,18 +27,19 @@ from mustela.runtime.committer import Committer
 from mustela.runtime.cutting import EpochCutter, left_behind
 from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
-from mustela.runtime.events import EpochDone, Listener, Restoring, Said
-from mustela.runtime.global_tables import GlobalFollower
-from mustela.runtime.pace import call_wait_ms
+from mustela.runtime.epochs import EpochReader
+from mustela.runtime.events import EpochDone, Listener
+from mustela.runtime.kafka_world import kafka_world
+from mustela.runtime.opening import Opening, all_groups, row_limits
+from mustela.runtime.outcome import Outcome
 from mustela.runtime.patience import Patience
+from mustela.runtime.ports import World
 from mustela.runtime.progress import Cut, cuts_made, ranges_of
-from mustela.runtime.recovery import Recovery, read_last_record
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
 from mustela.runtime.topics import first_chooser
-from mustela.runtime.watermark import Look, scheduled_watermark, topic_options
-from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
+from mustela.runtime.watermark import Look, scheduled_watermark
 from mustela.state.faults import StateDamagedError
 from mustela.state.interfaces import Token
 
@@ -64,6 +59,7 @@ class Coordinator:
         engine: A started engine.
         clock: Wall and monotonic time.
         listener: Is told of what happens.
+        world: Kafka and disk; by default those that the settings name.
     """
 
     def __init__(
@@ -74,32 +70,29 @@ class Coordinator:
         *,
         clock: Clock,
         listener: Listener,
+        world: World | None = None,
     ) -> None:
         self._settings = settings
-        self._plan = plan
         self._engine = engine
         self._clock = clock
         self._listener = listener
         self.lanes = settings.lanes or engine.cores
-        self._admin = KafkaAdmin(client_properties(settings, "admin"))
-        self._recovery = Recovery(settings, plan, self._admin, clock)
-        self._successor = Successor(
-            settings.application_id, lambda: read_last_record(settings, self._admin), clock
-        )
-        self._global_tables = GlobalFollower(plan, self._admin)
-        self._sink = TransactionalSink(
-            client_properties(settings, "producer"),
-            settings.application_id,
-            options=TransactionOptions(commit_timeout=settings.commit_timeout.total_seconds()),
-            crash_point=reach if armed() else None,
+        self._world = world = world or kafka_world(settings, clock)
+        self._cluster = world.cluster
+        epochs = EpochReader(world.epochs)
+        self._successor = Successor(settings.application_id, epochs.last, clock)
+        self._outcome = Outcome(world.transactions, epochs, self._successor)
+        self._opening = Opening(
+            settings, plan, engine, world=world, listener=listener, lanes=self.lanes
         )
         self._committer = Committer(
-            self._sink,
+            world.transactions,
             application_id=settings.application_id,
             dead_letter_topic=settings.dead_letter_topic,
             header=settings.epoch_header,
             handler=settings.production_handler,
             checks=self._row_checks(),
+            crash_point=world.crash_point,
         )
         self._budget = EpochBudget(
             EpochLimits(
@@ -108,16 +101,14 @@ class Coordinator:
                 target_seconds=settings.epoch.max_time.total_seconds() * 0.8,
             )
         )
-        self._topics = {topic: index for index, topic in enumerate(plan.topics)}
+        self._name_topics()
         self._failures = 0
         self._suspect = False
-        self._is_loaded = False
         self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
         self._refresh_every_s = settings.topics.refresh.total_seconds()
         self._next_refresh = clock.monotonic() + self._refresh_every_s
-        self._state_dir = settings.state_dir
         self._tidying = Tidying(clock)
-        self._cutter = EpochCutter(settings, self._admin, clock)
+        self._cutter = EpochCutter(settings, world.cluster, clock)
         self.state = CommittedState(plan=plan, key_groups=settings.key_groups, lanes=self.lanes)
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
@@ -126,159 +117,40 @@ class Coordinator:
         self._due = DueTimes(plan, settings.key_groups, known=True)
         self._ahead = Ahead()
 
-    def _row_limits(self) -> RowLimits:
-        settings = self._settings
-        return RowLimits.of(
-            client_properties(settings, "producer"),
-            header=settings.epoch_header,
-            creates=settings.topics.create,
-            refuses=settings.production_handler == "fail",
-        )
-
     def _row_checks(self) -> RowChecks:
-        settings = self._settings
+        settings, recovery = self._settings, self._opening.recovery
         return RowChecks(
-            self._admin,
+            self._cluster,
             self._clock,
-            self._row_limits(),
-            partitions=lambda: (self._recovery.widest_source, settings.replication_factor),
+            row_limits(settings),
+            partitions=lambda: (recovery.widest_source, settings.replication_factor),
             origin=first_chooser(self._plan),
         )
 
     def prepare(self) -> None:
-        """Check topics, fence older instances, read the last epoch and restore what is missing."""
-        on_fault = self._listener.on_error
-        # Before the claim: a program that cannot be sent must not end an instance that runs.
-        self._engine.check(self._plan)
-        self._patience.insist(self._recovery.ensure_topics, on_fault)
-        self._patience.insist(self._claim, on_fault)
-        self._global_tables.resume(self.state.global_marks)
-        self._patience.insist(self._global_tables.find, on_fault)
+        """Check topics, fence older instances, read the last epoch and restore what is missing.
+
+        Raises:
+            MustelaError: If the application cannot go on.
+        """
+        try:
+            self.state = self._opening.open(self._committer, self._successor, self._patience)
+        except FencedError:
+            self.barrier.phase = Phase.FENCED
+            raise
+        self._name_topics()
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
-        self.state.watermark.resume(self._clock.now_ms())
         self._due = DueTimes(
             self._plan, self._settings.key_groups, known=not self.state.has_lane_state
         )
-        self._place_state()
-        self._engine.load(self._program())
-        self._is_loaded = True
-        if not self.state.is_empty:
-            self._restore()
 
-    def _claim(self) -> None:
-        """Fence older instances, read what they left, and commit that this one goes on.
+    @property
+    def _plan(self) -> Plan:
+        """The plan that runs."""
+        return self._opening.plan
 
-        Who fences this one without a claim of its own is an older one that asks how its last
-        commit ended: then the claim is made a second time.
-        """
-        for is_last in (False, True):
-            self._sink.reopen()
-            before = self._recovery.read_state(lanes=self.lanes)
-            self.state = before.claimed_by(before.incarnation + 1)
-            watermark = self.state.watermark
-            watermark.by_topic = topic_options(self._plan, watermark.options)
-            self._take_plan()
-            try:
-                self._committer.claim(self.state.to_record(self._clock.now_ms()))
-            except TransactionFenced as error:
-                self.barrier.phase = Phase.FENCED
-                if is_last:
-                    raise self._successor.fenced(error) from error
-                self._successor.refuse_soon(before.incarnation, error)
-            else:
-                return
-
-    def _take_plan(self) -> None:
-        """Go on with the plan of the state, which may read topics that a pattern has found."""
-        if self.state.plan is self._plan:
-            return
-        self._plan = self.state.plan
+    def _name_topics(self) -> None:
         self._topics = {topic: index for index, topic in enumerate(self._plan.topics)}
-        if self._is_loaded:
-            self._engine.load(self._program())
-
-    def _place_state(self) -> None:
-        """Choose where local state lives, and delete what no stage claims any more."""
-        settings = self._settings
-        self._state_dir = choose_directory(
-            settings.state_dir,
-            settings.application_id,
-            backend="memory" if settings.state.backend == "memory" else "disk",
-            say=lambda text: self._listener.on_event(Said(text=text)),
-        )
-        claimed = {stage.identity for stage in self._plan.stages if stage.stores}
-        claimed |= self._global_tables.claimed
-        for place in {self._state_dir, settings.state_dir}:
-            remove_unclaimed(place, settings.application_id, claimed)
-
-    def _program(self) -> Program:
-        settings = self._settings
-        partitions = self._recovery.sink_partitions()
-        return Program(
-            identity=uuid.uuid4().hex,  # noqa: TID251 - only has to differ from other runs
-            application_id=settings.application_id,
-            cluster_id=self._recovery.cluster_id,
-            plan=self._plan,
-            lanes=self.lanes,
-            key_groups=settings.key_groups,
-            guarantee=settings.processing_guarantee,
-            kernel={
-                "emit": settings.emit,
-                "event_time": settings.event_time,
-                "key_groups": settings.key_groups,
-                "deserialization_handler": settings.deserialization_handler,
-                "processing_handler": settings.processing_handler,
-                "production_handler": settings.production_handler,
-                "topic_partitions": partitions,
-                "late_letters": self._plan.late_letters,
-                "application_id": settings.application_id,
-                "app_configs": app_configs(settings),
-                "call_wait_ms": call_wait_ms(
-                    self._plan,
-                    settings.commit_interval.total_seconds(),
-                    lanes=self.lanes,
-                    cores=self._engine.cores,
-                ),
-            },
-            consumer=client_properties(settings, "consumer"),
-            producer=client_properties(settings, "producer"),
-            state_dir=str(self._state_dir),
-            saved_dir="" if self._state_dir == settings.state_dir else str(settings.state_dir),
-            state_backend=settings.state.backend,
-            map_size=settings.state.map_size,
-            sync_every=settings.state.sync_every,
-            result_bytes=settings.epoch.result_bytes,
-            small_seconds=settings.epoch.small.total_seconds(),
-            row_rules={
-                "admin": client_properties(settings, "admin"),
-                "limits": asdict(self._row_limits()),
-                "new_topics": (self._recovery.widest_source, settings.replication_factor),
-                "origin": first_chooser(self._plan),
-            },
-            stale_after_ms=self._recovery.stale_after_ms,
-        )
-
-    def _all_groups(self) -> RestoreOrder:
-        return RestoreOrder(incarnation=self.state.incarnation, marks=self.state.marks())
-
-    def _restore(self) -> None:
-        order = self._all_groups()
-        total: dict[str, int] = {}
-
-        def progress(reports: Any, done: int, groups: int) -> None:
-            for report in reports:
-                for store, count in report.restored.items():
-                    total[store] = total.get(store, 0) + count
-            self._listener.on_event(Restoring(done=done, groups=groups, records=dict(total)))
-
-        for suspect in (False, True):
-            try:
-                self._engine.restore(replace(order, suspect=suspect), progress)
-            except (EpochJobError, StateDamagedError):
-                if suspect:
-                    raise
-            else:
-                return
 
     def lag(self) -> int:
         """Return how many records are waiting, as of the last look at the broker."""
@@ -298,7 +170,7 @@ class Coordinator:
         try:
             output = self._run_job(partial(self._finish, turn, begun[1] if begun else None))
         except MustelaError as error:
-            self._refuse_if_replaced(error)
+            self._outcome.refuse_if_replaced(error, self.barrier)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
                 raise
             self._failed(error)
@@ -381,18 +253,22 @@ class Coordinator:
 
     def _look(self) -> bool:
         """Ask for the end offsets, and now and then for new partitions; False if nobody answers."""
+        tables = self._opening.global_tables
         try:
             now = self._clock.monotonic()
             if now >= self._next_refresh:
-                self._recovery.add_new_partitions(self.state)
-                self._take_plan()
-                self._global_tables.find()
+                self._opening.recovery.add_new_partitions(self.state)
+                if self._opening.take_plan(self.state):
+                    self._name_topics()
+                tables.find()
                 self._next_refresh = now + self._refresh_every_s
-            places, more = self.state.progress.next_offsets, self._global_tables.places
-            found = self._admin.end_offsets([*places, *more])
+            places, more = self.state.progress.next_offsets, tables.places
+            found = self._cluster.end_offsets([*places, *more])
             self.ends = {place: end for place, end in found.items() if place in places}
-            self._global_tables.see({TopicPartition(*place): end for place, end in found.items()})
-            self.state.global_marks = dict(self._global_tables.marks)
+            self._opening.global_tables.see(
+                {TopicPartition(*place): end for place, end in found.items()}
+            )
+            self.state.global_marks = dict(self._opening.global_tables.marks)
         except EnvironmentFault as fault:
             self._was_blind = True
             self._listener.on_error(fault)
@@ -414,7 +290,7 @@ class Coordinator:
     def _tidy(self) -> None:
         """Give disk back; where that fails the next epoch looks at the state before it uses it."""
         try:
-            self._engine.tidy(self._all_groups())
+            self._engine.tidy(all_groups(self.state))
         except EnvironmentFault as error:
             self._suspect = True
             self._listener.on_error(error)
@@ -444,13 +320,13 @@ class Coordinator:
             due=self._due.order(),
             suspect=self._suspect,
             header=header,
-            global_marks=dict(self._global_tables.marks),
+            global_marks=dict(self._opening.global_tables.marks),
         )
         return Turn(cuts=cuts, look=look, order=order, started=self._clock.monotonic())
 
     def _run_job(self, run: Callable[[], EpochOutput]) -> EpochOutput:
         self.barrier.start()
-        reach("before-job")
+        self._world.crash_point("before-job")
         try:
             output = run()
         except BaseException:
@@ -507,49 +383,28 @@ class Coordinator:
         try:
             self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
         except TransactionFailed as error:
-            if not self._settle_outcome(error, token):
+            if not self._settle_outcome(error):
                 return
         except EnvironmentFault as error:
-            self._refuse_if_replaced(error)
+            self._outcome.refuse_if_replaced(error, self.barrier)
             raise
         self.state = after[0]
         self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False
 
-    def _settle_outcome(self, error: TransactionFailed, token: Any) -> bool:
-        """Decide by a new producer and the epochs topic whether the epoch was committed."""
+    def _settle_outcome(self, error: TransactionFailed) -> bool:
+        """Find out whether the epoch whose transaction failed was committed."""
         self._listener.on_error(error)
         self._failures += 1
         # To open the producer would fence a newer instance: so it is looked for first.
-        self._refuse_if_replaced(error)
+        self._outcome.refuse_if_replaced(error, self.barrier)
         if self._failures >= _FAILURES_MAX:
             raise error
-        self._sink.reopen()
-        last = read_last_record(self._settings, self._admin)
-        committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
-        if self.barrier.phase is Phase.UNKNOWN:
-            if committed:
-                self.barrier.committed()
-            else:
-                self.barrier.give_up()
-        assert not committed or self.barrier.last_epoch == token.epoch
-        if last is not None and last.incarnation > token.incarnation:
-            self.barrier.phase = Phase.FENCED
-            raise self._successor.fenced(error)
+        committed = self._outcome.settle(error, self.barrier)
         if not committed:
             self._budget.halve()
         return committed
-
-    def _refuse_if_replaced(self, error: MustelaError) -> None:
-        """Raise that a newer instance took over, if one did: then that is why all else fails."""
-        was_fenced = isinstance(error, TransactionFenced)
-        look = self._successor.refuse_soon if was_fenced else self._successor.refuse
-        try:
-            look(self.state.incarnation, error)
-        except FencedError:
-            self.barrier.phase = Phase.FENCED
-            raise
 
     def _learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
         seconds = self._clock.monotonic() - started
@@ -584,13 +439,13 @@ class Coordinator:
         fenced = self.barrier.phase is Phase.FENCED
         self._ahead.close()
         try:
-            if self._is_loaded and not self.state.is_empty and not fenced:
-                self._engine.settle(self._all_groups())
+            if not fenced:
+                self._opening.settle(self.state)
         except MustelaError as error:
             # What was not settled is looked at, or restored, by the next start.
             self._listener.on_error(error)
         finally:
             if not fenced:
-                release_directory(self._state_dir)
-            self._sink.close()
-            self._admin.close()
+                self._opening.release()
+            self._world.transactions.close()
+            self._cluster.close()

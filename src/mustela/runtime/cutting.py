@@ -8,13 +8,13 @@ from typing import Any
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
-from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.runtime.ahead import Turn
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.engine import EpochOutput
 from mustela.runtime.patience import IdleWait
+from mustela.runtime.ports import Cluster
 from mustela.runtime.progress import Cut
 from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 
@@ -35,7 +35,7 @@ class EpochCutter:
         clock: Monotonic time.
     """
 
-    def __init__(self, settings: Settings, admin: KafkaAdmin, clock: Clock) -> None:
+    def __init__(self, settings: Settings, admin: Cluster, clock: Clock) -> None:
         drift = settings.max_source_drift if settings.event_time == "watermark" else None
         self._drift_ms = None if drift is None else drift // timedelta(milliseconds=1)
         self._admin = admin

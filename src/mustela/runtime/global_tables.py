@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, global_identity
 from mustela.plan.plan import Plan
+from mustela.runtime.ports import Cluster
 
 __all__ = ["GlobalFollower"]
 
@@ -23,7 +23,7 @@ class GlobalFollower:
         admin: Answers where topics end.
     """
 
-    def __init__(self, plan: Plan, admin: KafkaAdmin) -> None:
+    def __init__(self, plan: Plan, admin: Cluster) -> None:
         self._tables = plan.global_tables
         self._admin = admin
         self.marks: dict[str, GlobalMark] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
 from typing import TypeVar
 
 from mustela.clock import Clock
@@ -70,7 +69,7 @@ class Patience:
             except EnvironmentFault as fault:
                 self.bear(fault)
                 on_fault(fault)
-                sleep(_PAUSE_S)
+                self._clock.sleep(_PAUSE_S)
             else:
                 self.rest()
                 return result

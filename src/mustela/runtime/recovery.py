@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mustela.clock import Clock
-from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
 from mustela.config.units import reset_duration_ms
-from mustela.connectors.kafka.admin import KafkaAdmin
-from mustela.connectors.kafka.log import read_last_record as read_last
 from mustela.errors import EnvironmentFault, InvariantError, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.epochs import EpochReader
 from mustela.runtime.found_topics import with_found
+from mustela.runtime.ports import World
 from mustela.runtime.topics import ensure_topics, sink_topics
 from mustela.runtime.watermark import WatermarkState, watermark_options
 from mustela.state.interfaces import STATE_FORMAT
@@ -29,7 +27,6 @@ __all__ = [
     "SourceTopicRecreatedError",
     "StateWithoutRecordError",
     "StoreLayoutChangedError",
-    "read_last_record",
 ]
 
 _DELETE_RETENTION_MS = 86_400_000
@@ -77,31 +74,21 @@ class NoStartOffsetError(UsageError):
     code = "NO_START_OFFSET"
 
 
-def read_last_record(settings: Settings, admin: KafkaAdmin) -> EpochRecord | None:
-    """Return the last committed epoch record, or None if there is none."""
-    topic = epochs_topic(settings.application_id)
-    end = admin.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
-    if end == 0:
-        return None
-    row = read_last(client_properties(settings, "consumer"), topic)
-    return None if row is None or row.value is None else decode_epoch_record(row.value)
-
-
 class Recovery:
     """Reads what the last run left, and refuses to go on where it does not fit.
 
     Args:
         settings: The settings.
         plan: The plan that is to run.
-        admin: The Kafka admin client.
-        clock: For wall-clock time.
+        world: Kafka, and the wall clock.
     """
 
-    def __init__(self, settings: Settings, plan: Plan, admin: KafkaAdmin, clock: Clock) -> None:
+    def __init__(self, settings: Settings, plan: Plan, world: World) -> None:
         self._settings = settings
         self._plan = plan
-        self._admin = admin
-        self._clock = clock
+        self._admin = world.cluster
+        self._epochs = EpochReader(world.epochs)
+        self._clock = world.clock
         self._partitions: Mapping[str, int] = {}
         self.cluster_id = ""
         self.stale_after_ms: int | None = _DELETE_RETENTION_MS // 2
@@ -126,7 +113,7 @@ class Recovery:
 
         Only to be called when older instances are fenced.
         """
-        record = read_last_record(self._settings, self._admin)
+        record = self._epochs.last()
         if self._plan.has_patterns:
             known = record.found_topics if record else ()
             name, there = self._settings.application_id, self._admin.topics()

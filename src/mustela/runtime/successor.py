@@ -9,7 +9,6 @@ has committed a record with a higher incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
 
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault, MustelaError
@@ -67,7 +66,7 @@ class Successor:
             self.refuse(incarnation, error)
             if self._clock.monotonic() >= deadline:
                 return
-            sleep(_PAUSE_S)
+            self._clock.sleep(_PAUSE_S)
 
     def fenced(self, error: MustelaError) -> FencedError:
         """Return the error that says it."""

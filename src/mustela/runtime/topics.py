@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mustela.config.settings import Settings
-from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.admin import TopicSpec
 from mustela.errors import Origin
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.ports import Cluster
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.sink import SinkNode
 
@@ -86,7 +87,7 @@ def first_chooser(plan: Plan) -> Origin | None:
     return None
 
 
-def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[str, int]:
+def ensure_topics(admin: Cluster, settings: Settings, plan: Plan) -> Mapping[str, int]:
     """Check all topics, create the internal ones, and return the sources' partition counts.
 
     Raises:
@@ -119,7 +120,7 @@ def ensure_topics(admin: KafkaAdmin, settings: Settings, plan: Plan) -> Mapping[
     return {topic: known[topic].partitions for topic in plan.topics}
 
 
-def _require(admin: KafkaAdmin, plan: Plan, missing: Iterable[str]) -> None:
+def _require(admin: Cluster, plan: Plan, missing: Iterable[str]) -> None:
     for topic in missing:
         source = next(node for node in plan.stages[0].sources if topic in node.topics)
         raise admin.missing_topic(topic, use="source", at=source.origin)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
+from mustela.runtime.epoch_record import EpochRecord, encode_epoch_record
+from mustela.runtime.ports import LocalState, World
 
 
 @dataclass
@@ -24,6 +28,8 @@ class FakeAdmin:
     created: list[TopicSpec] = field(default_factory=list[TopicSpec])
     checked: list[TopicSpec] = field(default_factory=list[TopicSpec])
     times: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    open_ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     asked: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
     def topics(self) -> list[str]:
@@ -73,8 +79,57 @@ class FakeAdmin:
     def earliest_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self.first.get(place, 0) for place in self._known(places)}
 
+    def high_watermarks(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {**self.end_offsets(places), **self.open_ends}
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {topic: self.settings.get(topic, {}) for topic in topics}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         return self.group
+
+
+@dataclass
+class FakeLog:
+    """An epochs topic that holds these records."""
+
+    records: list[EpochRecord] = field(default_factory=list[EpochRecord])
+
+    def newest_first(self) -> Iterator[bytes]:
+        return (encode_epoch_record(record) for record in reversed(self.records))
+
+
+class FakeDisk:
+    """Keeps what it is told in the settings' directory, and deletes nothing."""
+
+    def choose(self, state: LocalState, say: object) -> Path:
+        return state.root
+
+    def remove_unclaimed(self, place: Path, application_id: str, claimed: object) -> None:
+        """Nothing is there."""
+
+    def release(self, place: Path) -> None:
+        """Nothing is held."""
+
+
+def world_of(
+    admin: FakeAdmin, *records: EpochRecord, clock: Clock, sink: FakeSink | None = None
+) -> World:
+    """Return a world with such a broker, whose epochs topic holds these records."""
+    transactions: Any = sink or FakeSink()
+    cluster: Any = admin
+    return World(
+        cluster=cluster,
+        transactions=transactions,
+        epochs=FakeLog(list(records)),
+        disk=FakeDisk(),
+        clock=clock,
+        new_id=iter(f"id-{number}" for number in range(1_000)).__next__,
+        crash_point=lambda _name: None,
+    )
 
 
 class FakeSink:

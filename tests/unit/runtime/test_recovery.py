@@ -15,7 +15,6 @@ from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime import recovery as module
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epoch_record import (
     EpochRecord,
@@ -24,7 +23,7 @@ from mustela.runtime.epoch_record import (
 )
 from mustela.runtime.found_topics import with_found
 from mustela.runtime.recovery import Recovery
-from tests.unit.runtime.fakes import FakeAdmin
+from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
 
 PLAN = word_count_plan()
@@ -40,13 +39,13 @@ def admin_with(partitions: int = 2, **more: Any) -> FakeAdmin:
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def start(tmp_path: Path):
     """Start over a broker, with the last epoch record if there is one."""
 
     def run(admin: FakeAdmin, record: EpochRecord | None = None, **code: Any) -> CommittedState:
-        monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: record)
         settings = settings_for(tmp_path, **code)
-        recovery = Recovery(settings, PLAN, admin, ManualClock(60_000))  # pyright: ignore[reportArgumentType]
+        records = [record] if record else []
+        recovery = Recovery(settings, PLAN, world_of(admin, *records, clock=ManualClock(60_000)))
         recovery.ensure_topics()
         return recovery.read_state(lanes=2)
 
@@ -186,7 +185,7 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
 ) -> None:
     """And a topic that vanishes, or is made anew, ends the run."""
     admin = admin_with(2)
-    recovery = Recovery(settings_for(tmp_path), PLAN, admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    recovery = Recovery(settings_for(tmp_path), PLAN, world_of(admin, clock=ManualClock()))
     state = some_state(PLAN)
     recovery.add_new_partitions(state)
     assert set(state.progress.next_offsets) == set(LINES[:2])
@@ -218,14 +217,11 @@ def pattern_plan(pattern: str = "lines-.*") -> Plan:
     return plan(builder.build())
 
 
-def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later(tmp_path: Path) -> None:
     """In an order that the epoch record keeps; one that is deleted is read no more."""
-    monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: None)
     admin = FakeAdmin({"lines": 1, "lines-m": 1, "lines-b": 2, "app-epochs": 1, "copies": 1})
     settings = settings_for(tmp_path)
-    recovery = Recovery(settings, pattern_plan(), admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    recovery = Recovery(settings, pattern_plan(), world_of(admin, clock=ManualClock()))
     recovery.ensure_topics()
     state = recovery.read_state(lanes=2)
     assert state.plan.topics == ("lines", "lines-b", "lines-m")
@@ -241,9 +237,8 @@ def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later(
     recovery.add_new_partitions(state)
     assert TopicPartition("lines-m", 0) not in state.progress.next_offsets
 
-    monkeypatch.setattr(module, "read_last_record", lambda _settings, _admin: record)
     admin.partitions["lines-c"] = 1
-    again = Recovery(settings, pattern_plan(), admin, ManualClock())  # pyright: ignore[reportArgumentType]
+    again = Recovery(settings, pattern_plan(), world_of(admin, record, clock=ManualClock()))
     again.ensure_topics()
     later = again.read_state(lanes=2)
     assert later.plan.topics == ("lines", "lines-b", "lines-m", "lines-a", "lines-c")

@@ -11,7 +11,6 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.errors import EnvironmentFault
-from mustela.runtime import successor
 from mustela.runtime.epoch_record import EpochRecord
 from mustela.runtime.successor import CLAIM_WAIT_S, FencedError, Successor
 from tests.unit.runtime.plans import some_state, word_count_plan
@@ -24,30 +23,23 @@ def record(incarnation: int) -> EpochRecord:
     return replace(STATE, incarnation=incarnation).to_record(1)
 
 
-def waiting(
-    monkeypatch: pytest.MonkeyPatch, read: Callable[[ManualClock], Any]
-) -> tuple[Successor, ManualClock]:
+def waiting(read: Callable[[ManualClock], Any]) -> tuple[Successor, ManualClock]:
     clock = ManualClock()
-
-    def pause(seconds: float) -> None:
-        clock.advance(round(seconds * 1000))
-
-    monkeypatch.setattr(successor, "sleep", pause)
     return Successor("app", lambda: read(clock), clock), clock
 
 
-def test_a_claim_that_comes_a_moment_later_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_comes_a_moment_later_is_waited_for() -> None:
     """The newer instance opens its producer first and commits its claim then."""
-    looks, clock = waiting(monkeypatch, lambda clock: record(3 if clock.now_ms() > 400 else 2))
+    looks, clock = waiting(lambda clock: record(3 if clock.now_ms() > 400 else 2))
     with pytest.raises(FencedError, match="another instance of app took over") as raised:
         looks.refuse_soon(2, ERROR)
     assert raised.value.__cause__ is ERROR
     assert clock.monotonic() < CLAIM_WAIT_S
 
 
-def test_who_never_claims_does_not_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_never_claims_does_not_take_over() -> None:
     """It ended between its two steps, or only asked how its own commit ended."""
-    looks, clock = waiting(monkeypatch, lambda _clock: record(2))
+    looks, clock = waiting(lambda _clock: record(2))
     looks.refuse_soon(2, ERROR)
     assert clock.monotonic() >= CLAIM_WAIT_S
 

@@ -104,7 +104,7 @@ class TopicDescription:
 
 
 class KafkaAdmin:
-    """Asks and orders; its two clients stay connected. Used by one thread at a time.
+    """Asks and orders; its clients stay connected. Used by one thread at a time.
 
     Args:
         properties: Client properties.
@@ -118,14 +118,16 @@ class KafkaAdmin:
         self._errors = ClientErrors()
         self._admin_client: AdminClient | None = None
         self._consumer_client: Consumer | None = None
+        self._uncommitted_client: Consumer | None = None
         self._partitions: dict[str, int] = {}
 
     def close(self) -> None:
         """Close the connections."""
-        consumer, self._consumer_client = self._consumer_client, None
-        self._admin_client = None
-        if consumer is not None:
-            consumer.close()
+        consumers = (self._consumer_client, self._uncommitted_client)
+        self._consumer_client = self._uncommitted_client = self._admin_client = None
+        for consumer in consumers:
+            if consumer is not None:
+                consumer.close()
 
     def cluster_id(self) -> str:
         """Return the id of the cluster.
@@ -310,6 +312,13 @@ class KafkaAdmin:
         """
         return self._offsets(dict.fromkeys(places, LATEST))
 
+    def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
+        """Return the offset behind the last record of each partition, committed or not.
+
+        It lies beyond the last stable offset while a transaction is open.
+        """
+        return self._offsets(dict.fromkeys(places, LATEST), self._uncommitted)
+
     def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
         """Return the first offset that each partition still holds."""
         return self._offsets(dict.fromkeys(places, EARLIEST))
@@ -398,7 +407,18 @@ class KafkaAdmin:
             self._consumer_client = consumer_client(self._properties, None, self._errors)
         return self._consumer_client
 
-    def _offsets(self, times: Mapping[tuple[str, int], int]) -> dict[Place, int]:
+    @property
+    def _uncommitted(self) -> Consumer:
+        """A consumer to which what nobody has committed yet counts too."""
+        if self._uncommitted_client is None:
+            self._uncommitted_client = consumer_client(
+                self._properties, {"isolation.level": "read_uncommitted"}, self._errors
+            )
+        return self._uncommitted_client
+
+    def _offsets(
+        self, times: Mapping[tuple[str, int], int], consumer: Consumer | None = None
+    ) -> dict[Place, int]:
         """Ask for offsets by time; -1 and -2 stand for the end and the beginning.
 
         The consumer's call takes a fifth of the time of the admin client's ``list_offsets``, and
@@ -407,9 +427,10 @@ class KafkaAdmin:
         if not times:
             return {}
         asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
+        asker = consumer or self._consumer
         for attempt in range(UNKNOWN_ATTEMPTS):
             try:
-                found = self._consumer.offsets_for_times(asked, timeout=self._timeout)
+                found = asker.offsets_for_times(asked, timeout=self._timeout)
             except KafkaException as raised:
                 if kind_of(raised) is ErrorKind.TOPIC_GONE:
                     self._check_there(times)

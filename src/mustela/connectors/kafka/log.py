@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.errors import OffsetOutOfRange
 from mustela.connectors.kafka.ranges import BITE, CHUNK_RECORDS, RangeReader, RawChunk
+from mustela.model import TopicPartition
 
-__all__ = ["LastRecord", "read_between", "read_chunks", "read_last_record"]
+__all__ = [
+    "LastRecord",
+    "Offsets",
+    "read_between",
+    "read_chunks",
+    "read_last_record",
+    "read_newest_first",
+]
 
 FIRST_STEP = 64
 
@@ -31,6 +39,57 @@ class LastRecord(NamedTuple):
     timestamp: int
 
 
+class Offsets(Protocol):
+    """Says where logs begin and end."""
+
+    def end_offsets(self, places: Iterable[tuple[str, int]]) -> Mapping[TopicPartition, int]:
+        """Return the last stable offset of each partition."""
+        ...
+
+    def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> Mapping[TopicPartition, int]:
+        """Return the first offset that each partition still holds."""
+        ...
+
+
+def read_newest_first(
+    properties: Mapping[str, Any],
+    topic: str,
+    partition: int = 0,
+    *,
+    timeout: float = 30.0,
+    offsets: Offsets,
+) -> Generator[LastRecord]:
+    """Yield the committed records of a partition, the last one first.
+
+    Control records and aborted data at the end are passed over, however many there are: from the
+    end the reader steps back by more and more.
+
+    Args:
+        properties: Client properties.
+        topic: The topic.
+        partition: Its partition.
+        timeout: Seconds without progress.
+        offsets: Answers where the log begins and ends.
+    """
+    place = (topic, partition)
+    (stop,) = offsets.end_offsets([place]).values()
+    if stop == 0:
+        return
+    (earliest,) = offsets.earliest_offsets([place]).values()
+    reader = RangeReader(properties, read_timeout=timeout)
+    step = FIRST_STEP
+    try:
+        while stop > earliest:
+            start = max(earliest, stop - step)
+            for chunk in reversed(list(reader.read(topic, partition, start, stop))):
+                rows = zip(chunk.offsets, chunk.keys, chunk.values, chunk.timestamps, strict=True)
+                for row in reversed(list(rows)):
+                    yield LastRecord(*row)
+            stop, step = start, step * 8
+    finally:
+        reader.close()
+
+
 def read_last_record(
     properties: Mapping[str, Any],
     topic: str,
@@ -41,9 +100,6 @@ def read_last_record(
 ) -> LastRecord | None:
     """Return the last committed record of a partition, or None if it has none.
 
-    Control records and aborted data at the end are passed over, however many there are: from the
-    end the reader steps back by more and more.
-
     Args:
         properties: Client properties.
         topic: The topic.
@@ -52,26 +108,11 @@ def read_last_record(
         admin: Answers where the log begins and ends; by default a new one.
     """
     asked = admin or KafkaAdmin(properties, timeout=timeout)
-    reader = RangeReader(properties, read_timeout=timeout)
-    place = (topic, partition)
+    rows = read_newest_first(properties, topic, partition, timeout=timeout, offsets=asked)
     try:
-        (end,) = asked.end_offsets([place]).values()
-        (earliest,) = asked.earliest_offsets([place]).values()
-        step = FIRST_STEP
-        stop = end
-        while stop > earliest:
-            start = max(earliest, stop - step)
-            last = None
-            for chunk in reader.read(topic, partition, start, stop):
-                last = chunk
-            if last is not None:
-                return LastRecord(
-                    last.offsets[-1], last.keys[-1], last.values[-1], last.timestamps[-1]
-                )
-            stop, step = start, step * 8
-        return None
+        return next(rows, None)
     finally:
-        reader.close()
+        rows.close()
         if admin is None:
             asked.close()
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from mustela.clock import Clock
-from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.admin import TopicSpec
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.connectors.kafka.errors import RefusedRow
 from mustela.errors import EnvironmentFault, Origin
 from mustela.plan.epoch import RowOutline
 
-__all__ = ["RowChecks", "RowLimits", "TopicFacts", "outline_of"]
+__all__ = ["RowChecks", "RowLimits", "TopicFacts", "Topics", "outline_of"]
 
 _LEAST_OVERHEAD = 61 + 7
 """Bytes around a record that is alone in its batch, at least."""
@@ -107,6 +107,30 @@ def _number(text: str | None) -> int:
         return _NEVER
 
 
+class Topics(Protocol):
+    """Knows and makes topics; `KafkaAdmin` does."""
+
+    def describe(self, topics: Iterable[str]) -> Mapping[str, object]:
+        """Describe those that exist."""
+        ...
+
+    def configs(self, topics: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return their settings."""
+        ...
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        """Make topics."""
+        ...
+
+    def missing_topic(self, topic: str, *, use: str = "", at: Origin | None = None) -> Exception:
+        """Make the error that one does not exist."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 class RowChecks:
     """Knows what topics take, and looks through rows before they are sent.
 
@@ -121,7 +145,7 @@ class RowChecks:
 
     def __init__(
         self,
-        admin: KafkaAdmin,
+        admin: Topics,
         clock: Clock,
         limits: RowLimits,
         *,
@@ -203,7 +227,7 @@ class RowChecks:
         try:
             configs = self._admin.configs(known)
         except EnvironmentFault:
-            configs = {}  # not everybody may read settings
+            configs = dict[str, Mapping[str, str]]()  # not everybody may read settings
         for topic in known:
             self._facts[topic] = TopicFacts.of(configs.get(topic, {}))
 

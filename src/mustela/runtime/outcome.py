@@ -1,0 +1,64 @@
+"""How a commit ended that did not say so, and whether a newer instance took over."""
+
+from __future__ import annotations
+
+from mustela.connectors.kafka.errors import TransactionFailed, TransactionFenced
+from mustela.errors import MustelaError
+from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.epochs import EpochReader
+from mustela.runtime.ports import Transactions
+from mustela.runtime.successor import FencedError, Successor
+
+__all__ = ["Outcome"]
+
+
+class Outcome:
+    """Decides what became of an epoch by a new producer and the epochs topic, never by guessing.
+
+    Args:
+        transactions: The transactional producer.
+        epochs: Reads the last epoch record.
+        successor: Looks for the claim of a newer instance.
+    """
+
+    def __init__(
+        self, transactions: Transactions, epochs: EpochReader, successor: Successor
+    ) -> None:
+        self._transactions = transactions
+        self._epochs = epochs
+        self._successor = successor
+
+    def settle(self, error: TransactionFailed, barrier: Barrier) -> bool:
+        """Open a new producer and say whether the epoch was committed.
+
+        Raises:
+            FencedError: If a newer instance took over.
+        """
+        token = barrier.token
+        self._transactions.reopen()
+        last = self._epochs.last()
+        committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
+        if barrier.phase is Phase.UNKNOWN:
+            if committed:
+                barrier.committed()
+            else:
+                barrier.give_up()
+        assert not committed or barrier.last_epoch == token.epoch
+        if last is not None and last.incarnation > token.incarnation:
+            barrier.phase = Phase.FENCED
+            raise self._successor.fenced(error)
+        return committed
+
+    def refuse_if_replaced(self, error: MustelaError, barrier: Barrier) -> None:
+        """Raise that a newer instance took over, if one did: then that is why all else fails.
+
+        Raises:
+            FencedError: If there is a claim of a newer instance.
+        """
+        was_fenced = isinstance(error, TransactionFenced)
+        look = self._successor.refuse_soon if was_fenced else self._successor.refuse
+        try:
+            look(barrier.incarnation, error)
+        except FencedError:
+            barrier.phase = Phase.FENCED
+            raise

@@ -1,0 +1,197 @@
+"""What the driver's loop needs of the world around it: Kafka, a disk, clocks.
+
+The real world implements these with `connectors.kafka` (see `kafka_world`); tests implement them
+with a world of their own, in which brokers and machines fail when they are told to. The engine is
+the one port that stands by itself, in `engine`: users choose it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mustela.clock import Clock
+from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
+from mustela.errors import Origin
+from mustela.model import Headers, TopicPartition
+
+__all__ = ["Cluster", "Disk", "EpochLog", "LocalState", "Transactions", "World"]
+
+
+class Cluster(Protocol):
+    """Questions about topics and offsets, and the order to create topics."""
+
+    def cluster_id(self) -> str:
+        """Return the id of the Kafka cluster."""
+        ...
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics but Kafka's own."""
+        ...
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
+        """Describe those of ``topics`` that exist, as far as the asked broker knows."""
+        ...
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of topics, the broker's defaults among them."""
+        ...
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        """Create topics and wait until they can be used; those that exist already stay."""
+        ...
+
+    def check_internal(self, specs: Sequence[TopicSpec]) -> None:
+        """Check that internal topics, which exist, are what the application needs."""
+        ...
+
+    def missing_topic(
+        self, topic: str, *, use: str = "", at: Origin | None = None
+    ) -> MissingTopicError:
+        """Make the error that a topic does not exist."""
+        ...
+
+    def end_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each partition: a reader sees everything before it."""
+        ...
+
+    def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the offset behind each partition's last record, open transactions' included."""
+        ...
+
+    def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the first offset that each partition still holds."""
+        ...
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset whose timestamp is at or after the given one, None without."""
+        ...
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a consumer group has committed."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Transactions(Protocol):
+    """The transactional producer of the application; `TransactionalSink` is the real one."""
+
+    def reopen(self) -> None:
+        """Make a new producer: older ones are fenced, and what they left open is ended."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        ...
+
+    def produce_columns(  # noqa: PLR0913 - the columns of a row
+        self,
+        topics: str | Sequence[str],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+        partitions: Sequence[int | None] | int | None = None,
+        *,
+        header: tuple[str, bytes] | None = None,
+        tag: object = None,
+        skip: Collection[int] = (),
+    ) -> None:
+        """Produce rows."""
+        ...
+
+    def produce_tracked(
+        self,
+        topic: str,
+        partition: int,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+    ) -> None:
+        """Produce rows whose end offset `flush` returns."""
+        ...
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the group's offsets with the transaction."""
+        ...
+
+    def flush(self) -> dict[tuple[str, int], int]:
+        """Wait until the broker has every row; return the ends of what is tracked."""
+        ...
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        ...
+
+    def close(self) -> None:
+        """Let the producer go; an open transaction is aborted, if that is quick."""
+        ...
+
+
+class EpochLog(Protocol):
+    """The epochs topic of the application."""
+
+    def newest_first(self) -> Iterator[bytes]:
+        """Yield the values of its committed records, the last one first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalState:
+    """Whose state is to be kept where.
+
+    Attributes:
+        application_id: The application.
+        root: Where state lives on disk.
+        backend: ``disk``, or ``memory`` for tmpfs.
+    """
+
+    application_id: str
+    root: Path
+    backend: str
+
+
+class Disk(Protocol):
+    """Where local state is, on the driver's host."""
+
+    def choose(self, state: LocalState, say: Callable[[str], None]) -> Path:
+        """Return the directory to keep state in; ``say`` is told where it is another one."""
+        ...
+
+    def remove_unclaimed(self, place: Path, application_id: str, claimed: Collection[str]) -> None:
+        """Delete what no stage of the application uses."""
+        ...
+
+    def release(self, place: Path) -> None:
+        """Delete a directory that `choose` made on tmpfs; leave any other alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All that the driver's loop meets besides the engine.
+
+    Attributes:
+        cluster: Kafka's topics and offsets.
+        transactions: The transactional producer.
+        epochs: The epochs topic.
+        disk: Where local state is.
+        clock: Wall and monotonic time.
+        new_id: Makes a text that no other call ever made.
+        crash_point: Called at named places in the protocol; see `faultpoints`.
+    """
+
+    cluster: Cluster
+    transactions: Transactions
+    epochs: EpochLog
+    disk: Disk
+    clock: Clock
+    new_id: Callable[[], str]
+    crash_point: Callable[[str], Any]
