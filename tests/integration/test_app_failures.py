@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -202,6 +205,40 @@ def test_a_function_that_cannot_travel_is_named_with_its_step(world: World) -> N
         assert error.code == "FUNCTION_NOT_PICKLABLE"
         assert "held" in str(error)
         assert "test_app_failures.py" in str(error)
+
+
+def test_a_module_beside_the_program_is_found_by_workers(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark knew nothing of it when it started; one that is only in memory is named, once."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("k", "v")])
+    text = "def shout(text):\n    return text.upper()\n"
+    memory = ModuleType("only_in_memory")
+    exec(compile(text, "only_in_memory.py", "exec"), memory.__dict__)
+    monkeypatch.setitem(sys.modules, "only_in_memory", memory)
+    (tmp_path / "beside_the_program.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    beside = importlib.import_module("beside_the_program")
+
+    def program(shout: Callable[[str], str]) -> Callable[[StreamsBuilder], None]:
+        return lambda builder: (
+            builder.stream(source, key=str, value=str).map_values(shout, name="s")
+        ).to(sink, key=str, value=str)
+
+    app, watcher = world.app(program(memory.shout))
+    app.start()
+    app.wait()
+    error: Any = app.error
+    assert error.code == "PROGRAM_NOT_LOADED", error
+    assert error.what.endswith("ModuleNotFoundError: No module named 'only_in_memory'")
+    assert watcher.errors == []
+    # What the advice says:
+    (tmp_path / "only_in_memory.py").write_text(text)
+    world.run(program(memory.shout))
+    world.send(source, [("k", "w")])
+    world.run(program(beside.shout))
+    assert world.values(sink) == ["V", "W"]
 
 
 def test_an_epoch_whose_worker_died_runs_again_whole(world: World, tmp_path: Path) -> None:

@@ -51,9 +51,15 @@ class EventPrinter:
 
     def on_error(self, error: BaseException) -> None:
         """Print an error after which the application tries again."""
-        what = error.what if isinstance(error, MustelaError) else repr(error)
-        code = error.code if isinstance(error, MustelaError) else type(error).__name__
-        self._tell("error", f"tries again after an error ({code}): {what}", error=what, code=code)
+        if isinstance(error, MustelaError):
+            what, code = error.what, error.code
+            facts = [f"{name}: {_first_line(fact)}" for name, fact in error.evidence.items()]
+            told = [what, *(fact for fact in facts if fact.partition(": ")[2] not in what)]
+        else:
+            what, code = repr(error), type(error).__name__
+            told = [what]
+        text = "; ".join(told)
+        self._tell("error", f"tries again after an error ({code}): {text}", error=what, code=code)
 
     def _epoch(self, event: EpochDone) -> None:
         self._tell(
@@ -73,3 +79,7 @@ class EventPrinter:
             print_json({"event": kind, "application_id": self._application, **facts})
         else:
             say(f"{self._application}: {text}")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

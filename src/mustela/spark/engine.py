@@ -18,10 +18,10 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
-from mustela.errors import EnvironmentFault, InvariantError, MustelaError
-from mustela.plan.epoch import EpochOrder, Failure, Program, RestoreOrder, TaskReport
+from mustela.errors import EnvironmentFault, InvariantError
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
-from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
+from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
@@ -34,6 +34,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Exchange, Jobs
+from mustela.spark.job_errors import error_of, job_error
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -43,21 +44,13 @@ from mustela.spark.session import (
     starts_directly,
     take_context,
 )
-from mustela.spark.shipment import Shipment, check_plan, ship
+from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Token
 
-__all__ = ["SparkEngine", "WorkerError"]
-
-_WORKER_DIED = ("Python worker exited unexpectedly", "EOFException", "ExecutorLostFailure")
-
-
-class WorkerError(InvariantError):
-    """A task failed with an error that is not one of Mustela's own."""
-
-    code = "WORKER"
+__all__ = ["SparkEngine"]
 
 
 class SparkStoppedError(EnvironmentFault):
@@ -126,7 +119,7 @@ class SparkEngine:
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
             clear_others(program.spool_dir)
-        shipment = ship(program)
+        shipment = ship(program, import_path() if self._shares_disk else ())
         if self._shipment is not None:
             self._shipment.unpersist()
         self._shipment = self._context.broadcast(shipment)
@@ -196,7 +189,7 @@ class SparkEngine:
         """Raise what a task reported, and make sure that every task reported."""
         for report in sorted(reports, key=lambda r: (r.stage, r.task)):
             if report.failure is not None:
-                raise _error_of(report.failure)
+                raise error_of(report.failure)
         stages = self._program.plan.stages if self._program else ()
         lanes = self._program.lanes if self._program else 0
         wanted = len(order.ranges) + lanes * (len(stages) - 1)
@@ -222,15 +215,7 @@ class SparkEngine:
         try:
             yield
         except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
-            text = str(error)
-            died = any(sign in text for sign in _WORKER_DIED)
-            what = "a Spark worker died" if died else "the Spark job of an epoch failed"
-            failure = EpochJobError(
-                what,
-                evidence={"spark": text if self._debug else _first_words(text)},
-                fix=None if self._debug else "run again with --debug for Spark's own stack",
-            )
-            failure.suspect = died
+            failure = job_error(str(error), debug=self._debug, cluster=not self._shares_disk)
             raise failure from (error if self._debug else None)
 
     def restore(
@@ -285,7 +270,7 @@ class SparkEngine:
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:
-                raise _error_of(report.failure)
+                raise error_of(report.failure)
             reports.append(report)
         return reports
 
@@ -315,26 +300,6 @@ def _not_done(
 ) -> list[tuple[int, int]]:
     """Return the places that tasks had no time for; each works through its share in order."""
     return [place for report in reports for place in shares[report.task][len(report.wrote) :]]
-
-
-def _first_words(text: str) -> str:
-    """Return what an error of the JVM says, without where it says so."""
-    lines = [line.strip(" \t:") for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("at ", "An error occurred"))]
-    return lines[0][:300] if lines else text[:300]
-
-
-def _error_of(failure: Failure) -> BaseException:
-    if isinstance(failure.error, MustelaError):
-        return failure.error
-    line = failure.text.strip().splitlines()[-1]
-    error = WorkerError(
-        f"a task failed: {line}",
-        evidence={"worker": failure.text},
-        fix="this is a bug of Mustela's, or a function that broke the worker: report it",
-    )
-    error.__cause__ = failure.error
-    return error
 
 
 @dataclass(slots=True)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
@@ -11,7 +16,16 @@ from mustela.spark.frames import load_object
 from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
 
-__all__ = ["Shipment", "UnpicklableFunctionError", "ship"]
+__all__ = [
+    "ProgramNotLoadedError",
+    "Shipment",
+    "UnpicklableFunctionError",
+    "import_path",
+    "not_loaded",
+    "ship",
+]
+
+_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 
 
 class UnpicklableFunctionError(UsageError):
@@ -20,31 +34,102 @@ class UnpicklableFunctionError(UsageError):
     code = "FUNCTION_NOT_PICKLABLE"
 
 
+class ProgramNotLoadedError(UsageError):
+    """A Spark worker cannot import what the program needs; ``fields`` may hold ``module``."""
+
+    code = "PROGRAM_NOT_LOADED"
+
+
 class Shipment(NamedTuple):
     """A packed program.
 
     Attributes:
         identity: The program's, so that a worker that has it need not unpack it.
         data: The pickled program, functions by value.
+        path: Where the driver looks for modules, if the workers are on its host.
     """
 
     identity: str
     data: bytes
+    path: tuple[str, ...] = ()
 
     def unpack(self) -> Program:
-        """Return the program."""
-        program: Program = load_object(self.data)
+        """Return the program.
+
+        Raises:
+            ProgramNotLoadedError: If a module is missing here, or raises.
+        """
+        if self.path:
+            _look_where(self.path)
+        try:
+            program: Program = load_object(self.data)
+        except Exception as error:
+            line = f"{type(error).__name__}: {error}"
+            raise not_loaded(line, cluster=not self.path) from error
         return program
 
 
-def ship(program: Program) -> Shipment:
+def import_path() -> tuple[str, ...]:
+    """Return where this process looks for modules, as other processes may say it.
+
+    Example:
+        >>> all(Path(entry).is_absolute() for entry in import_path())
+        True
+    """
+    return tuple(str(Path(entry).absolute()) for entry in sys.path)
+
+
+def _look_where(path: Sequence[str]) -> None:
+    """Look for modules where the driver does, in its order, and where this process does."""
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
+    importlib.invalidate_caches()
+
+
+def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
+    """Return the error for a program that a worker cannot load.
+
+    Args:
+        line: The last line of what the worker raised.
+        cluster: Whether workers run on other hosts.
+
+    Example:
+        >>> not_loaded("ModuleNotFoundError: No module named 'prices'", cluster=True).fields
+        {'module': 'prices'}
+    """
+    found = _MISSING.search(line)
+    module = found[1] if found else None
+    if module is None:
+        fix = "import the program's modules in a new Python process: what they raise shows there"
+    elif cluster:
+        fix = (
+            f"install {module} on every executor's host, or give Spark its file: "
+            'session.sparkContext.addPyFile("….py")'
+        )
+    else:
+        fix = (
+            f"put {module} beside the program or into a directory of sys.path, or install it; a "
+            "module that exists only in the memory of the process cannot be imported by another"
+        )
+    return ProgramNotLoadedError(
+        f"a Spark worker cannot load the program: {line}",
+        why="functions run in worker processes, which import the modules that the functions use",
+        fix=fix,
+        fields={} if module is None else {"module": module},
+    )
+
+
+def ship(program: Program, path: Sequence[str] = ()) -> Shipment:
     """Pack a program.
+
+    Args:
+        program: The program.
+        path: Where workers look for modules first.
 
     Raises:
         UnpicklableFunctionError: As `check_plan`.
     """
     try:
-        return Shipment(program.identity, dump_by_value(program))
+        return Shipment(program.identity, dump_by_value(program), tuple(path))
     except Exception as error:
         raise _cannot_travel(program.plan, error) from error
 

@@ -298,12 +298,14 @@ def test_run_tells_people_of_states_only(capsys: pytest.CaptureFixture[str]) -> 
     printer.on_event(Restoring(done=1, groups=4, records={"totals": 9}))
     printer.on_event(EPOCH)
     printer.on_error(EnvironmentFault("gone"))
+    printer.on_error(EnvironmentFault("died", evidence={"spark": "because", "said": "a\nb"}))
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "shop: is running",
         "shop: restored 1 of 4 key groups, 9 records",
         "shop: tries again after an error (ENVIRONMENT): gone",
+        "shop: tries again after an error (ENVIRONMENT): died; spark: because; said: a",
     ]
 
 

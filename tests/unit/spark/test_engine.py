@@ -16,11 +16,13 @@ from mustela.plan.epoch import EpochOrder, Failure, GroupMark, RestoreOrder, Tas
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
 from mustela.spark import worker
-from mustela.spark.engine import SparkEngine, SparkStoppedError, WorkerError, _shares
+from mustela.spark.engine import SparkEngine, SparkStoppedError, _shares
 from mustela.spark.frames import load_object, unpack
+from mustela.spark.job_errors import WorkerError
 from mustela.spark.outbox import failure_of
 from mustela.spark.process import Process
 from mustela.spark.session import ForcedSparkPropertyError
+from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
 from mustela.spark.worker import OnPlace, places_task
 from mustela.state.interfaces import Committed, Token
 from tests.unit.plan.test_epoch import program
@@ -32,7 +34,9 @@ DIED = """An error occurred while calling x.
 
 def context_of(**properties: str) -> SimpleNamespace:
     conf = SimpleNamespace(getAll=lambda: list(properties.items()))
-    return SimpleNamespace(defaultParallelism=2, _jsc=object(), getConf=lambda: conf)
+    return SimpleNamespace(
+        defaultParallelism=2, _jsc=object(), getConf=lambda: conf, master="local[2]"
+    )
 
 
 def engine(*, debug: bool = False) -> SparkEngine:
@@ -59,6 +63,45 @@ def test_what_spark_raises_is_a_failed_epoch(kind: type[Exception], text: str) -
     assert "java.Foo" not in str(caught.value)
     assert "Exception: " in caught.value.evidence["spark"]
     assert "--debug" in str(caught.value)
+
+
+RAISED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted: org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):
+  File "/x/pickle.py", line 1, in load
+{cause}
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/x/worker.py", line 1, in main
+{last}
+  why:   it is so
+
+	at org.apache.spark.api.python.BasePythonRunner.Foo"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_module_that_a_worker_cannot_import_is_named_and_not_tried_again(wrapped: bool) -> None:
+    """The last line says which; the fix is not to look at Spark's stack."""
+    cause = "ModuleNotFoundError: No module named 'prices'"
+    ours = f"mustela.spark.shipment.{not_loaded(cause, cluster=False).what}"
+    last = ours.replace("shipment.a", "shipment.ProgramNotLoadedError: a") if wrapped else cause
+    with pytest.raises(ProgramNotLoadedError) as caught:
+        list(engine()._guarded(failing(Py4JError(RAISED.format(cause=cause, last=last)))))
+    assert caught.value.what == f"a Spark worker cannot load the program: {cause}"
+    assert caught.value.fields == {"module": "prices"}
+    assert not caught.value.retryable
+    assert "put prices beside the program" in str(caught.value)
+
+
+def test_what_a_worker_raised_is_the_first_thing_that_is_told() -> None:
+    """Not that Spark could not call something of its own."""
+    text = RAISED.format(cause="KeyError: 1", last="ValueError: no such thing")
+    with pytest.raises(EpochJobError) as caught:
+        list(engine()._guarded(failing(Py4JError(text))))
+    assert caught.value.what == "the Spark job of an epoch failed: ValueError: no such thing"
+    assert not caught.value.suspect
 
 
 def test_the_stack_of_the_jvm_shows_when_debugging() -> None:

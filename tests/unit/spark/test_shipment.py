@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mustela.dsl.builder import StreamsBuilder
 from mustela.plan.epoch import Program
 from mustela.planner.planner import plan
-from mustela.spark.shipment import UnpicklableFunctionError, ship
+from mustela.spark.shipment import UnpicklableFunctionError, import_path, ship
 from tests.unit.plan.test_epoch import program
 
 
@@ -55,3 +59,44 @@ def test_something_else_that_cannot_travel_is_an_error_too() -> None:
     """No step is to blame then."""
     with pytest.raises(UnpicklableFunctionError, match="the program"):
         ship(replace(program(), kernel={"lock": threading.Lock()}))
+
+
+PROGRAM = """
+import sys
+from mustela.spark.shipment import Shipment
+from pathlib import Path
+shipment = Shipment("x", Path(sys.argv[1]).read_bytes(), tuple(sys.argv[2:]))
+print([step.name for step in shipment.unpack().plan.stages[0].steps])
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_worker_finds_the_modules_that_the_driver_finds(
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process imports them by the driver's path; without it the module is named."""
+    (tmp_path / "beside_the_script.py").write_text("def shout(text):\n    return text.upper()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    beside = importlib.import_module("beside_the_script")
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.map_values(beside.shout, name="shout").to("out", value=str)
+
+    shipment = ship(program_with(build), import_path())
+    assert str(tmp_path) in shipment.path
+    packed = tmp_path / "packed"
+    packed.write_bytes(shipment.data)
+    path = shipment.path if told else ("/nowhere",)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, str(packed), *path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if told:
+        assert "shout" in done.stdout, done.stderr
+    else:
+        assert "No module named 'beside_the_script'" in done.stderr
+        assert "put beside_the_script beside the program" in done.stderr
+        assert "code:  PROGRAM_NOT_LOADED" in done.stderr
