@@ -80,8 +80,11 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     ) -> KTable[K, V]:
         """Keep the rows for which the predicate holds; a row that stops to hold is deleted.
 
-        Where the table has a store, a deletion goes out only for rows that were in the result.
-        Where it has none, nobody knows, and a deletion goes out for each row that does not hold.
+        With ``emit = barrier``, where this table or the result has a store, a deletion goes out
+        only for rows that were in the result. Where neither has one nobody knows, and a deletion
+        goes out for each changed row that does not hold. With ``emit = every`` the store of this
+        table decides; that of the result does only in front of a grouping, a suppression, or the
+        right side of a join by foreign key, which ask for the values before.
 
         Args:
             predicate: Called with key and value of each changed row, never with a null value.

@@ -402,3 +402,19 @@ def test_the_result_is_kept_in_the_store_of_a_supplier() -> None:
         driver.create_input_topic("right").pipe_input("x", "right")
         driver.create_input_topic("left").pipe_input("a", "x")
         assert dict(driver.get_key_value_store("pairs").all()) == {"a": "x|right"}
+
+
+def test_a_filter_with_a_store_says_no_deletion_of_nothing_to_a_join() -> None:
+    """With each update told: a right row that never passed the filter makes no row anew."""
+    builder = StreamsBuilder()
+    lefts = builder.table("left", key=str, value=str)
+    rights = builder.table("right", key=str, value=int).filter(lambda _k, v: v > 5, store="large")
+    joined = lefts.left_join(rights, "{}+{}".format, foreign_key=lambda _value: "x", value=str)
+    joined.to_stream().to("out")
+    with TopologyTestDriver(builder, settings=EVERY) as driver:
+        driver.create_input_topic("left").pipe_input("a", "q")
+        right = driver.create_input_topic("right")
+        for value in (1, 2, 7, 3, 4):
+            right.pipe_input("x", value)
+        told = driver.create_output_topic("out").read_values_to_list()
+    assert told == ["q+None", "q+7", "q+None"]

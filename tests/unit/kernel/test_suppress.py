@@ -429,3 +429,14 @@ def test_headers_go_on_with_the_last_change() -> None:
         topic.pipe_input("b", 1, timestamp=50)
         found = driver.create_output_topic("out").read_records_to_list()
         assert found[0].headers == (("n", b"3"), ("m", None))
+
+
+def test_a_filter_with_a_store_says_no_deletion_of_nothing_to_a_suppression() -> None:
+    """With each update told: a row that never passed the filter does not wait as a deletion."""
+    builder = StreamsBuilder()
+    large = builder.table("in", key=str, value=int).filter(lambda _k, v: v > 5, store="large")
+    large.suppress(Suppressed.until_time_limit(ms(0), UNBOUNDED), name="rare").to_stream().to("out")
+    with TopologyTestDriver(builder, settings={"emit": "every"}) as driver:
+        for value in (1, 2, 7, 3, 4):
+            driver.create_input_topic("in").pipe_input("a", value)
+        assert driver.create_output_topic("out").read_values_to_list() == [7, None]
