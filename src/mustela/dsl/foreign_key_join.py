@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
-from mustela.dsl.materialize import store_spec
+from mustela.dsl.materialize import check_no_retention, store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.registry import Place
@@ -113,6 +113,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         key=key or left._key or ValueSerde(sort_keys=True),  # pyright: ignore[reportPrivateUsage]
         value=choose_serde("value", value, stored.value, holder="Materialized", at=at),
     )
+    check_no_retention(place, stored)
     spec: StoreSpec | None = None
     if result_store is not None:
         spec, _ = store_spec(place, stored, store=store, key=result.key, value=result.value)

@@ -17,7 +17,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.topology.errors import BadOptionError
 
-__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "store_spec"]
+__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "check_no_retention", "store_spec"]
 
 KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
     "timestamped_key_value",
@@ -28,6 +28,9 @@ KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
 
 AGGREGATE_KINDS: Final[tuple[StoreKind, ...]] = ("timestamped_key_value", "key_value")
 """The kinds that an aggregation can be kept in."""
+
+_WINDOWED: Final = frozenset[StoreKind](("window", "session"))
+"""The kinds whose rows can have a retention: each has a time of its own."""
 
 
 def store_spec(
@@ -52,11 +55,13 @@ def store_spec(
     Raises:
         BadNameError: If the store's name breaks the rule for names.
         OptionConflictError: If the name is given twice and differs.
-        BadOptionError: If the supplier gives a store of a kind that the step cannot write, or the
-            store's type is none.
+        BadOptionError: If the supplier gives a store of a kind that the step cannot write, the
+            store's type is none, or a retention is said of a store that keeps no windows.
     """
     at = place["origin"]
     _check_store_type(options, at)
+    if not _WINDOWED.intersection(kinds):
+        check_no_retention(place, options)
     said = choose("store", store, options.store, holder="Materialized", at=at)
     supplied: StoreSpec | None = None
     if options.supplier is not None:
@@ -103,6 +108,25 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
             fix="leave store_type= away, or give store= a name instead of the supplier",
             fields={"option": "store_type"},
         )
+
+
+def check_no_retention(place: Place, options: Materialized[Any, Any]) -> None:
+    """Refuse a retention that would have no effect.
+
+    Raises:
+        BadOptionError: If a retention is said of a step that is no windowed aggregation.
+    """
+    if options.retention is None:
+        return
+    msg = f"step {place['name']!r} cannot have retention={options.retention!r}"
+    raise BadOptionError(
+        msg,
+        at=place["origin"],
+        why="only the store of a windowed aggregation drops rows by age; a row of any other table "
+        "stays until it is deleted",
+        fix="leave retention= out, or aggregate with windowed_by(…)",
+        fields={"option": "retention", "value": options.retention, "step": place["name"]},
+    )
 
 
 def _check_kind(

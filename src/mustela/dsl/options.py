@@ -220,7 +220,8 @@ class Materialized(Generic[GroupK, GroupV]):
         store_type: Where Kafka Streams would keep the store. Here the setting ``state.backend``
             says it for all stores of the application.
         retention: Of a windowed table: how long a window can be read, counted from its start (a
-            session: from its end). At least as long as it takes records, which is the default.
+            session: from its end). At least as long as it takes records, which is the default. Any
+            other table refuses it: its rows stay until they are deleted.
         with_headers: Keep the headers of the record that made each row what it is, as the stores
             of `Stores` whose names end in ``with_headers`` do.
 

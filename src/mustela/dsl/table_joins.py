@@ -11,7 +11,7 @@ from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
-from mustela.dsl.materialize import store_spec
+from mustela.dsl.materialize import check_no_retention, store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose_serde
@@ -274,6 +274,7 @@ class TableJoins(Handle[K, V]):
         said = choose_serde("key", None, options.key, holder="Materialized", at=at)
         key = join_key(self, other, said, at=at)
         value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
+        check_no_retention(place, options)
         spec: StoreSpec | None = None
         if stored is not None or options.supplier is not None:
             spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)

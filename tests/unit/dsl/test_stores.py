@@ -465,3 +465,49 @@ def test_settings_of_the_changelogs_of_joins_buffers_and_processors_are_texts() 
     mine = Stores.key_value_store_builder(supplier, key=str, value=str)
     with pytest.raises(BadOptionError, match="changelog of store 'mine'"):
         builder.add_state_store(mine.with_logging_enabled(config))
+
+
+def _tables(builder: StreamsBuilder) -> Any:
+    """Return ways to make a table that is no windowed aggregation, given its options."""
+    stream = builder.stream("in", key=str, value=int)
+    table = builder.table("rows", key=str, value=int)
+    other = builder.table("others", key=str, value=int)
+    minutes = TimeWindows(size=SECOND, grace=timedelta(0))
+    windowed: Any = stream.group_by_key().windowed_by(minutes).count(store="windows")
+    return {
+        "table": lambda m: builder.table("more", key=str, value=int, materialized=m),
+        "global_table": lambda m: builder.global_table("all", key=str, value=int, materialized=m),
+        "to_table": lambda m: stream.to_table(materialized=m),
+        "count": lambda m: stream.group_by_key().count(materialized=m),
+        "reduce": lambda m: stream.group_by_key().reduce(int.__add__, materialized=m),
+        "filter": lambda m: table.filter(lambda _k, v: v > 0, materialized=m),
+        "map_values": lambda m: windowed.map_values(str, value=str, materialized=m),
+        "join": lambda m: table.join(other, int.__add__, materialized=m),
+        "foreign": lambda m: table.join(
+            other, int.__add__, foreign_key=str, value=int, materialized=m
+        ),
+        "regrouped": lambda m: table.group_by(lambda k, v: (k, v), key=str, value=int).count(
+            materialized=m
+        ),
+    }
+
+
+TABLES = [
+    *("table", "global_table", "to_table", "count", "reduce", "filter", "map_values", "join"),
+    *("foreign", "regrouped"),
+]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("made", TABLES)
+def test_only_windows_have_a_retention(made: str, *, named: bool) -> None:
+    """Any other table would keep its rows for ever and not say so: it is refused."""
+    options = Materialized[Any, Any](retention=SECOND, store="kept" if named else None)
+    with pytest.raises(BadOptionError, match="cannot have retention") as raised:
+        _tables(StreamsBuilder())[made](options)
+    assert raised.value.fields["option"] == "retention"
+    assert raised.value.at is not None
+    assert __file__ in raised.value.at.file
+    builder = StreamsBuilder()
+    _tables(builder)[made](Materialized[Any, Any](store="kept" if named else None))
+    builder.build()
