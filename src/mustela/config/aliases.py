@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mustela.config.errors import SettingValueError
 from mustela.config.masking import mask_text
 
-__all__ = ["Alias", "aliases", "find_alias", "known_aliases"]
+__all__ = ["HANDLERS", "Alias", "aliases", "find_alias", "known_aliases"]
+
+HANDLERS: Final = ("deserialization_handler", "processing_handler", "production_handler")
+"""The settings that say what to do with a record that cannot be handled."""
 
 
 class _Spelled(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from mustela.config.aliases import find_alias, known_aliases
+from mustela.config.aliases import HANDLERS, find_alias, known_aliases
 from mustela.config.clients import check_client_property, is_client_property
 from mustela.config.errors import MustelaSettingWarning, SettingsFileError, SettingValueError
 from mustela.config.masking import mask_value
@@ -36,12 +36,14 @@ class Entry:
         value: The value as it stands there.
         source: Where it stands.
         spelled: The name as the user wrote it.
+        is_alias: Whether that is Kafka Streams' name of the setting.
     """
 
     key: str
     value: Any
     source: str
     spelled: str
+    is_alias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,25 @@ def merge_layers(
                 raise _given_twice(twin, resolved)
             seen[resolved.key] = resolved
         merged.update(seen)
-    return Layers(merged)
+    return Layers(_with_letters(merged))
+
+
+def _with_letters(merged: dict[str, Entry]) -> dict[str, Entry]:
+    """Let handlers that go on write dead letters, where it is said in Kafka Streams' words.
+
+    There the name of the topic is all that has to be said (KIP-1034): it makes the handlers that
+    log and continue write to it. Here a handler says it by itself, ``dead_letter``.
+    """
+    topic = merged.get("dead_letter_topic")
+    if topic is None or not topic.value:
+        return merged
+    letters: dict[str, Entry] = {}
+    for key in HANDLERS:
+        handler = merged.get(key)
+        if handler is not None and handler.value == "continue":
+            if topic.is_alias or handler.is_alias:
+                letters[key] = replace(handler, value="dead_letter")
+    return {**merged, **letters}
 
 
 def _given_twice(first: Entry, second: Entry) -> SettingValueError:
@@ -133,7 +153,8 @@ def _resolve(entry: Entry, leaves: Collection[str]) -> Entry | None:
             note = f"setting {entry.spelled!r} ({entry.source}) means nothing here: {alias.why}"
             warnings.warn(note, MustelaSettingWarning, stacklevel=5)
             return None
-        return replace(entry, key=alias.setting, value=alias.convert(entry.value, entry))
+        value = alias.convert(entry.value, entry)
+        return replace(entry, key=alias.setting, value=value, is_alias=True)
     dotted = key.replace("_", ".")
     client, _, inner = dotted.partition(".")
     if (client in _CLIENTS and inner) or is_client_property(dotted):

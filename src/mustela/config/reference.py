@@ -65,7 +65,11 @@ capitals are put back where the name is known: `MUSTELA__SPARK__DRIVER_MAXRESULT
 _ALIASES = """
 ## Kafka Streams' names
 
-These names are accepted in all places, with Kafka Streams' own values:
+These names are accepted in all places, with Kafka Streams' own values. A handler that logs and
+continues (`LogAndContinueExceptionHandler`, `LogAndContinueProcessingExceptionHandler`) is
+`continue`, and `dead_letter` where a dead-letter topic is named: with
+`errors.dead.letter.queue.topic.name` every handler that is said to continue writes letters. One
+that fails writes none here: the application stops, and the record is read again.
 
 """
 

@@ -342,6 +342,36 @@ def test_a_setting_and_its_alias_in_one_source_must_agree(load):
     assert load(None, None, **{"auto.offset.reset": "none"}).auto_offset_reset == "none"
 
 
+LOG_AND_CONTINUE = "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler"
+
+
+@pytest.mark.parametrize(
+    ("topic", "handler", "expected"),
+    [
+        ({"errors.dead.letter.queue.topic.name": "bad"}, LOG_AND_CONTINUE, "dead_letter"),
+        ({"errors.deadletterqueue.topic.name": "bad"}, LOG_AND_CONTINUE, "dead_letter"),
+        ({"errors.dead.letter.queue.topic.name": "bad"}, "LogAndFailExceptionHandler", "fail"),
+        ({"errors.dead.letter.queue.topic.name": "bad"}, "continue", "dead_letter"),
+        ({"dead_letter_topic": "bad"}, LOG_AND_CONTINUE, "dead_letter"),
+        ({}, LOG_AND_CONTINUE, "continue"),
+    ],
+)
+def test_a_named_topic_makes_handlers_that_continue_write_letters(load, topic, handler, expected):
+    """In Kafka Streams' words the topic's name is all that has to be said (KIP-1034)."""
+    name = "deserialization.exception.handler"
+    for one, other in ((topic, {name: handler}), ({name: handler}, topic)):
+        file = "".join(f"{key}: {value}\n" for key, value in one.items())
+        settings = load(file or None, None, **other)
+        assert settings.deserialization_handler == expected
+        assert settings.processing_handler == "fail"
+
+
+def test_handlers_in_our_own_words_mean_what_they_say(load):
+    """The topic has a name from the start here, so a name alone says nothing of letters."""
+    said = {"dead_letter_topic": "bad", "processing_handler": "continue"}
+    assert load(**said).processing_handler == "continue"
+
+
 ALIAS_ERRORS = [
     ("commit.interval.ms", "100ms"),
     ("statestore.cache.max.bytes", "much"),

@@ -278,6 +278,34 @@ def test_a_failing_record_changes_nothing() -> None:
         assert driver.create_output_topic("sums").read_values_to_list() == [2, 3]
 
 
+@pytest.mark.parametrize("bad", ["undecodable", "raises"])
+def test_kafka_streams_properties_lose_no_record(bad: str) -> None:
+    """The topic's name and a handler that logs and continues: the record becomes a letter."""
+    builder = StreamsBuilder()
+    tenths = builder.stream("numbers", value=int).map_values(lambda number: 10 // number)
+    tenths.to("out", value=int)
+    errors = "org.apache.kafka.streams.errors.LogAndContinue"
+    settings = {
+        "errors.dead.letter.queue.topic.name": "bad-records",
+        "deserialization.exception.handler": f"{errors}ExceptionHandler",
+        "processing.exception.handler": f"{errors}ProcessingExceptionHandler",
+    }
+    value = b"seven" if bad == "undecodable" else (0).to_bytes(8, "big")
+    with TopologyTestDriver(builder, settings=settings) as driver:
+        driver.create_input_topic("numbers", key=bytes, value=bytes).pipe_input(b"k", value)
+        letter = driver.create_output_topic("bad-records", key=bytes, value=bytes).read_record()
+    assert (letter.key, letter.value) == (b"k", value)
+
+
+def test_a_handler_that_fails_writes_no_letter() -> None:
+    """The application stops before anything is written, and meets the record again."""
+    settings = {"errors.dead.letter.queue.topic.name": "bad-records"}
+    with TopologyTestDriver(failing_count(), settings=settings) as driver:
+        with pytest.raises(ProcessingError):
+            driver.create_input_topic("numbers").pipe_input("a", 0)
+        assert driver.create_output_topic("bad-records").is_empty
+
+
 def test_dead_letters_can_be_read_as_a_topic() -> None:
     """With the bytes that were piped and the error in the headers."""
     settings = {"processing_handler": "dead_letter", "application_id": "sums"}
