@@ -116,9 +116,10 @@ def _with_letters(merged: dict[str, Entry]) -> dict[str, Entry]:
     letters: dict[str, Entry] = {}
     for key in HANDLERS:
         handler = merged.get(key)
-        if handler is not None and handler.value == "continue":
-            if topic.is_alias or handler.is_alias:
-                letters[key] = replace(handler, value="dead_letter")
+        if handler is None or handler.value != "continue":
+            continue
+        if topic.is_alias or handler.is_alias:
+            letters[key] = replace(handler, value="dead_letter")
     return {**merged, **letters}
 
 

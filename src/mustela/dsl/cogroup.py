@@ -16,7 +16,13 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import WindowedGroup, WindowFold, WindowTable, add_window_aggregate
-from mustela.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from mustela.dsl.windows import (
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    window_spec,
+)
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
@@ -257,7 +263,7 @@ class CogroupedKStream(Stage, Generic[K, A]):
             The records in windows, which can be aggregated.
 
         Raises:
-            BadOptionError: If ``windows`` are none.
+            BadOptionError: If ``windows`` are none, or have a ``windows_for`` of their own.
 
         Example:
             >>> from datetime import timedelta
@@ -269,15 +275,6 @@ class CogroupedKStream(Stage, Generic[K, A]):
             >>> by_day = total.windowed_by(days).aggregate(int, value=int, store="by-day")
         """
         at = user_origin()
-        known = TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
-        if not isinstance(windows, known):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"windowed_by needs windows, not {windows!r}"
-            raise BadOptionError(
-                msg,
-                at=at,
-                fix="pass TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows",
-                fields={"option": "windows"},
-            )
         mine = self._cogroup
         group = WindowedGroup(
             registry=mine.registry,
@@ -285,7 +282,7 @@ class CogroupedKStream(Stage, Generic[K, A]):
             path=mine.path,
             key=mine.key,
             value=None,
-            windows=windows.spec(),
+            windows=window_spec(windows, at=at),
         )
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(group, mine.adders)

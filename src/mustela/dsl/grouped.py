@@ -15,12 +15,17 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
-from mustela.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from mustela.dsl.windows import (
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    window_spec,
+)
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.topology.aggregate import AggregateKind, AggregateNode
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["KGroupedStream"]
 
@@ -249,7 +254,7 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             The records in windows, which can be counted, reduced or aggregated.
 
         Raises:
-            BadOptionError: If ``windows`` are none.
+            BadOptionError: If ``windows`` are none, or have a ``windows_for`` of their own.
 
         Example:
             >>> from datetime import timedelta
@@ -259,22 +264,13 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             >>> counts = clicks.windowed_by(hours).count(store="clicks-by-hour")
         """
         at = user_origin()
-        known = TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
-        if not isinstance(windows, known):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"windowed_by needs windows, not {windows!r}"
-            raise BadOptionError(
-                msg,
-                at=at,
-                fix="pass TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows",
-                fields={"option": "windows"},
-            )
         group = WindowedGroup(
             registry=self._registry,
             parents=(self._parent,),
             path=self._path,
             key=self._key,
             value=self._value,
-            windows=windows.spec(),
+            windows=window_spec(windows, at=at),
         )
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(group)

@@ -16,6 +16,7 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.stores import StoreSupplier, checked_supplier
 from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
+from mustela.dsl.windows import check_windows_for
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -723,6 +724,7 @@ class StreamJoins(Handle[K, V]):
     def _window(self, other: Handle[Any, Any], wish: _Wish, at: Origin) -> JoinWindowSpec:
         windows: Any = wish.windows
         if isinstance(windows, JoinWindows):
+            check_windows_for(windows, at=at)
             return windows.spec()
         if windows is None:
             msg = f"{wish.verb} with the stream {other.name!r} needs windows="

@@ -20,6 +20,7 @@ from mustela.topology.windows import (
     TimeWindowSpec,
     UnlimitedWindowSpec,
     WindowEmit,
+    WindowSpec,
 )
 
 __all__ = [
@@ -28,7 +29,9 @@ __all__ = [
     "SlidingWindows",
     "TimeWindows",
     "UnlimitedWindows",
+    "check_windows_for",
     "milliseconds",
+    "window_spec",
 ]
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -291,6 +294,50 @@ class UnlimitedWindows:
                 fields={"option": "start", "value": start},
             )
         return UnlimitedWindowSpec(start_ms=(start - _EPOCH) // _MILLISECOND)
+
+
+def window_spec(windows: object, *, at: Origin) -> WindowSpec:
+    """Return windows in milliseconds.
+
+    Args:
+        windows: What the user gave to ``windowed_by``.
+        at: The user's line.
+
+    Raises:
+        BadOptionError: If they are none, or choose the windows of a moment by themselves.
+    """
+    if not isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows):
+        msg = f"windowed_by needs windows, not {windows!r}"
+        raise BadOptionError(
+            msg,
+            at=at,
+            fix="pass TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows",
+            fields={"option": "windows"},
+        )
+    check_windows_for(windows, at=at)
+    return windows.spec()
+
+
+def check_windows_for(windows: object, *, at: Origin) -> None:
+    """Refuse windows of a class that has a ``windows_for`` of its own: nothing would call it.
+
+    Raises:
+        BadOptionError: If that is so.
+    """
+    kind = type(windows)
+    owner = next((one for one in kind.__mro__ if "windows_for" in vars(one)), None)
+    if owner is None or owner.__module__ == __name__:
+        return
+    msg = f"{kind.__name__} cannot choose the windows of a moment by a windows_for of its own"
+    raise BadOptionError(
+        msg,
+        at=at,
+        why="windows begin at multiples of their advance; many records at once are put into them, "
+        "and they are closed and dropped, by that rule alone",
+        fix="use the options of Mustela's own windows, or make the window a part of the key: "
+        'group_by(lambda key, value: f"{key}@{day_of(value)}", key=str), with a function of yours',
+        fields={"option": "windows", "class": kind.__name__},
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,3 +248,73 @@ def test_the_windows_of_a_moment() -> None:
     assert JoinWindows(
         before=timedelta(seconds=-1), after=timedelta(seconds=5), grace=timedelta(0)
     ).size == timedelta(seconds=4)
+
+
+class Daily(TimeWindows):
+    """Windows that begin at six in the morning, it was thought."""
+
+    def windows_for(self, timestamp: int) -> list[tuple[int, int]]:
+        """Return one window of a day."""
+        start = timestamp - (timestamp - 6 * 3_600_000) % 86_400_000
+        return [(start, start + 86_400_000)]
+
+
+class Pauses(SessionWindows):
+    """Sessions have nothing of that name, so nobody would notice."""
+
+    def windows_for(self, timestamp: int) -> list[tuple[int, int]]:
+        """Return a session of one record."""
+        return [(timestamp, timestamp)]
+
+
+class Near(JoinWindows):
+    """As above."""
+
+    def windows_for(self, timestamp: int) -> list[tuple[int, int]]:
+        """Return nothing."""
+        return []
+
+
+class Minutes(TimeWindows):
+    """Says more, and changes nothing."""
+
+    def minutes(self) -> float:
+        """Return the size."""
+        return self.size / timedelta(minutes=1)
+
+
+def test_windows_that_choose_by_themselves_are_refused() -> None:
+    """Nothing would call their windows_for; other classes made of windows are welcome."""
+    daily = Daily(size=timedelta(days=1), grace=NONE)
+    cogrouped = grouped().cogroup(lambda _key, value, total: total + value)
+    other = StreamsBuilder().stream("other", key=str, value=str)
+    near = Near(before=SECOND, after=SECOND, grace=NONE)
+    for line in (
+        lambda: grouped().windowed_by(daily),
+        lambda: cogrouped.windowed_by(daily),
+        lambda: grouped().windowed_by(Pauses(inactivity_gap=SECOND, grace=NONE)),
+        lambda: other.join(other, str.__add__, windows=near),
+    ):
+        with pytest.raises(BadOptionError, match="windows_for of its own") as raised:
+            line()
+        assert raised.value.at is not None
+        assert HERE in raised.value.at.file
+    minutes: Any = grouped().windowed_by(Minutes(size=SECOND, grace=NONE))
+    assert minutes.count(store="c") is not None
+
+
+def test_a_window_may_be_a_part_of_the_key() -> None:
+    """Which is what the refusal of windows that choose by themselves advises."""
+
+    def day_of(visit: int) -> int:
+        return (visit - 6) // 24
+
+    builder = StreamsBuilder()
+    hours = builder.stream("hours", key=str, value=int)
+    days = hours.group_by(lambda key, value: f"{key}@{day_of(value)}", key=str)
+    days.count(store="visits").to_stream().to("out")
+    with TopologyTestDriver(builder) as driver:
+        for hour in (5, 6, 29, 30):
+            driver.create_input_topic("hours").pipe_input("a", hour)
+        told = driver.create_output_topic("out").read_key_values_to_list()
+    assert told == [("a@-1", 1), ("a@0", 1), ("a@0", 2), ("a@1", 1)]
