@@ -168,6 +168,14 @@ class Plan:
         return self._indices(lambda source: source.late is LatePolicy.DEAD_LETTER)
 
     @property
+    def writes_letters(self) -> bool:
+        """Whether a source or step writes dead letters whatever the handlers say."""
+        sources = any(source.writes_letters for source in self.stages[0].sources)
+        return sources or any(
+            step.node.writes_letters for stage in self.stages for step in stage.steps
+        )
+
+    @property
     def strategies(self) -> dict[str, WatermarkStrategy]:
         """The watermark strategies of the topics that have their own."""
         return {

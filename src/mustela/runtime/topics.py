@@ -132,4 +132,4 @@ def _dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
         settings.processing_handler,
         settings.production_handler,
     )
-    return [settings.dead_letter_topic] if "dead_letter" in handlers or plan.late_letters else []
+    return [settings.dead_letter_topic] if "dead_letter" in handlers or plan.writes_letters else []

@@ -265,6 +265,11 @@ class AsyncNode(Node):
         return self.gives == "records"
 
     @property
+    def writes_letters(self) -> bool:
+        """A record whose call failed may become a dead letter."""
+        return self.rules.on_failure == "dead_letter"
+
+    @property
     def acts_on_time(self) -> bool:
         """Parked records go on when their results come."""
         return True

@@ -93,6 +93,11 @@ class Node:
         return False
 
     @property
+    def writes_letters(self) -> bool:
+        """Whether the step writes dead letters whatever the handlers of the settings say."""
+        return False
+
+    @property
     def begins_in_lane(self) -> bool:
         """Whether the step, which reads nothing, runs in a lane, and not where topics are read."""
         return False

@@ -128,6 +128,11 @@ class RequestReplyNode(Node):
         return True
 
     @property
+    def writes_letters(self) -> bool:
+        """A record without a reply may become a dead letter."""
+        return self.rules.on_timeout == "dead_letter"
+
+    @property
     def acts_on_time(self) -> bool:
         """The time of a reply can be over."""
         return True

@@ -39,6 +39,11 @@ class SourceNode(Node):
     late: LatePolicy = LatePolicy.DROP
     pattern: re.Pattern[str] | None = None
 
+    @property
+    def writes_letters(self) -> bool:
+        """A record that comes too late for its window may become a dead letter."""
+        return self.late is LatePolicy.DEAD_LETTER
+
     def matches(self, topic: str) -> bool:
         """Say whether a topic is one of those that the source reads."""
         if topic in self.topics:
@@ -77,6 +82,11 @@ class TableSourceNode(Node):
         return (self.topic,)
 
     explicit_store: bool = False
+
+    @property
+    def writes_letters(self) -> bool:
+        """A record that comes too late for its window may become a dead letter."""
+        return self.late is LatePolicy.DEAD_LETTER
 
     def matches(self, topic: str) -> bool:
         """Say whether a topic is the one that the source reads."""

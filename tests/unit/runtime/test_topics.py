@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mustela import AsyncOptions, Consumed, LatePolicy, RequestReply
 from mustela.connectors.kafka.admin import MissingTopicError
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
@@ -74,6 +78,44 @@ def test_the_dead_letter_topic_is_made_when_a_handler_writes_to_it(tmp_path: Pat
     assert "app-dead-letters" not in admin.partitions
     ensure(admin, tmp_path, processing_handler="dead_letter")
     assert admin.partitions["app-dead-letters"] == 2
+
+
+def _late(builder: StreamsBuilder) -> None:
+    builder.stream("lines", key=str, value=str, consumed=Consumed(late=LatePolicy.DEAD_LETTER))
+
+
+def _late_by_pattern(builder: StreamsBuilder) -> None:
+    late = Consumed[str, str](late=LatePolicy.DEAD_LETTER)
+    builder.stream(re.compile("none-.*"), key=str, value=str, consumed=late)
+
+
+def _calls(builder: StreamsBuilder) -> None:
+    options = AsyncOptions(on_failure="dead_letter")
+    calls = builder.stream("lines", key=str, value=str).map_values_async(str.upper, options=options)
+    calls.to("out", value=str)
+
+
+def _asks(builder: StreamsBuilder) -> None:
+    asking = RequestReply(
+        topic="asked", timeout=timedelta(seconds=1), on_timeout="dead_letter", value=str
+    )
+    lines = builder.stream("lines", key=str, value=str)
+    replies = builder.stream("replies", key=str, value=str)
+    lines.request_reply(replies, str.__add__, asking).to("out", value=str)
+
+
+@pytest.mark.parametrize("step", [_late, _late_by_pattern, _calls, _asks])
+def test_the_dead_letter_topic_is_made_when_a_step_writes_to_it(
+    tmp_path: Path, step: Callable[[StreamsBuilder], None]
+) -> None:
+    """Whatever the handlers say: without it the first letter would end each run anew."""
+    builder = StreamsBuilder()
+    step(builder)
+    builder.stream("more", key=str, value=str).to("out")
+    admin = FakeAdmin({"lines": 2, "more": 1, "out": 1, "replies": 1, "asked": 1})
+    made = plan(builder.build())
+    ensure_topics(admin, settings_for(tmp_path), made)  # pyright: ignore[reportArgumentType]
+    assert "app-dead-letters" in admin.partitions
 
 
 def test_a_store_that_is_not_logged_has_no_changelog(tmp_path: Path) -> None:
