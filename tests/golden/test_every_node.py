@@ -188,3 +188,11 @@ def test_every_kind_of_step_is_described(golden: Golden) -> None:
 def test_every_kind_of_step_is_explained(golden: Golden) -> None:
     """With what it is, what it reads and what it keeps."""
     golden("plan/every_node.txt", explain(plan(every_step())))
+
+
+def test_every_store_has_a_meaning(golden: Golden) -> None:
+    """It stands in each epoch record, so what it is for a program stays the same."""
+    planned = plan(every_step())
+    assert planned.meanings.keys() == planned.stores.keys()
+    lines = [f"{name}: {meaning.as_dict()}" for name, meaning in planned.meanings.items()]
+    golden("formats/store_meanings.txt", "\n".join(lines) + "\n")

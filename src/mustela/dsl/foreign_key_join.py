@@ -180,6 +180,7 @@ def _match(
             key_serde=_keys_of(other),
             value_serde=_values_of(other),
         ),
+        subscribed=subscribe.value,
         explicit_store=result.named,
     )
 

@@ -154,7 +154,8 @@ class GlobalMark(NamedTuple):
 def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     """Return the name of the directory that holds a host's copy of a global table.
 
-    Another topic, another number of partitions or another layout has another directory.
+    Another topic, another number of partitions, another layout or another type of its rows has
+    another directory, so that the copy is read anew.
 
     Example:
         >>> from mustela.serdes.primitives import StrSerde
@@ -166,9 +167,10 @@ def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
         True
     """
     store = table.store
-    parts = (store.name, store.kind, str(store.format_version), table.topic, table.key.name)
-    kept = ("with headers",) if store.with_headers else ()
-    told = "\n".join((*parts, mark.topic_id, str(len(mark.ends)), *kept))
+    meaning = table.meaning_of(store)
+    rows = (meaning.layout, meaning.key, meaning.value, meaning.key_shape, meaning.value_shape)
+    topic = (table.topic, mark.topic_id, str(len(mark.ends)))
+    told = "\n".join((store.name, *rows, *topic))
     return f"global-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 

@@ -12,6 +12,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import SourceConflictError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
+from mustela.topology.store_meaning import StoreMeaning, join_meanings
 from mustela.topology.timestamps import keeps_broker_time, needs_partition_time
 from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
@@ -109,6 +110,28 @@ class Plan:
     def stores(self) -> dict[str, tuple[int, StoreSpec]]:
         """Each store's stage index and specification, by store name."""
         return {spec.name: (stage.index, spec) for stage in self.stages for spec in stage.stores}
+
+    @property
+    def meanings(self) -> dict[str, StoreMeaning]:
+        """What the rows of each store mean, by store name.
+
+        The copies of global tables are not among them: what changes there is read anew.
+        """
+        here = self.stores
+        nodes = {
+            step.node.name: step.node
+            for stage in self.stages
+            for step in stage.steps
+            if step.role != "combine"
+        }
+        found: dict[str, StoreMeaning] = {}
+        for node in nodes.values():
+            for spec in node.stores:
+                if spec.name not in here:
+                    continue
+                meaning, known = node.meaning_of(spec), found.get(spec.name)
+                found[spec.name] = meaning if known is None else join_meanings(known, meaning)
+        return dict(sorted(found.items()))
 
     @property
     def reads_any(self) -> frozenset[str]:

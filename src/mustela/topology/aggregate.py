@@ -41,6 +41,11 @@ class AggregateNode(Node):
     explicit_store: bool = False
 
     @property
+    def operation(self) -> str:
+        """What the fold is."""
+        return self.kind
+
+    @property
     def combinable(self) -> bool:
         """Whether partial results may be made anywhere and put together later."""
         if self.kind == "reduce":

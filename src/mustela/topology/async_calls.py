@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.errors import BadOptionError
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = [
     "AsyncCall",
@@ -253,6 +254,12 @@ class AsyncNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The parking store."""
         return (self.parking,)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """What waits are records, each key's in their order if the rules say so."""
+        plain = store_meaning(store, owner=self.name, operation="calls", key=self.key)
+        meaning = packed_meaning(plain, "parked", self.value or store.value_serde)
+        return replace(meaning, window="in order of each key" if self.ordered else "in any order")
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

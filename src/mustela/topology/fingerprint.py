@@ -29,6 +29,7 @@ _IGNORED = frozenset(
         "catch_up",
         "asks",
         "null_keys",
+        "subscribed",
     }
 )
 

@@ -8,13 +8,15 @@ and pairs are put back into the order of the changes that made them, so no answe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
+from mustela.serdes.meaning import serde_format, serde_shape
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, store_meaning
 from mustela.topology.table_lookup import TableLookup
 
 __all__ = ["ForeignKeyJoinNode", "ForeignKeyKind", "ForeignKeyMatchNode", "ForeignKeySubscribeNode"]
@@ -68,6 +70,7 @@ class ForeignKeyMatchNode(Node):
         subscriptions: Holds the left values by foreign key and left key.
         rows: The store of the join's own for the right rows, for the case that these cannot be
             looked up where the subscriptions are.
+        subscribed: Serde of the left values.
         explicit_store: Whether the names of the stores follow from one that the user gave.
         table: Where right rows are looked up, if not in `rows`; the planner finds that out.
     """
@@ -76,6 +79,7 @@ class ForeignKeyMatchNode(Node):
     foreign_key: Serde[Any]
     subscriptions: StoreSpec
     rows: StoreSpec
+    subscribed: Serde[Any]
     explicit_store: bool = False
     table: TableLookup | None = None
 
@@ -83,6 +87,18 @@ class ForeignKeyMatchNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The subscriptions, and the right rows where they had to be copied."""
         return (self.subscriptions, self.rows) if self.table is None else (self.subscriptions,)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """Subscriptions have left values by foreign key and left key."""
+        if store.name != self.subscriptions.name:
+            return store_meaning(store, owner=self.name, operation=self.operation)
+        meaning = store_meaning(
+            store, owner=self.name, operation=self.operation, value=self.subscribed
+        )
+        keys = (self.foreign_key, self.key)
+        formats, shapes = map(serde_format, keys), [serde_shape(key) or "null" for key in keys]
+        shape = "" if shapes == ["null", "null"] else f'["holds",{",".join(shapes)}]'
+        return replace(meaning, key=f"subscription({', '.join(formats)})", key_shape=shape)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.store_meaning import StoreMeaning, store_meaning
 
 __all__ = ["Arrival", "Node"]
 
@@ -47,6 +48,15 @@ class Node:
     def stores(self) -> tuple[StoreSpec, ...]:
         """The stores that this node reads or writes; nodes that share one stay together."""
         return ()
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """Return what the rows mean that this node has in one of its `stores`."""
+        return store_meaning(store, owner=self.name, operation=self.operation)
+
+    @property
+    def operation(self) -> str:
+        """What this node does with its stores, in a word that outlives releases."""
+        return type(self).__name__.removesuffix("Node")
 
     @property
     def reads_any(self) -> tuple[str, ...]:

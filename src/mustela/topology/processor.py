@@ -10,6 +10,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.asked_stores import AskedStore
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["ChildNode", "GlobalStore", "OutputNode", "ProcessorNode"]
 
@@ -73,6 +74,13 @@ class ProcessorNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The stores that the processor uses."""
         return self.connected if self.timers is None else (*self.connected, self.timers)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """The stores are the user's; timers have no values."""
+        if self.timers is None or store.name != self.timers.name:
+            return store_meaning(store, owner=self.name, operation="process")
+        plain = store_meaning(store, owner=self.name, operation="process", key=self.key)
+        return packed_meaning(plain, "timers")
 
     @property
     def reads_any(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from mustela.topology.async_calls import (
     check_span,
 )
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["CorrelateNode", "ReplyKeyNode", "RequestReply", "RequestReplyNode"]
 
@@ -116,6 +117,12 @@ class RequestReplyNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The parking store."""
         return (self.parking,)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """Records wait by correlation id, with their own keys."""
+        plain = store_meaning(store, owner=self.name, operation="requests", key=StrSerde())
+        parts = (self.key or store.key_serde, self.value or store.value_serde)
+        return packed_meaning(plain, "waiting", *parts)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

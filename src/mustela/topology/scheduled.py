@@ -13,6 +13,7 @@ from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
 from mustela.topology.schedule import CatchUp, Schedule
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["ScheduledSourceNode", "Tick", "TickFunction", "TickStoreError"]
 
@@ -133,6 +134,11 @@ class ScheduledSourceNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """What remembers the last tick."""
         return (self.progress,)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """There is one row, of how far ticks were handled."""
+        plain = store_meaning(store, owner=self.name, operation="schedule")
+        return packed_meaning(plain, "progress")
 
     @property
     def reads_any(self) -> tuple[str, ...]:

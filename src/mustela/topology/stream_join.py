@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["JoinWindowSpec", "StreamJoinKind", "StreamJoinNode"]
 
@@ -64,6 +65,11 @@ class JoinWindowSpec:
         return self.segment_ms // 16
 
     @property
+    def kept_as(self) -> str:
+        """Which partners the rows of a store are for; recorded with the store."""
+        return f"partners up to {self.before_ms} ms before and {self.after_ms} ms after"
+
+    @property
     def lag_ms(self) -> int:
         """How far behind the time of its closing a result may be stamped."""
         return max(self.before_ms, self.after_ms, 0) + self.grace_ms + 1
@@ -109,6 +115,14 @@ class StreamJoinNode(Node):
         """Where records are kept, and those without a partner."""
         sides = (self.left,) if self.single_store else (self.left, self.right)
         return sides if self.unmatched is None else (*sides, self.unmatched)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """What is kept is for partners within the window; what waits is of either side."""
+        meaning = store_meaning(store, owner=self.name, operation=f"{self.kind} join", key=self.key)
+        if self.unmatched is not None and store.name == self.unmatched.name:
+            sides = (self.left.value_serde, self.right.value_serde)
+            meaning = packed_meaning(meaning, "waiting", *sides)
+        return replace(meaning, window=self.window.kept_as, grace_ms=self.window.grace_ms)
 
     @property
     def acts_on_time(self) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 from mustela.topology.table_lookup import TableLookup
 
 __all__ = ["StreamTableJoinKind", "StreamTableJoinNode"]
@@ -52,6 +53,14 @@ class StreamTableJoinNode(Node):
         waiting = () if self.buffer is None else (self.buffer,)
         copied = (self.table.store,) if self.table is not None and self.table.own else ()
         return waiting + copied
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """The copy has rows of the table, the buffer records that wait for them."""
+        meaning = store_meaning(store, owner=self.name, operation=f"{self.kind} join", key=self.key)
+        if self.buffer is None or store.name != self.buffer.name:
+            return meaning
+        waiting = packed_meaning(meaning, "waiting", store.value_serde)
+        return replace(waiting, grace_ms=self.grace_ms or 0)
 
     @property
     def acts_on_time(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["SuppressNode", "SuppressUntil", "WhenFull"]
 
@@ -55,6 +56,12 @@ class SuppressNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The buffer."""
         return (self.buffer,)
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """What waits is a change: the value now, and the one before."""
+        plain = store_meaning(store, owner=self.name, operation=self.until, key=self.key)
+        meaning = packed_meaning(plain, "changes", self.value or store.value_serde)
+        return replace(meaning, grace_ms=self.wait_ms)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

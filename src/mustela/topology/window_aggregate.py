@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mustela.serdes.base import Serde
@@ -11,7 +11,14 @@ from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.aggregate import AggregateKind
 from mustela.topology.node import Arrival, Node
-from mustela.topology.windows import SessionWindowSpec, TimeWindowSpec, WindowEmit, WindowSpec
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
+from mustela.topology.windows import (
+    SessionWindowSpec,
+    TimeWindowSpec,
+    UnlimitedWindowSpec,
+    WindowEmit,
+    WindowSpec,
+)
 
 __all__ = ["WindowAggregateNode"]
 
@@ -76,6 +83,20 @@ class WindowAggregateNode(Node):
     def stores(self) -> tuple[StoreSpec, ...]:
         """The table's store, and that of the headers."""
         return (self.store,) if self.headers is None else (self.store, self.headers)
+
+    @property
+    def operation(self) -> str:
+        """What the fold is."""
+        return self.kind
+
+    def meaning_of(self, store: StoreSpec) -> StoreMeaning:
+        """The rows of both stores are windows; one holds headers alone."""
+        key = self.key or store.key_serde
+        meaning = store_meaning(store, owner=self.name, operation=self.operation, key=key)
+        if self.headers is not None and store.name == self.headers.name:
+            meaning = packed_meaning(meaning, "headers")
+        grace_ms = -1 if isinstance(self.windows, UnlimitedWindowSpec) else self.windows.grace_ms
+        return replace(meaning, window=self.windows.kept_as, grace_ms=grace_ms)
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:

@@ -59,8 +59,13 @@ class TimeWindowSpec:
     @property
     def told(self) -> str:
         """The windows in words."""
+        return f"{self.kept_as}, grace {self.grace_ms} ms"
+
+    @property
+    def kept_as(self) -> str:
+        """Which windows the rows of a store are of; recorded with the store."""
         every = f" every {self.advance_ms} ms" if self.advance_ms != self.size_ms else ""
-        return f"windows of {self.size_ms} ms{every}, grace {self.grace_ms} ms"
+        return f"windows of {self.size_ms} ms{every}"
 
     def starts(self, timestamp: int) -> list[int]:
         """Return the starts of the windows that hold a time, ascending; none is negative."""
@@ -102,6 +107,11 @@ class UnlimitedWindowSpec:
     @property
     def told(self) -> str:
         """The window in words."""
+        return self.kept_as
+
+    @property
+    def kept_as(self) -> str:
+        """Which windows the rows of a store are of; recorded with the store."""
         return f"one window from {self.start_ms} ms on"
 
     def starts(self, timestamp: int) -> list[int]:
@@ -145,7 +155,12 @@ class SlidingWindowSpec:
     @property
     def told(self) -> str:
         """The windows in words."""
-        return f"sliding windows of {self.difference_ms} ms, grace {self.grace_ms} ms"
+        return f"{self.kept_as}, grace {self.grace_ms} ms"
+
+    @property
+    def kept_as(self) -> str:
+        """Which windows the rows of a store are of; recorded with the store."""
+        return f"sliding windows of {self.difference_ms} ms"
 
     def closes_at(self, _start: int, end: int) -> int:
         """Return the event time from which on a window takes no record any more."""
@@ -179,7 +194,12 @@ class SessionWindowSpec:
     @property
     def told(self) -> str:
         """The sessions in words."""
-        return f"sessions with pauses up to {self.gap_ms} ms, grace {self.grace_ms} ms"
+        return f"{self.kept_as}, grace {self.grace_ms} ms"
+
+    @property
+    def kept_as(self) -> str:
+        """Which sessions the rows of a store are of; recorded with the store."""
+        return f"sessions with pauses up to {self.gap_ms} ms"
 
     def closes_at(self, _start: int, end: int) -> int:
         """Return the event time from which on a session takes no record any more."""

@@ -1,0 +1,141 @@
+"""What is different between what a store's rows mean and what a program takes them for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mustela.serdes.meaning import Shape, shape_text
+from mustela.serdes.widening import widening
+from mustela.topology.store_meaning import StoreMeaning
+
+# Shapes are JSON, whose types are known only by looking at it.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+__all__ = ["MeaningChange", "compare_meanings"]
+
+_HEADERS = ", headers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeaningChange:
+    """One thing in which a store's meaning has changed.
+
+    Attributes:
+        field: Which attribute of `StoreMeaning`.
+        then: What it was when the rows were written, in words.
+        now: What it is in the program.
+        compatible: Whether the rows can be read as the program takes them, without loss.
+        why: What follows from it.
+    """
+
+    field: str
+    then: str
+    now: str
+    compatible: bool
+    why: str
+
+
+def compare_meanings(then: StoreMeaning, now: StoreMeaning) -> list[MeaningChange]:
+    """Return in what two meanings of a store differ, in the order of their fields.
+
+    Args:
+        then: What the rows were written as.
+        now: What the program takes them for.
+
+    Example:
+        >>> minute = StoreMeaning(
+        ...     kind="window", layout="window 1", key="str", value="int",
+        ...     window="windows of 60000 ms")
+        >>> from dataclasses import replace
+        >>> changes = compare_meanings(minute, replace(minute, window="windows of 120000 ms"))
+        >>> [(change.field, change.compatible) for change in changes]
+        [('window', False)]
+        >>> changes = compare_meanings(minute, replace(minute, grace_ms=5))
+        >>> [(change.field, change.compatible) for change in changes]
+        [('grace_ms', True)]
+    """
+    return [*_rows(then, now), *_bytes(then, now), *_times(then, now), *_steps(then, now)]
+
+
+def _rows(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    if then.kind != now.kind:
+        why = "each kind of store lays its rows out in its own way"
+        yield _change("kind", then.kind, now.kind, why)
+    elif then.layout != now.layout:
+        gains = f"{then.layout}{_HEADERS}" == now.layout
+        why = "rows without headers are rows with none" if gains else "rows cannot be found again"
+        yield _change("layout", then.layout, now.layout, why, compatible=gains)
+
+
+def _bytes(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    if then.key != now.key:
+        yield _change("key", then.key, now.key, "the same key has other bytes")
+    elif _shape(then.key_shape) != _shape(now.key_shape):
+        was, new = _told(then.key_shape), _told(now.key_shape)
+        yield _change("key_shape", was, new, "the same key may have other bytes")
+    if then.value != now.value:
+        yield _change("value", then.value, now.value, "the bytes of one are not the other's")
+    elif then.value_shape != now.value_shape:
+        found = widening(_shape(then.value_shape), _shape(now.value_shape))
+        if found.problems or found.gained:
+            was, new = _told(then.value_shape), _told(now.value_shape)
+            why = "; ".join(found.problems or found.gained)
+            yield _change("value_shape", was, new, why, compatible=found.readable)
+
+
+def _times(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    if then.window != now.window:
+        why = "rows of some windows cannot be continued as rows of others"
+        yield _change("window", then.window or "none", now.window or "none", why)
+    for field in ("grace_ms", "retention_ms"):
+        was, new = getattr(then, field), getattr(now, field)
+        if was != new:
+            longer = new == -1 or (was != -1 and new > was)
+            why = "holds from now on; " + (
+                "what is gone stays gone" if longer else "what is older is dropped"
+            )
+            yield _change(field, _ms(was), _ms(new), why, compatible=True)
+
+
+def _steps(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    for field in ("owner", "operation"):
+        was, new = getattr(then, field), getattr(now, field)
+        if was != new:
+            why = "the rows that are there are taken as they are"
+            yield _change(field, was, new, why, compatible=True)
+    if then.logged != now.logged:
+        was, new = (("logged" if one.logged else "not logged") for one in (then, now))
+        yield _change("logged", was, new, "the changelog says what was lost", compatible=True)
+
+
+def _change(
+    field: str, then: str, now: str, why: str, *, compatible: bool = False
+) -> MeaningChange:
+    return MeaningChange(field=field, then=then, now=now, compatible=compatible, why=why)
+
+
+def _shape(text: str) -> Shape:
+    """Return a shape without the names of its classes, which are in no bytes."""
+    return _unnamed(json.loads(text)) if text else "any"
+
+
+def _unnamed(shape: Shape) -> Shape:
+    match shape:
+        case {"class": _, "fields": fields, **rest}:
+            return {"class": "", "fields": _unnamed(fields), **rest}
+        case ["classes", *_]:
+            return shape
+        case list():
+            return [_unnamed(item) for item in shape]
+        case _:
+            return shape
+
+
+def _told(text: str) -> str:
+    return shape_text(json.loads(text)) if text else "any"
+
+
+def _ms(value: int) -> str:
+    return "for ever" if value == -1 else f"{value} ms"

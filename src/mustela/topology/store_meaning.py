@@ -1,0 +1,146 @@
+"""What the rows of a store mean: what a later version of the program has to agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from mustela.serdes.base import Serde
+from mustela.serdes.meaning import serde_format, serde_shape
+from mustela.state.interfaces import StoreSpec
+
+__all__ = ["StoreMeaning", "join_meanings", "packed_meaning", "store_meaning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreMeaning:
+    """What the rows of a store mean; plain text and numbers, the same in every process.
+
+    Attributes:
+        kind: The kind of the store.
+        layout: How its rows are laid out (`StoreSpec.layout`).
+        key: Format of the keys (`mustela.serdes.meaning`).
+        value: Format of the values.
+        key_shape: What keys are made of, as JSON; empty where the format says it all.
+        value_shape: What values are made of, likewise.
+        window: Which windows, sessions or partners the rows are of; empty for none.
+        grace_ms: How long after its end a window takes late records; -1 for no windows.
+        retention_ms: How long rows are kept; -1 for ever.
+        owner: The steps that write the store, by name.
+        operation: What they do.
+        logged: Whether the store has a changelog.
+
+    Example:
+        >>> StoreMeaning(kind="key_value", layout="key_value 1", key="str", value="int").as_dict()
+        {'kind': 'key_value', 'layout': 'key_value 1', 'key': 'str', 'value': 'int'}
+    """
+
+    kind: str
+    layout: str
+    key: str
+    value: str
+    key_shape: str = ""
+    value_shape: str = ""
+    window: str = ""
+    grace_ms: int = -1
+    retention_ms: int = -1
+    owner: str = ""
+    operation: str = ""
+    logged: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, without those that hold their default."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.default is MISSING
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StoreMeaning:
+        """Return what `as_dict` was made of; fields that a later version wrote are left out.
+
+        Example:
+            >>> meaning = StoreMeaning(kind="list", layout="list 1", key="str", value="int")
+            >>> StoreMeaning.from_dict(meaning.as_dict() | {"new": 1}) == meaning
+            True
+        """
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def store_meaning(
+    spec: StoreSpec,
+    *,
+    owner: str,
+    operation: str,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+) -> StoreMeaning:
+    """Return what a store means as far as its specification says it.
+
+    Args:
+        spec: The store.
+        owner: The step that writes it.
+        operation: What the step does.
+        key: Serde of the keys, where it is not the specification's.
+        value: Serde of the values, likewise.
+
+    Example:
+        >>> store_meaning(StoreSpec(name="s", kind="key_value"), owner="s", operation="table").key
+        'bytes'
+    """
+    keys = key or spec.key_serde
+    values = value or spec.value_serde
+    kept = spec.history_retention_ms if spec.kind == "versioned" else spec.retention_ms
+    window = "" if spec.window_ms is None else f"windows of {spec.window_ms} ms"
+    return StoreMeaning(
+        kind=spec.kind,
+        layout=spec.layout,
+        key=serde_format(keys),
+        value=serde_format(values),
+        key_shape=serde_shape(keys),
+        value_shape=serde_shape(values),
+        window=window,
+        retention_ms=-1 if kept is None else kept,
+        owner=owner,
+        operation=operation,
+        logged=spec.logged,
+    )
+
+
+def packed_meaning(meaning: StoreMeaning, packing: str, *parts: Serde[Any] | None) -> StoreMeaning:
+    """Return the meaning of a store whose values hold several things, in a form of Mustela's own.
+
+    Args:
+        meaning: What the store means else.
+        packing: What the values are.
+        parts: Serdes of what they hold.
+
+    Example:
+        >>> spec = StoreSpec(name="s")
+        >>> plain = store_meaning(spec, owner="s", operation="calls")
+        >>> packed_meaning(plain, "parked", None).value
+        'parked(bytes)'
+    """
+    formats = ", ".join(map(serde_format, parts))
+    shapes = [serde_shape(part) for part in parts]
+    shape = f'["holds",{",".join(one or "null" for one in shapes)}]' if any(shapes) else ""
+    return replace(
+        meaning, value=f"{packing}({formats})" if formats else packing, value_shape=shape
+    )
+
+
+def join_meanings(first: StoreMeaning, second: StoreMeaning) -> StoreMeaning:
+    """Return what a store means that two steps write; they agree on all but who they are.
+
+    Example:
+        >>> spec = StoreSpec(name="s")
+        >>> one, two = (store_meaning(spec, owner=step, operation="process") for step in "ba")
+        >>> join_meanings(one, two).owner
+        'a, b'
+    """
+    owners = sorted({*first.owner.split(", "), *second.owner.split(", ")})
+    operations = sorted({*first.operation.split(", "), *second.operation.split(", ")})
+    return replace(first, owner=", ".join(owners), operation=", ".join(operations))
