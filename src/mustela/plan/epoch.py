@@ -69,7 +69,8 @@ class Program:
         sync_every: Epochs between syncs of an environment.
         read_timeout: Seconds without progress after which a read fails.
         batch_records: Records that run through the source stage at once.
-        stale_after_ms: Age at which a local copy may have missed deletions.
+        stale_after_ms: By topic, the age above which a local copy of it may have missed
+            deletions.
         result_bytes: Bytes of results that the driver holds in memory before it spills.
         spool_dir: Where tasks may leave large results for the driver; empty if they share no disk.
         life: Names the application's life, as its epoch record does; a reset begins another.
@@ -94,7 +95,7 @@ class Program:
     sync_every: int = 100
     read_timeout: float = 30.0
     batch_records: int = 20_000
-    stale_after_ms: int | None = None
+    stale_after_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     result_bytes: int = 256 * 1024 * 1024
     spool_dir: str = ""
     row_rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -107,6 +108,8 @@ class Program:
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
         where = self.plan.stages[stage]
+        logs = (changelog_topic(self.application_id, store) for store in where.logged)
+        ages = [self.stale_after_ms[log] for log in logs if log in self.stale_after_ms]
         return EnvironmentSpec(
             application_id=self.application_id,
             cluster_id=self.cluster_id,
@@ -114,7 +117,7 @@ class Program:
             group=group,
             groups=self.key_groups,
             stores=where.stores,
-            stale_after_ms=self.stale_after_ms,
+            stale_after_ms=min(ages, default=None),
             life=self.life,
             changelog_ids={
                 store: topic for store, topic in self.changelog_ids.items() if store in where.logged

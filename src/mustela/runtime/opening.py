@@ -188,7 +188,7 @@ class Opening:
                 "new_topics": new_topics,
                 "origin": first_chooser(self.plan),
             },
-            stale_after_ms=self.recovery.stale_after_ms,
+            stale_after_ms=self.recovery.stale_after_ms(),
         )
 
     def _kernel_options(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from mustela.runtime.epoch_record import EpochRecord
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.found_topics import with_found
 from mustela.runtime.ports import World
+from mustela.runtime.staleness import stale_ages
 from mustela.runtime.topics import ensure_topics, sink_topics
 from mustela.runtime.watermark import WatermarkState, watermark_options
 from mustela.state.interfaces import STATE_FORMAT
@@ -28,8 +29,6 @@ __all__ = [
     "StateWithoutRecordError",
     "StoreLayoutChangedError",
 ]
-
-_DELETE_RETENTION_MS = 86_400_000
 
 
 class KeyGroupsChangedError(UsageError):
@@ -91,12 +90,17 @@ class Recovery:
         self._clock = world.clock
         self._partitions: Mapping[str, int] = {}
         self.cluster_id = ""
-        self.stale_after_ms: int | None = _DELETE_RETENTION_MS // 2
 
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
         self.cluster_id = self._admin.cluster_id()
         self._partitions = ensure_topics(self._admin, self._settings, self._plan)
+
+    def stale_after_ms(self) -> dict[str, int]:
+        """Return by topic the age above which a local copy of it is not believed."""
+        copied = [table.topic for table in self._plan.global_tables]
+        topics = [*changelog_names(self._settings, self._plan), *copied]
+        return stale_ages(self._admin.configs(topics))
 
     @property
     def widest_source(self) -> int:

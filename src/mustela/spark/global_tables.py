@@ -74,7 +74,7 @@ class GlobalCopy:
             group=0,
             groups=1,
             stores=(replace(table.store, logged=False), *self._markers),
-            stale_after_ms=process.program.stale_after_ms,
+            stale_after_ms=process.program.stale_after_ms.get(table.topic),
         )
         self._environment: LmdbEnvironment = process.environment_of(spec)
 

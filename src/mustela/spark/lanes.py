@@ -11,6 +11,7 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import GroupMark, Program, changelog_topic
+from mustela.spark.changelogs import has_every_deletion
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
 from mustela.state.locking import WriteLock
@@ -84,7 +85,8 @@ def _restore(process: Process, environment: Environment, committed: Committed) -
             why="the epochs topic lost records, or the state belongs to another cluster's run",
             fix="mustela reset clears state and internal topics of the application",
         )
-    if not condition.catches_up:
+    late = condition is Condition.BEHIND and not has_every_deletion(process, environment, committed)
+    if late or not condition.catches_up:
         environment.destroy()
     return _catch_up(process, environment, committed)
 

@@ -57,6 +57,7 @@ class Process:
     _registry: EnvironmentRegistry | None = None
     _sink: PlainSink | None = None
     _row_checks: RowChecks | None = None
+    _admin: KafkaAdmin | None = None
     _calls: CallPool | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
@@ -89,6 +90,13 @@ class Process:
                 self.program.consumer, read_timeout=self.program.read_timeout
             )
         return self._reader
+
+    @property
+    def admin(self) -> KafkaAdmin:
+        """What asks the broker where logs begin, and how old their records are."""
+        if self._admin is None:
+            self._admin = KafkaAdmin(self.program.consumer)
+        return self._admin
 
     @property
     def sink(self) -> PlainSink:
@@ -150,6 +158,8 @@ class Process:
             self._sink.close()
         if self._row_checks is not None:
             self._row_checks.close()
+        if self._admin is not None:
+            self._admin.close()
 
 
 _CURRENT: list[Process] = []

@@ -11,6 +11,9 @@ from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Toke
 
 __all__ = ["Standing", "check_fence", "check_token", "compare", "not_ready"]
 
+_CLOCK_SLACK_MS = 60_000
+"""How far a clock may be set back and copies still be believed."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
@@ -100,7 +103,9 @@ def _is_ahead(standing: Standing, committed: Committed, ends: Mapping[str, int])
 def _is_stale(standing: Standing, committed: Committed, spec: EnvironmentSpec) -> bool:
     if spec.stale_after_ms is None or not committed.time_ms:
         return False
-    return committed.time_ms - standing.time_ms > spec.stale_after_ms
+    age = committed.time_ms - standing.time_ms
+    # A copy from the future was written by a clock that was wrong: nobody knows how old it is.
+    return age > spec.stale_after_ms or age < -_CLOCK_SLACK_MS
 
 
 def check_fence(standing: Standing, incarnation: int, where: str) -> None:

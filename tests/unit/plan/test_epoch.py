@@ -24,7 +24,7 @@ def program() -> Program:
         consumer={},
         producer={},
         state_dir="/nowhere",
-        stale_after_ms=5,
+        stale_after_ms={"app-counts-changelog": 5, "elsewhere": 3},
     )
 
 

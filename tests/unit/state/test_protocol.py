@@ -149,6 +149,18 @@ def test_a_stale_copy_is_rebuilt(opener):
     assert Condition.STALE.must_destroy
 
 
+def test_a_copy_from_the_future_is_rebuilt(opener):
+    """It was stamped by a clock that was wrong: its age is unknown. A small step back is none."""
+    environment = opener(make_spec(stale_after_ms=100_000))
+    token = Token(1, 1, 0)
+    environment.write_pending(token, Committed(), {"counts": [ROW]})
+    environment.fold(committed(token, time_ms=86_400_000, counts=1))
+    stepped = committed(Token(1, 2, 0), time_ms=86_340_000, counts=2)
+    assert environment.condition(stepped) is Condition.BEHIND
+    put_right = committed(Token(1, 2, 0), time_ms=50_000, counts=2)
+    assert environment.condition(put_right) is Condition.STALE
+
+
 def test_a_restore_begun_long_ago_is_rebuilt(opener):
     """Rows that a half restore did not reach may have been deleted meanwhile."""
     environment = opener(make_spec(stale_after_ms=1_000))

@@ -1,0 +1,84 @@
+"""Local copies of changelogs on a real broker: which are believed, and which are read anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.runtime.staleness import stale_ages
+from mustela.spark.lanes import make_current
+from mustela.spark.process import Process
+from mustela.state.interfaces import Committed, Token
+from tests.integration.kafka_rows import MakeSink
+from tests.unit.spark.test_lives import GROUP, STAGE, program
+
+pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
+pytestmark = pytest.mark.broker
+
+MakeLog = Callable[..., str]
+
+
+@pytest.fixture
+def make_log(admin: KafkaAdmin, request: pytest.FixtureRequest) -> MakeLog:
+    """Make the changelog of an application that no other test has; return its name."""
+
+    def make(application: str, **config: str) -> str:
+        topic = f"{application}-counts-changelog"
+        given = {key.replace("_", "."): value for key, value in config.items()}
+        settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", **given}
+        admin.create([TopicSpec(name=topic, partitions=GROUP + 1, config=settings)])
+        return topic
+
+    return make
+
+
+def rows(process: Process, state: Committed) -> dict[bytes, bytes]:
+    environment, _ = make_current(process, STAGE, GROUP, state)
+    view = environment.snapshot(state)
+    try:
+        return dict(view.range("counts", None, None))
+    finally:
+        view.close()
+
+
+@pytest.mark.parametrize(("kept", "believed"), [("86400000", True), ("0", False)])
+def test_a_copy_is_believed_as_long_as_the_topic_keeps_deletions(
+    make_log: MakeLog,
+    make_sink: MakeSink,
+    admin: KafkaAdmin,
+    properties: dict[str, Any],
+    tmp_path: Path,
+    *,
+    kept: str,
+    believed: bool,
+) -> None:
+    """What it missed is read on where every deletion must be there still, and else all of it."""
+    application = f"copies-{kept}"
+    topic = make_log(application, delete_retention_ms=kept)
+    sink = make_sink()
+    for value in (b"1", b"2"):
+        sink.begin()
+        sink.produce_tracked(topic, GROUP, [value], [value])
+        ends = sink.flush()
+        sink.commit()
+    ages = stale_ages(admin.configs([topic]))
+    made = replace(
+        program(tmp_path, "life"),
+        application_id=application,
+        consumer=properties,
+        stale_after_ms=ages,
+    )
+    process = Process(0, made, {})
+    environment = process.environment(STAGE, GROUP)
+    base = Token(1, 1, 0)
+    environment.write_pending(base, Committed(), {"counts": [(b"1", b"1"), (b"gone", b"0")]})
+    environment.fold(Committed(token=base, changelog_ends={"counts": 1}))
+    state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})
+    kept_too = {b"gone": b"0"} if believed else {}
+    assert rows(process, state) == {**kept_too, b"1": b"1", b"2": b"2"}
+    process.close()

@@ -1,0 +1,120 @@
+"""Copies that have been left behind, and logs that may have dropped what they missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.clock import SystemClock
+from mustela.model import TopicPartition
+from mustela.spark import lanes
+from mustela.spark.lanes import make_current
+from mustela.spark.process import Process
+from mustela.state.interfaces import Committed, Token
+from tests.unit.spark.test_lives import GROUP, STAGE, program
+
+LOG = "app-counts-changelog"
+PLACE = TopicPartition(LOG, GROUP)
+DAY = 86_400_000
+BASE = Token(1, 1, 0)
+
+
+class Broker:
+    """A changelog of which compaction has left some records.
+
+    Args:
+        appended: The time at which each record that is left was taken, by offset.
+    """
+
+    def __init__(self, appended: Mapping[int, int]) -> None:
+        self.appended = appended
+        self.asked: list[int] = []
+
+    def offsets_for_times(self, times: Mapping[Any, int]) -> dict[Any, int | None]:
+        assert set(times) == {PLACE}
+        since = times[PLACE]
+        self.asked.append(since)
+        young = (offset for offset, stamp in sorted(self.appended.items()) if stamp >= since)
+        return {PLACE: next(young, None)}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def restored_from(
+    tmp_path: Path,
+    patch: pytest.MonkeyPatch,
+    broker: Broker,
+    *,
+    age: int = DAY // 2,
+    time_ms: int = 0,
+    base_ms: int = 0,
+) -> int:
+    """Let a worker make current what stands at offset 10 of 20; return where it begins to read."""
+    made = replace(program(tmp_path, "life"), stale_after_ms={LOG: age})
+    process = Process(0, made, {}, _admin=broker)  # type: ignore[arg-type]
+    environment = process.environment(STAGE, GROUP)
+    environment.write_pending(BASE, Committed(), {"counts": [(b"deleted since", b"1")]})
+    environment.fold(Committed(token=BASE, changelog_ends={"counts": 10}, time_ms=base_ms))
+    begun: list[int] = []
+
+    def log(_client: Any, _topic: str, _group: int, start: int, *_: Any, **__: Any) -> Any:
+        begun.append(start)
+        return []
+
+    patch.setattr(lanes, "read_between", log)
+    state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": 20}, time_ms=time_ms)
+    make_current(process, STAGE, GROUP, state)
+    process.close()
+    return begun[0]
+
+
+def test_a_copy_that_was_left_behind_long_before_the_last_start_is_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key group was last written soon after it, two days ago: only the log knows."""
+    now = SystemClock().now_ms()
+    broker = Broker({12: now - 2 * DAY, 19: now - 2 * DAY})
+    old = {"time_ms": now - 2 * DAY + 1_000, "base_ms": now - 2 * DAY}
+    assert restored_from(tmp_path, monkeypatch, broker, **old) == 0
+
+
+def test_a_copy_whose_next_records_are_young_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have stood still for days: nothing was written meanwhile."""
+    now = SystemClock().now_ms()
+    broker = Broker({9: now - 9 * DAY, 10: now - 5_000, 19: now - 1_000})
+    assert restored_from(tmp_path, monkeypatch, broker) == 10
+
+
+def test_a_copy_is_rebuilt_where_compaction_took_what_it_has_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether a deletion was among it, or when."""
+    now = SystemClock().now_ms()
+    broker = Broker({9: now - 9 * DAY, 15: now - 5_000, 19: now - 1_000})
+    assert restored_from(tmp_path, monkeypatch, broker) == 0
+
+
+def test_the_settings_of_the_topic_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that keeps deletions for a minute is believed for half of one."""
+    now = SystemClock().now_ms()
+    broker = Broker({10: now - 60_000, 19: now - 60_000})
+    assert restored_from(tmp_path, monkeypatch, broker, age=30_000) == 0
+
+
+def test_of_two_clocks_the_later_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose clock was set back a day would take old records for young ones."""
+    now = SystemClock().now_ms()
+    broker = Broker({10: now, 19: now})
+    ahead = now + 2 * DAY
+    stamps = {"time_ms": ahead, "base_ms": ahead}
+    assert restored_from(tmp_path, monkeypatch, broker, **stamps) == 0
+    assert broker.asked == [ahead - DAY // 2]
