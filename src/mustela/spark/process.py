@@ -23,7 +23,6 @@ from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
-from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path, make_private
@@ -60,7 +59,6 @@ class Process:
     _row_checks: RowChecks | None = None
     _admin: KafkaAdmin | None = None
     _calls: CallPool | None = None
-    _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     @property
@@ -70,9 +68,7 @@ class Process:
             told = self.program.kernel.get("topic_partitions", {})
             options = KernelOptions(**self.program.kernel)
             counts = KnownPartitions(told, self.program.producer)
-            self._options = replace(
-                options, topic_partitions=counts, calls=self._desk(), on_step=self.note.step
-            )
+            self._options = replace(options, topic_partitions=counts, calls=self._desk())
         return self._options
 
     def _desk(self) -> CallPool | None:
@@ -85,13 +81,6 @@ class Process:
                 make_private(Path(tempfile.gettempdir()), root)
             self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
-
-    @property
-    def note(self) -> BusyNote:
-        """Where this process says what it is at."""
-        if self._note is None:
-            self._note = BusyNote(busy_root(self.program.spool_dir))
-        return self._note
 
     @property
     def reader(self) -> RangeReader:
@@ -159,8 +148,6 @@ class Process:
 
     def close(self) -> None:
         """Close everything; for a new program in the same process."""
-        if self._note is not None:
-            self._note.close()
         if self._calls is not None:
             self._calls.close()
         if self._registry is not None:

@@ -41,22 +41,22 @@ class Bug(NamedTuple):
         return source.replace(self.old, self.new)
 
 
-def bugs() -> dict[str, Bug]:
+def bugs(listed: Path = _LIST) -> dict[str, Bug]:
     """Return all bugs by name."""
-    table = tomllib.loads(_LIST.read_text(encoding="utf-8"))
+    table = tomllib.loads(listed.read_text(encoding="utf-8"))
     return {
-        name: Bug(tuple(said["operators"]), said["module"], said["old"], said["new"])
+        name: Bug(tuple(said.get("operators", ())), said["module"], said["old"], said["new"])
         for name, said in table.items()
     }
 
 
-def plant(name: str) -> None:
+def plant(name: str, listed: Path = _LIST) -> None:
     """Plant a bug in this process.
 
     Raises:
         AssertionError: If its module is loaded already.
     """
-    bug = bugs()[name]
+    bug = bugs(listed)[name]
     assert bug.module not in sys.modules, f"{bug.module} is loaded already"
     sys.meta_path.insert(0, _Finder(bug))
 

@@ -1,0 +1,93 @@
+"""``./dev sim``: plays seeds.
+
+./dev sim                              100 seeds
+./dev sim --seed N                     one seed; what failed is made short and told step by step
+./dev sim --seeds N [--start S]        N seeds
+./dev sim --seeds N --ledger FILE      go on where the file ends, and add to it
+./dev sim --bugs all                   plant each bug, and say how many seeds find it
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return the exit code."""
+    options = _parse(arguments)
+    if options.bug:
+        from tests.differential.planted.plant import plant
+        from tests.simulation.planted.search import LIST
+
+        plant(options.bug, LIST)
+    if options.bugs:
+        from tests.simulation.planted.search import search_all
+
+        return search_all(options.bugs, options.seeds or 10_000)
+    from tests.simulation.draw import ALL, NOT_YET
+
+    kinds = frozenset(options.kinds.split(",")) if options.kinds else ALL - NOT_YET
+    if options.seed is not None:
+        return _one(options.seed, kinds, options.trace)
+    from tests.simulation.campaign import campaign, continue_at, run
+
+    if options.bug:
+        for count, (seed, what) in enumerate(run(1, options.seeds or 10_000, kinds), 1):
+            if what is not None:
+                print(f"found by seed {seed}, after {count} seeds: {what.splitlines()[0][:200]}")
+                return 0
+        print("not found")
+        return 1
+    ledger = Path(options.ledger) if options.ledger else None
+    start = options.start or (continue_at(ledger, kinds) if ledger else 1)
+    failed = campaign(start, options.seeds or 100, kinds, ledger)
+    if failed:
+        _one(failed[0], kinds, trace=False)
+    return 1 if failed else 0
+
+
+def _one(seed: int, kinds: frozenset[str], trace: bool) -> int:
+    from tests.simulation.draw import draw
+    from tests.simulation.play import play
+    from tests.simulation.shrink import shrink
+
+    script = draw(seed, kinds=kinds)
+    result = play(script)
+    if not result.violations:
+        if trace:
+            print("\n".join(result.trace))
+        print(f"seed {seed}: {script.program}, {len(script.events)} events: all invariants hold")
+        return 0
+    short = shrink(script, result.violations[0].invariant)
+    result = play(short)
+    print("\n".join(result.trace))
+    print(f"{script.program} {dict(script.options)}")
+    print(f"{len(short.events)} of {len(script.events)} events are left")
+    for violation in result.violations:
+        print(f"violated: {violation}")
+    print(f"./dev sim --seed {seed}")
+    return 1
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev sim", description="Seeded simulation.")
+    parser.add_argument("--seed", type=int, help="play one seed")
+    parser.add_argument("--seeds", type=int, help="how many seeds to play")
+    parser.add_argument("--start", type=int, help="the first one")
+    parser.add_argument("--ledger", help="a file to go on from and to add to")
+    parser.add_argument("--kinds", help="kinds of faults, with commas between them")
+    parser.add_argument("--trace", action="store_true", help="tell what happened")
+    parser.add_argument("--bug", help="plant a bug, and stop at the first seed that finds it")
+    parser.add_argument("--bugs", help="names of bugs, or all: one process for each")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, command, environment)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,276 @@
+"""The engine of the simulation: the tasks of an epoch as Spark's workers run them, in one process.
+
+Source and lane tasks are `mustela.spark.worker`'s own, frames and all. What they meet outside is
+replaced: the consumer by `SimReader`, files by the environments of a `Machine`. Tasks run in an
+order that the seed chooses, and a worker can be killed wherever a task touches the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import mustela.connectors.kafka.log as log_module
+import mustela.runtime.ahead as ahead_module
+import mustela.spark.changelogs as changelogs_module
+import mustela.spark.lanes as lanes_module
+import mustela.spark.worker as worker_module
+from mustela.connectors.kafka.columns import RowColumns
+from mustela.errors import InvariantError
+from mustela.kernel.options import KernelOptions
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
+from mustela.plan.plan import Plan
+from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
+from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
+from mustela.spark.results import FrameStore
+from mustela.spark.worker import (
+    RESTORE,
+    SETTLE,
+    TIDY,
+    OnPlace,
+    lane_parcels,
+    source_parcels,
+)
+from mustela.state.interfaces import EnvironmentSpec
+from tests.simulation.executor import SimExecutor
+from tests.simulation.machine import DiskEnvironment
+from tests.simulation.ports import SimClock, SimCluster, SimReader
+from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, current_world
+
+__all__ = ["SimEngine", "simulated"]
+
+CORES = 2
+
+
+class _NoLock:
+    """Tasks of a simulated host run one after the other."""
+
+    def __init__(self, *_: Any) -> None:
+        """Nothing is locked."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Do the block."""
+        yield
+
+
+def _clock() -> SimClock:
+    """The clocks of the machine that a worker is on."""
+    return SimClock(current_world(), current_life())
+
+
+def _reach(name: str) -> None:
+    """A worker is at a point of the protocol: it may be its last one."""
+    world, life = current_world(), current_life()
+    world.at(life, name)
+    if life.worker_dies:
+        life.worker_dies = False
+        life.met += 1
+        raise WorkerKilled
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Replace what a worker and the driver meet outside for the length of the block."""
+    wanted: list[tuple[Any, str, Any]] = [
+        (log_module, "RangeReader", SimReader),
+        (lanes_module, "RangeReader", SimReader),
+        (lanes_module, "WriteLock", _NoLock),
+        (changelogs_module, "SystemClock", _clock),
+        (lanes_module, "reach", _reach),
+        (worker_module, "reach", _reach),
+        (worker_module, "let_go_of_mapped_files", lambda: 0),
+        (ahead_module, "ThreadPoolExecutor", SimExecutor),
+    ]
+    before = [getattr(module, name) for module, name, _ in wanted]
+    for module, name, ours in wanted:
+        setattr(module, name, ours)
+    try:
+        yield
+    finally:
+        for (module, name, _), theirs in zip(wanted, before, strict=True):
+            setattr(module, name, theirs)
+
+
+class _Process:
+    """What `mustela.spark.process.Process` is to tasks."""
+
+    pid = 1
+
+    def __init__(self, world: SimWorld, life: Life, program: Program) -> None:
+        self._world = world
+        self._life = life
+        self.program = program
+        self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
+        self.options = KernelOptions(**program.kernel)
+        self.reader = SimReader()
+        self.admin = SimCluster(world, life)
+        self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
+
+    def environment(self, stage: int, group: int) -> DiskEnvironment:
+        """Return the environment of one key group in one stage."""
+        spec = self._specs.get((stage, group))
+        if spec is None:
+            spec = self._specs[stage, group] = self.program.environment(stage, group)
+        return self._life.machine.environment(spec)
+
+    def environment_of(self, spec: EnvironmentSpec) -> DiskEnvironment:
+        """Return the environment of any specification."""
+        return self._life.machine.environment(spec)
+
+    def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
+        """Nothing is damaged but what another boot left."""
+
+
+class SimEngine:
+    """Runs epochs in the simulated world; see `mustela.runtime.engine.Engine`."""
+
+    def __init__(self, world: SimWorld, life: Life) -> None:
+        self._world = world
+        self._life = life
+        self._process: _Process | None = None
+
+    def start(self, options: EngineOptions) -> None:
+        """Nothing is to be started."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return CORES
+
+    def check(self, plan: Plan) -> None:
+        """Any plan will do."""
+
+    def load(self, program: Program) -> None:
+        """Take the program."""
+        self._world.at(self._life, "load")
+        self._process = _Process(self._world, self._life, program)
+
+    def _here(self) -> Any:
+        assert self._process is not None
+        return self._process
+
+    def read(self, order: EpochOrder) -> Reading:
+        """Run the first stage."""
+        with self._workers("read"):
+            return _SimReading(self._sources(order))
+
+    def _sources(self, order: EpochOrder) -> list[tuple[int, bytes]]:
+        process = self._here()
+        parcels: list[tuple[int, bytes]] = []
+        for task in self._shuffled(range(len(order.ranges))):
+            parcels.extend(source_parcels(process, order, task))
+        return parcels
+
+    def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
+        """Run the job of one epoch, whole."""
+        process = self._here()
+        with self._workers("run"):
+            parcels = reading.parcels if isinstance(reading, _SimReading) else self._sources(order)
+            for stage in process.program.plan.stages[1:]:
+                frames: list[list[bytes]] = [[] for _ in range(process.program.lanes)]
+                for lane, frame in parcels:
+                    frames[lane].append(frame)
+                parcels = []
+                for lane in self._shuffled(range(process.program.lanes)):
+                    parcels.extend(lane_parcels(process, order, stage.index, lane, frames[lane]))
+        return self._output([frame for _, frame in parcels])
+
+    def _output(self, data: list[bytes]) -> EpochOutput:
+        frames = FrameStore(self._here().program.result_bytes)
+        reports: list[TaskReport] = []
+        for packed in data:
+            frame = unpack(packed)
+            if frame.kind == REPORT:
+                reports.append(load_object(frame.body))
+            else:
+                frames.add(frame, packed)
+        for report in sorted(reports, key=lambda r: (r.stage, r.task)):
+            if report.failure is not None:
+                raise _error_of(report)
+        return _Output(
+            reports=reports,
+            rows=frames.view(ROWS),
+            outlines=[
+                outline
+                for report in sorted(reports, key=lambda r: (r.stage, r.task))
+                for outline in report.outlines
+            ],
+            changelogs=frames.named(CHANGELOG),
+            dead_letters=frames.view(DEAD_LETTERS),
+            size=frames.size,
+        )
+
+    def _shuffled(self, tasks: Iterable[int]) -> list[int]:
+        """Return tasks in some order: Spark promises none."""
+        order = list(tasks)
+        self._world.random.shuffle(order)
+        return order
+
+    @contextmanager
+    def _workers(self, what: str) -> Iterator[None]:
+        self._world.at(self._life, what)
+        try:
+            yield
+        except WorkerKilled:
+            self._world.note("a worker is killed")
+            failure = EpochJobError("a Spark worker died", evidence={"spark": "simulated"})
+            failure.suspect = True
+            raise failure from None
+        self._world.at(self._life, f"{what} done")
+
+    def arrivals(self) -> Iterable[tuple[int, int]]:
+        """Nothing comes from outside."""
+        return ()
+
+    def restore(
+        self, order: RestoreOrder, on_progress: Callable[[Sequence[TaskReport], int, int], None]
+    ) -> list[TaskReport]:
+        """Bring all key groups to the committed state."""
+        report = self._on_places(RESTORE, order)
+        on_progress([report], len(report.wrote), len(report.wrote))
+        return [report]
+
+    def settle(self, order: RestoreOrder) -> None:
+        """Sync and close local state."""
+        self._on_places(SETTLE, order)
+
+    def tidy(self, order: RestoreOrder) -> None:
+        """Give back disk."""
+        self._on_places(TIDY, order)
+
+    def _on_places(self, work: OnPlace, order: RestoreOrder) -> TaskReport:
+        process = self._here()
+        plan = process.program.plan
+        report = TaskReport(stage=-1, task=0)
+        places = [(s, g) for s in order.marks for g in range(process.program.key_groups)]
+        with self._workers("work on places"):
+            self._world.random.shuffle(places)
+            for stage, group in places:
+                committed = order.marks[stage][group].committed(plan.stages[stage].logged)
+                work.act(process, stage, group, committed, report)
+        return report
+
+    def stop(self) -> None:
+        """Nothing is to be stopped."""
+
+
+class _SimReading:
+    def __init__(self, parcels: list[tuple[int, bytes]]) -> None:
+        self.parcels = parcels
+
+    def close(self) -> None:
+        """Throw it away."""
+
+
+class _Output(EpochOutput):
+    rows: Iterable[RowColumns]
+
+
+def _error_of(report: TaskReport) -> BaseException:
+    assert report.failure is not None
+    error = report.failure.error
+    if error is not None:
+        return error
+    return InvariantError("a task failed", evidence={"worker": report.failure.text})

@@ -1,0 +1,282 @@
+"""What must hold, whatever happens: checked at each commit, and at the end of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mustela.errors import EnvironmentFault
+from mustela.plan.epoch import GroupMark
+from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.state.interfaces import Committed, StoreSpec
+from tests.simulation.broker import Entry, Txn
+from tests.simulation.happenings import Happenings
+from tests.simulation.machine import DiskEnvironment
+from tests.simulation.programs import PROGRAMS, planned
+from tests.simulation.world import Life, SimWorld, Violation, current_life
+
+__all__ = ["INVARIANTS", "Invariants"]
+
+INVARIANTS = {
+    "rows": "an epoch writes the rows that its input calls for, and no others",
+    "order": "epochs follow each other: numbers, offsets and watermark never go back",
+    "changelog": "a changelog ends where the epoch record says",
+    "mirror": "the offsets of the consumer group are those of the epoch record",
+    "state": "local state and changelogs say the same of the last epoch",
+    "time": "the watermark is not held up for ever by a clock that was wrong for a while",
+    "complete": "all input is read in the end",
+    "stops": "an application that stops says so by name, and for a reason",
+    "progress": "an application comes to rest",
+}
+"""Every invariant by name."""
+
+FAILURES_BORNE = 3
+"""So many failures at most end no process."""
+
+EXCUSED: dict[str, frozenset[str]] = {
+    "group": frozenset({"OFFSETS_MOVED"}),
+    "recreate": frozenset({"SOURCE_TOPIC_RECREATED", "SOURCE_OFFSET_OUT_OF_RANGE"}),
+    "truncate": frozenset({"SOURCE_OFFSET_OUT_OF_RANGE"}),
+}
+"""The codes with which an application may stop for good, by what happened."""
+
+
+class Invariants:
+    """Watches the cluster of a world.
+
+    Args:
+        world: The world.
+        application_id: The application.
+    """
+
+    def __init__(self, world: SimWorld, application_id: str) -> None:
+        self._world = world
+        self._name = application_id
+        self._epochs = epochs_topic(application_id)
+        self._last: EpochRecord | None = None
+        self._oracle = PROGRAMS[world.script.program].oracle()
+        self._read: dict[tuple[str, str, int], int] = {}
+        self._claims: list[tuple[Life, int]] = []
+        world.broker.on_commit = self.committed
+        world.on_end = self.ended
+
+    def committed(self, name: str, txn: Txn) -> None:
+        """Check a transaction that has just been committed."""
+        if name != self._name:
+            return
+        entries = {place: _entries(log.entries, txn) for place, log in txn.places.items()}
+        records = entries.pop((self._epochs, 0), [])
+        if len(records) != 1:
+            self._fail("order", f"{len(records)} epoch records in one transaction")
+            return
+        assert records[0].value is not None
+        record = decode_epoch_record(records[0].value)
+        self._world.note(
+            f"committed {record.incarnation}/{record.epoch}/{record.attempt}"
+            f" {[(p.topic, p.partition, p.end) for p in record.partitions]}"
+        )
+        if self._last is None or record.incarnation > self._last.incarnation:
+            self._claims.append((current_life(), self._world.ms))
+        self._check_order(record)
+        self._check_rows(record, entries)
+        self._check_changelogs(record, entries)
+        self._last = record
+
+    def ended(self, life: Life) -> None:
+        """Check why a process ended."""
+        error = life.error
+        if life.outcome == "FENCED":
+            since = [claimed for claimed, at in self._claims if at >= life.began_ms]
+            if not any(claimed is not life for claimed in since):
+                self._fail("stops", "an instance calls itself replaced, and no other one has come")
+        may_pass = isinstance(error, EnvironmentFault) and error.retryable
+        if may_pass and life.running and life.met < FAILURES_BORNE and not life.paused:
+            self._fail("stops", f"{life.met} failures ended an instance: {life.outcome}")
+
+    def _fail(self, invariant: str, what: str) -> None:
+        self._world.report(Violation(invariant, what))
+
+    def _check_order(self, record: EpochRecord) -> None:
+        last = self._last
+        if last is None:
+            if (record.incarnation, record.epoch) != (1, 0):
+                self._fail("order", f"the first record is {record.incarnation}/{record.epoch}")
+            return
+        now, then = (record.incarnation, record.epoch), (last.incarnation, last.epoch)
+        if now not in {(then[0] + 1, then[1]), (then[0], then[1] + 1)}:
+            self._fail("order", f"{now} follows {then}")
+        if record.watermark < last.watermark:
+            self._fail("order", f"the watermark goes from {last.watermark} to {record.watermark}")
+        for topic, topic_id in last.topic_ids.items():
+            if record.topic_ids.get(topic) != topic_id:
+                continue
+            before = {p.partition: p.end for p in last.partitions if p.topic == topic}
+            after = {p.partition: p.end for p in record.partitions if p.topic == topic}
+            for partition, end in before.items():
+                if after.get(partition, end) < end:
+                    self._fail(
+                        "order", f"{topic}-{partition} goes from {end} to {after[partition]}"
+                    )
+
+    def _check_rows(
+        self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]
+    ) -> None:
+        read: dict[str, list[tuple[int, Entry]]] = {}
+        for part in record.partitions:
+            topic_id = record.topic_ids[part.topic]
+            place = (part.topic, topic_id, part.partition)
+            first = 0 if self._last is not None else part.end  # where it begins, a setting says
+            start = self._read.get(place, first)
+            if part.end < start:
+                self._fail("order", f"{place} is read again from {part.end}, it was at {start}")
+            self._read[place] = part.end
+            log = self._world.broker.partition(part.topic, part.partition)
+            if log is None:
+                continue
+            read.setdefault(part.topic, []).extend(
+                (part.partition, entry) for entry in log.between(start, part.end)
+            )
+        expected: dict[Any, Any] = {**self._oracle.epoch(read, record.watermark)}
+        found: dict[Any, list[bytes | None]] = {}
+        for (topic, _), rows in entries.items():
+            if topic.startswith(f"{self._name}-"):
+                continue
+            for row in rows:
+                found.setdefault((topic, row.key), []).append(row.value)
+        if found != expected:
+            wrong = sorted(
+                {
+                    key
+                    for key in found.keys() | expected.keys()
+                    if found.get(key) != expected.get(key)
+                },
+                key=str,
+            )
+            shown = [(key, found.get(key), expected.get(key)) for key in wrong[:3]]
+            self._fail("rows", f"epoch {record.epoch}: {shown} (found, expected)")
+
+    def _check_changelogs(
+        self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]
+    ) -> None:
+        for store, ends in record.changelog_ends.items():
+            topic = f"{self._name}-{store}-changelog"
+            for group, end in enumerate(ends):
+                rows = entries.get((topic, group))
+                if rows and rows[-1].offset + 1 != end:
+                    self._fail(
+                        "changelog", f"{topic}-{group} ends at {rows[-1].offset + 1}, not {end}"
+                    )
+
+    def at_the_end(self, happenings: Happenings) -> None:
+        """Check what must hold when everything was put right and the application came to rest."""
+        last, world = self._last, self._world
+        if not world.came_to_rest:
+            self._excuse(world.ends[-1] if world.ends else "nothing")
+            return
+        if last is None:
+            self._fail("complete", "nothing was ever committed")
+            return
+        read = {(part.topic, part.partition): part.end for part in last.partitions}
+        for place, log in happenings.sources.items():
+            left = log.between(read.get(place, 0), log.stable)
+            if left:
+                self._fail("complete", f"{len(left)} records of {place} are not read")
+        self._check_mirror(last)
+        self._check_time(last)
+        self._check_state(last)
+
+    def _excuse(self, code: str) -> None:
+        """An application that does not come back must have been given a reason."""
+        for kind in self._world.applied:
+            if code in EXCUSED.get(kind, ()):
+                return
+        self._fail("stops", f"it ends with {code}, however often it is started")
+
+    def _check_mirror(self, last: EpochRecord) -> None:
+        """The group's offsets are those of the record, where anything was read."""
+        group = self._world.broker.groups.get(self._name, {})
+        for part in last.partitions:
+            known = group.get((part.topic, part.partition))
+            is_forgotten = known is None and (part.end == 0 or "group" in self._world.applied)
+            is_forgotten = is_forgotten or not self._has_started_since(self._world.moved_ms)
+            if known != part.end and not is_forgotten:
+                place = f"{part.topic}-{part.partition}"
+                self._fail(
+                    "mirror", f"the group is at {known} of {place}, the record at {part.end}"
+                )
+
+    def _has_started_since(self, moved_ms: int) -> bool:
+        """Whether an instance has looked at the group's offsets after somebody moved them."""
+        return any(life.began_ms >= moved_ms for life, _ in self._claims)
+
+    def _check_time(self, last: EpochRecord) -> None:
+        """All partitions are idle in the end, so windows that the newest record closes are over."""
+        newest = max((part.max_timestamp for part in last.partitions), default=-1)
+        overdue = self._oracle.overdue(newest)
+        if overdue:
+            self._fail("time", f"{overdue[:3]} are over, and nobody was told")
+
+    def _check_state(self, last: EpochRecord) -> None:
+        """What a changelog holds up to its recorded end is what each current copy holds."""
+        script = self._world.script
+        plan = planned(script.program, 0)
+        for stage in plan.stages:
+            if not stage.stores:
+                continue
+            ends = [last.changelog_ends[name] for name in stage.logged]
+            for group, wrote in enumerate(last.groups[stage.identity]):
+                mark = GroupMark(
+                    None if wrote is None else (wrote.incarnation, wrote.epoch, wrote.attempt),
+                    tuple(end[group] for end in ends),
+                    0 if wrote is None else wrote.time_ms,
+                )
+                for machine in self._world.machines:
+                    path = f"{self._name}/{stage.identity}/{group}"
+                    environment = machine.environments.get(path)
+                    if environment is not None:
+                        self._compare(
+                            stage.stores, environment, mark.committed(stage.logged), group
+                        )
+
+    def _compare(
+        self,
+        stores: Sequence[StoreSpec],
+        environment: DiskEnvironment,
+        committed: Committed,
+        group: int,
+    ) -> None:
+        if committed.token is None or not environment.condition(committed).ready:
+            return
+        snapshot = environment.snapshot(committed)
+        for store in stores:
+            if not store.logged:
+                continue
+            topic = f"{self._name}-{store.name}-changelog"
+            log = self._world.broker.topics[topic].partitions[group]
+            rows: dict[bytes, bytes] = {}
+            for entry in log.between(0, committed.changelog_ends[store.name]):
+                if entry.value is None:
+                    rows.pop(entry.key or b"", None)
+                else:
+                    rows[entry.key or b""] = entry.value
+            held = dict(snapshot.range(store.name, None, None))
+            # What is over leaves a windowed store without a word, and its changelog by age.
+            wrong = {key for key in held if rows.get(key) != held[key]}
+            if store.retention_ms is None:
+                wrong |= rows.keys() - held.keys()
+            if wrong and not (store.retention_ms is not None and "age" in self._world.applied):
+                self._fail(
+                    "state", f"{topic}-{group} and local state differ in {sorted(wrong)[:3]}"
+                )
+        snapshot.close()
+
+
+def _entries(log: list[Entry], txn: Txn) -> list[Entry]:
+    found: list[Entry] = []
+    for entry in reversed(log):
+        if entry.txn is txn and not entry.control:
+            found.append(entry)
+        elif found and entry.txn is not txn and entry.append_ms < txn.began_ms:
+            break
+    found.reverse()
+    return found

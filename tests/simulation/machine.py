@@ -1,0 +1,169 @@
+"""Machines: their disks, which outlive processes, and what a power loss leaves of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from mustela.state.codec import Meta
+from mustela.state.directories import environment_path
+from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.memory import MemoryEnvironment
+
+__all__ = ["DiskEnvironment", "Machine"]
+
+
+class DiskEnvironment(MemoryEnvironment):
+    """An environment whose files outlive processes.
+
+    It is in memory, because files take ten times as long. Base, pendings and the rules for them are
+    those of `MemoryEnvironment`; ownership, boots and clean stops are as in `LmdbEnvironment`.
+
+    Args:
+        spec: What it holds.
+        machine: Whose disk it is on.
+        path: Where.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, machine: Machine, path: str) -> None:
+        super().__init__(spec)
+        self._machine = machine
+        self._meta: Meta | None = None
+        self.path = environment_path(machine.root, spec)
+        self._at = path
+
+    def asked(self, spec: EnvironmentSpec) -> DiskEnvironment:
+        """Return the environment for a program that may ask for something else."""
+        self._spec = spec
+        if self._meta is None:
+            self.destroy()
+        return self
+
+    def condition(self, committed: Committed) -> Condition:
+        """Compare what is here with what is committed."""
+        meta = self._meta
+        if meta is None:
+            return Condition.CURRENT if committed.token is None else Condition.EMPTY
+        if not meta.belongs_to(self._spec):
+            return Condition.FOREIGN
+        if meta.boot_id != self._machine.boot and not meta.clean:
+            return Condition.DAMAGED
+        return super().condition(committed)
+
+    def _writes(self) -> None:
+        self._machine.at("disk")
+        if self._meta is None:
+            self._meta = Meta.fresh(self._spec, self._machine.boot)
+        self._meta.boot_id, self._meta.clean = self._machine.boot, False
+
+    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+        """Store an epoch's changes; a kill comes before it or after it."""
+        self._writes()
+        super().write_pending(token, committed, changes)
+        self._machine.at("disk")
+
+    def fold(self, committed: Committed) -> None:
+        """Fold the committed pending into the base."""
+        if self._meta is None and committed.token is None:
+            return
+        self._writes()
+        super().fold(committed)
+
+    def restore(self, store, rows, end_offset, *, incarnation=None, time_ms=0) -> None:
+        """Apply changelog rows in log order."""
+        self._writes()
+        super().restore(store, rows, end_offset, incarnation=incarnation, time_ms=time_ms)
+
+    def finish_restore(self, committed: Committed) -> None:
+        """Declare the base to be the committed state."""
+        self._writes()
+        super().finish_restore(committed)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of it; ``clean`` says on disk that all is written."""
+        super().close(clean=clean)
+        if clean and self._meta is not None and self._meta.boot_id == self._machine.boot:
+            self._meta.clean = True
+
+    def destroy(self) -> None:
+        """Delete all state."""
+        super().destroy()
+        self._meta = None
+
+    def tear(self, random: Random) -> None:
+        """Lose power: what was not written to the disk is there in part."""
+        super().close(clean=False)
+        if self._meta is None or self._meta.clean:
+            return
+        self._own_base()
+        for table in self._base.values():
+            for key in list(table.rows):
+                if random.random() < 0.5:
+                    table.apply([(key, None)])
+        self._pendings = {
+            token: rows for token, rows in self._pendings.items() if random.random() < 0.5
+        }
+
+
+class Machine:
+    """A machine.
+
+    Args:
+        number: Which one.
+        random: Says what a power loss leaves.
+
+    Attributes:
+        skew_ms: How far its wall clock is ahead of the cluster's.
+        environments: What is on its disk, by path.
+    """
+
+    def __init__(self, number: int, random: Random) -> None:
+        self.number = number
+        self.root = Path("/simulated")
+        self.skew_ms = 0
+        self.boots = 1
+        self.environments: dict[str, DiskEnvironment] = {}
+        self.at = _nothing
+        self._random = random
+
+    @property
+    def boot(self) -> str:
+        """Names the running boot."""
+        return f"{self.number}/{self.boots}"
+
+    def environment(self, spec: EnvironmentSpec) -> DiskEnvironment:
+        """Return an environment of the disk."""
+        path = f"{spec.application_id}/{spec.stage}/{spec.group}"
+        found = self.environments.get(path)
+        if found is None:
+            found = self.environments[path] = DiskEnvironment(spec, self, path)
+            return found
+        return found if found.spec is spec else found.asked(spec)
+
+    def remove_unclaimed(self, application_id: str, claimed: set[str]) -> None:
+        """Delete what no stage of an application uses."""
+        for path in list(self.environments):
+            application, stage, _ = path.split("/")
+            if application == application_id and stage not in claimed:
+                self.environments.pop(path).destroy()
+
+    def close_views(self) -> None:
+        """End the snapshots of processes that are gone."""
+        for environment in self.environments.values():
+            for view in list(environment._views):
+                view.close()
+
+    def lose_power(self) -> None:
+        """Crash and start again."""
+        self.boots += 1
+        for environment in self.environments.values():
+            environment.tear(self._random)
+
+    def lose_disk(self) -> None:
+        """Come back with an empty disk."""
+        self.boots += 1
+        self.environments.clear()
+
+
+def _nothing(what: str) -> None:
+    """Nothing happens."""

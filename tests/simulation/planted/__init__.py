@@ -1,0 +1,1 @@
+"""Bugs that the simulator must find, and the search for them."""

@@ -1,0 +1,168 @@
+"""Plays a script: the real driver loop, planner, kernel and state in a simulated world."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mustela.config.settings import Settings
+from mustela.errors import InvariantError, MustelaError
+from mustela.runtime.coordinator import Coordinator
+from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.pace import Pace
+from mustela.runtime.ports import World
+from tests.simulation.engine import SimEngine, simulated
+from tests.simulation.happenings import Happenings
+from tests.simulation.invariants import Invariants
+from tests.simulation.ports import SimClock, SimCluster, SimDisk, SimEpochLog, SimTransactions
+from tests.simulation.programs import PROGRAMS, planned
+from tests.simulation.script import Script
+from tests.simulation.world import Killed, Life, SimWorld, Violation
+
+__all__ = ["APPLICATION", "Result", "play"]
+
+APPLICATION = "sim"
+REST_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a script.
+
+    Attributes:
+        violations: Which invariants did not hold.
+        trace: What happened.
+        ends: How processes ended.
+    """
+
+    violations: list[Violation]
+    trace: list[str]
+    ends: list[str]
+
+
+@cache
+def _settings(options: tuple[tuple[str, Any], ...], own: tuple[tuple[str, Any], ...]) -> Settings:
+    told = dict(options)
+    values: dict[str, Any] = {
+        "application_id": APPLICATION,
+        "lanes": told["lanes"],
+        "key_groups": told["key_groups"],
+        "commit_timeout": f"{told['commit_timeout_s']} s",
+        "epoch.max_records": told["max_records"],
+        "topics.refresh": f"{told['refresh_s']} s",
+        "idleness": f"{told['idleness_s']} s",
+        "auto_offset_reset": told["reset"],
+        "max_source_drift": None if told["drift_s"] is None else f"{told['drift_s']} s",
+        "naming.strict": False,
+        **dict(own),
+    }
+    return Settings.load(values, environ={})
+
+
+class _Quiet:
+    """Listens, and notes errors."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    def on_event(self, event: Any) -> None:
+        """Say nothing."""
+
+    def on_error(self, error: BaseException) -> None:
+        """Note it."""
+        self._world.note(f"bears {type(error).__name__}: {str(error).splitlines()[0]}")
+
+
+def _live(world: SimWorld, life: Life) -> None:
+    """Run a process of the application to its end, as `mustela.App` does."""
+    try:
+        _run(world, life)
+        life.outcome = "stopped"
+    except Killed:
+        life.outcome = "killed"
+    except MustelaError as error:
+        life.outcome, life.error = error.code, error
+        world.note("".join(traceback.format_exception(error)[-4:]))
+        if isinstance(error, InvariantError):
+            world.report(Violation("stops", f"a bug of Mustela's: {error}"))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is found
+        life.outcome, life.error = type(error).__name__, error
+        world.report(Violation("stops", f"{type(error).__name__}: {error}"))
+    if life.dead:
+        life.outcome = "killed"
+
+
+def _run(world: SimWorld, life: Life) -> None:
+    script = world.script
+    program = PROGRAMS[script.program]
+    own = tuple(sorted(program.settings.items()))
+    settings = _settings(tuple(sorted(script.options.items())), own)
+    clock = SimClock(world, life)
+    ports = World(
+        cluster=SimCluster(world, life),
+        transactions=SimTransactions(
+            world, life, APPLICATION, int(settings.commit_timeout.total_seconds() * 1000)
+        ),
+        epochs=SimEpochLog(world, life, epochs_topic(APPLICATION)),
+        disk=SimDisk(world, life),
+        clock=clock,
+        new_id=world.new_id,
+        crash_point=lambda name: None,
+    )
+    engine = SimEngine(world, life)
+    plan = planned(script.program, life.version)
+    coordinator = Coordinator(
+        settings, plan, engine, clock=clock, listener=_Quiet(world), world=ports
+    )
+    try:
+        coordinator.prepare()
+        life.running = True
+        pace = Pace(settings.commit_interval.total_seconds())
+        while not life.stopping:
+            started = clock.monotonic()
+            busy = coordinator.run_once()
+            spent = clock.monotonic() - started
+            lag = coordinator.lag()
+            world.broker.tick()
+            life.rest = 0 if busy or lag else life.rest + 1
+            if world.is_calm and life.rest > REST_ROUNDS and world.ms > world.calm_until:
+                world.came_to_rest = life.stopping = True
+            clock.sleep(pace.pause(busy=busy, seconds=spent, lag=lag))
+    finally:
+        coordinator.close()
+
+
+def play(script: Script, *, off: frozenset[str] = frozenset()) -> Result:
+    """Play a script.
+
+    Args:
+        script: What happens.
+        off: Invariants that are not looked at.
+    """
+    with _uncollected(), simulated():
+        world = SimWorld(script, _live)
+        happenings = Happenings(world)
+        invariants = Invariants(world, APPLICATION)
+        world.run(happenings.is_over)
+        if not world.violations:
+            invariants.at_the_end(happenings)
+        world.abandon()
+    found = [violation for violation in world.violations if violation.invariant not in off]
+    return Result(found, world.trace, world.ends)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A seed is short: garbage is collected after it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

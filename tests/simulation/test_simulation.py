@@ -1,0 +1,73 @@
+"""The simulator in small: `./dev sim` plays as many seeds as there is time for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.differential.planted.plant import bugs
+from tests.simulation.draw import ALL, NOT_YET, draw
+from tests.simulation.planted.search import LIST, ROOT, history
+from tests.simulation.play import play
+from tests.simulation.programs import PROGRAMS, planned
+
+CHECKED = 50
+TESTED = 300
+
+
+def _failed(first: int, last: int) -> list[str]:
+    failed: list[str] = []
+    for seed in range(first, last + 1):
+        violations = play(draw(seed)).violations
+        if violations:
+            failed.append(f"./dev sim --seed {seed}  # {violations[0]}")
+    return failed
+
+
+def test_the_first_seeds_violate_nothing() -> None:
+    """Whatever happens to broker, machines and processes, the invariants hold."""
+    assert _failed(1, CHECKED) == []
+
+
+@pytest.mark.slow
+def test_more_seeds_violate_nothing() -> None:
+    """The same, for more seeds than a check has time for."""
+    assert _failed(CHECKED + 1, TESTED) == []
+
+
+def test_a_seed_is_always_the_same_run() -> None:
+    """What failed once can be looked at."""
+    first, again = (play(draw(17)).trace for _ in range(2))
+    assert first == again
+    assert any("committed" in line for line in first)
+
+
+def test_every_version_of_every_program_can_be_planned() -> None:
+    """A program that does not start would pass every seed."""
+    for program in PROGRAMS.values():
+        for version in range(program.versions):
+            assert planned(program.name, version).stages
+
+
+def test_every_program_and_kind_of_fault_is_drawn() -> None:
+    """What is never drawn is never tried."""
+    scripts = [draw(seed, kinds=ALL) for seed in range(400)]
+    assert {script.program for script in scripts} == PROGRAMS.keys()
+    happened = {event.kind for script in scripts for event in script.events}
+    assert {"kill", "power", "disk", "truncate", "recreate", "widen", "skew"} <= happened
+    assert NOT_YET < ALL
+
+
+@pytest.mark.parametrize("bug", sorted(bugs(LIST)))
+def test_a_planted_bug_fits_the_source(bug: str) -> None:
+    """The text to be replaced is there once."""
+    planted = bugs(LIST)[bug]
+    source = ROOT / "src" / Path(*planted.module.split(".")).with_suffix(".py")
+    assert planted.spoilt(source.read_text(encoding="utf-8"))
+
+
+def test_enough_bugs_are_planted() -> None:
+    """At least ten of them the project once had."""
+    assert len(bugs(LIST)) >= 20
+    assert len(history()) >= 10
