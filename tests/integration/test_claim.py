@@ -18,28 +18,12 @@ from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
 from mustela.runtime.kafka_world import last_epoch
 from tests.integration.kafka_rows import MakeSink, await_end
+from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.plans import settings_for
 
 pytestmark = pytest.mark.broker
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 Disturb = Callable[[], None]
-
-
-class _NoEngine:
-    """An engine with one core and nothing to restore."""
-
-    cores = 1
-
-    def __getattr__(self, _name: str) -> Callable[..., tuple[()]]:
-        return lambda *_args, **_more: ()
-
-
-class _Silent:
-    def on_event(self, event: object) -> None:
-        """Nobody listens."""
-
-    def on_error(self, error: BaseException) -> None:
-        """Nobody listens."""
 
 
 @pytest.fixture
@@ -59,9 +43,9 @@ def start(
             bootstrap_servers=broker.bootstrap_servers,
             topics={"create": True},
         )
-        engine: Any = _NoEngine()
+        engine: Any = NoEngine()
         coordinator = Coordinator(
-            settings, plan(builder.build()), engine, clock=SystemClock(), listener=_Silent()
+            settings, plan(builder.build()), engine, clock=SystemClock(), listener=Silent()
         )
         made.append(coordinator)
         recovery: Any = coordinator._opening.recovery

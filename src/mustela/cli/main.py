@@ -98,6 +98,7 @@ def command_line() -> App:
         applications,
         broker,
         doctor,
+        offsets,
         records,
         reset,
         settings,
@@ -121,7 +122,7 @@ def command_line() -> App:
     app.command(records.tail)
     app.command(reset.reset)
     app.command(doctor.doctor)
-    for group in (topics.group(), broker.group(), settings.group()):
+    for group in (topics.group(), offsets.group(), broker.group(), settings.group()):
         app.command(group)
     return app
 

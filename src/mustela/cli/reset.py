@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from mustela.config.settings import Settings
     from mustela.connectors.kafka.admin import KafkaAdmin
 
-__all__ = ["NothingConfirmedError", "NothingRecordedError", "internal_topics_of", "reset"]
+__all__ = [
+    "NothingConfirmedError",
+    "NothingRecordedError",
+    "internal_topics_of",
+    "reset",
+    "settings_of",
+]
 
 CHANGELOG = "-changelog"
 
@@ -67,7 +73,7 @@ def reset(
         bootstrap_servers: The brokers.
         json: Print JSON.
     """
-    settings = _settings_of(application, bootstrap_servers)
+    settings = settings_of(application, bootstrap_servers)
     with open_admin(settings.bootstrap_servers) as admin:
         if offsets == "keep-record":
             kept = _keep_record(settings, admin)
@@ -109,7 +115,8 @@ def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
     )
 
 
-def _settings_of(application: str, bootstrap_servers: str | None) -> Settings:
+def settings_of(application: str, bootstrap_servers: str | None) -> Settings:
+    """Return the settings of an application that is named by module and name, or by its id."""
     if ":" not in application:
         return loose_settings(application_id=application, bootstrap_servers=bootstrap_servers)
     from mustela.cli.loading import load_app

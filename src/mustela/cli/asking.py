@@ -1,0 +1,60 @@
+"""How commands that change an application show what they will do, and ask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mustela.cli.console import Bootstrap, say
+from mustela.errors import UsageError
+
+__all__ = ["Application", "Manner", "NotConfirmedError", "confirm"]
+
+Application = Annotated[str, Parameter(name="MODULE:APP|APPLICATION-ID")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a change is made.
+
+    Attributes:
+        yes: Do not ask.
+        dry_run: Only show what would be done.
+        bootstrap_servers: The brokers.
+    """
+
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), help="Do not ask.")] = False
+    dry_run: Annotated[
+        bool, Parameter(name="--dry-run", negative=(), help="Only show what would be done.")
+    ] = False
+    bootstrap_servers: Bootstrap = None
+
+
+class NotConfirmedError(UsageError):
+    """Nobody said yes to a change."""
+
+    code = "NOT_CONFIRMED"
+
+
+def confirm(told: Iterable[str], *, what: str) -> None:
+    """Show what is to be done, and go on only after a yes.
+
+    Args:
+        told: What is to be done, a line each.
+        what: What is not done without a yes.
+
+    Raises:
+        NotConfirmedError: If there is none.
+    """
+    say("\n".join(told))
+    if not sys.stdin.isatty():
+        text = f"{what} without a yes"
+        raise NotConfirmedError(text, fix="add --yes")
+    say("type yes to go on:")
+    if sys.stdin.readline().strip().lower() not in {"yes", "y"}:
+        raise NotConfirmedError(what)

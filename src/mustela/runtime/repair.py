@@ -1,0 +1,190 @@
+"""Sets an application that is not running to go on elsewhere: fences it, and writes its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mustela.config.settings import Settings
+from mustela.errors import EnvironmentFault, UsageError
+from mustela.model import TopicPartition
+from mustela.runtime.edits import Edit, SourceView, edited
+from mustela.runtime.epoch_record import (
+    EPOCH_RECORD_KEY,
+    EpochRecord,
+    encode_epoch_record,
+    epochs_topic,
+)
+from mustela.runtime.epochs import EpochReader
+from mustela.runtime.ports import World
+
+__all__ = [
+    "NoEpochRecordError",
+    "RecordMovedError",
+    "Repair",
+    "Sight",
+]
+
+
+class NoEpochRecordError(UsageError):
+    """The application has never run, so that there is nothing to change."""
+
+    code = "NO_EPOCH_RECORD"
+
+
+class RecordMovedError(EnvironmentFault):
+    """The application wrote an epoch between the look at its record and the change of it."""
+
+    code = "EPOCH_RECORD_MOVED"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is there before a change.
+
+    Attributes:
+        record: The last epoch record, None if there is none.
+        views: Each source partition.
+    """
+
+    record: EpochRecord | None
+    views: dict[TopicPartition, SourceView]
+
+
+class Repair:
+    """Looks at where an application is, and commits where it is to go on.
+
+    A change is one transaction of the application's own producer, which fences whoever runs: it
+    holds the new epoch record and the group's offsets that mirror it. The next start finds nothing
+    strange.
+
+    Args:
+        settings: Name the application and the brokers.
+        world: Kafka, and the wall clock.
+    """
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        self._settings = settings
+        self._name = settings.application_id
+        self._world = world
+        self._cluster = world.cluster
+
+    def look(self, more: Iterable[str] = ()) -> Sight:
+        """Return where the application is; nobody is disturbed.
+
+        Args:
+            more: Topics to look at that it may never have read.
+        """
+        record = self._record()
+        group = self._cluster.group_offsets(self._name)
+        recorded: dict[TopicPartition, int] = {}
+        ids: dict[str, str] = {}
+        if record is not None:
+            recorded = {TopicPartition(p.topic, p.partition): p.end for p in record.partitions}
+            ids = dict(record.topic_ids)
+        own = {epochs_topic(self._name)}
+        topics = {*ids, *more, *(place.topic for place in (*recorded, *group))} - own
+        there = self._cluster.describe(topics)
+        places = [
+            TopicPartition(topic, partition)
+            for topic, found in there.items()
+            for partition in range(found.partitions)
+        ]
+        starts = self._cluster.earliest_offsets(places) if places else {}
+        ends = self._cluster.end_offsets(places) if places else {}
+        views = {
+            place: SourceView(
+                place=place,
+                recorded=recorded.get(place),
+                group=group.get(place),
+                earliest=starts.get(place),
+                end=ends.get(place),
+                recorded_id=ids.get(place.topic, ""),
+                broker_id=there[place.topic].topic_id if place.topic in there else "",
+            )
+            for place in sorted({*places, *recorded, *group})
+        }
+        return Sight(record, views)
+
+    def recorded(self, sight: Sight) -> EpochRecord:
+        """Return the record, which must be there.
+
+        Raises:
+            NoEpochRecordError: If there is none.
+        """
+        if sight.record is None:
+            msg = f"{self._name} has no epoch record: it has never run on these brokers"
+            raise NoEpochRecordError(
+                msg,
+                evidence={"brokers": self._settings.bootstrap_servers},
+                fix="check the application's id; a first start begins where auto_offset_reset says",
+            )
+        return sight.record
+
+    def fence(self, sight: Sight) -> None:
+        """End whoever runs the application, and see that the record is still the one looked at.
+
+        Raises:
+            RecordMovedError: If it is not.
+        """
+        self._world.transactions.reopen()
+        now, then = self._record(), sight.record
+        if _token(now) != _token(then):
+            msg = f"{self._name} wrote an epoch meanwhile, so that nothing was changed"
+            raise RecordMovedError(
+                msg,
+                evidence={"record then": _token(then), "record now": _token(now)},
+                why="an instance was running; it has been fenced now",
+                fix="run the command again",
+            )
+
+    def change(self, sight: Sight, edit: Edit) -> EpochRecord:
+        """Commit an edit of the record; state stays. To be called when older instances are fenced.
+
+        Args:
+            sight: What the edit was made from.
+            edit: What is to change.
+        """
+        now_ms = self._world.clock.now_ms()
+        return self._commit(edited(self.recorded(sight), edit, now_ms=now_ms), sight)
+
+    def offsets_at(
+        self, places: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that is not older than a time; else the end."""
+        asked = list(places)
+        found = self._cluster.offsets_for_times(dict.fromkeys(asked, time_ms)) if asked else {}
+        offsets = {place: at for place, at in found.items() if at is not None}
+        rest = [place for place in asked if place not in offsets]
+        return {**offsets, **(self._cluster.end_offsets(rest) if rest else {})}
+
+    def _record(self) -> EpochRecord | None:
+        if not self._cluster.describe([epochs_topic(self._name)]):
+            return None
+        return EpochReader(self._world.epochs).last()
+
+    def _commit(self, record: EpochRecord, sight: Sight) -> EpochRecord:
+        there = {place for place, view in sight.views.items() if view.end is not None}
+        offsets = {
+            (part.topic, part.partition): part.end
+            for part in record.partitions
+            if (part.topic, part.partition) in there
+        }
+        transactions = self._world.transactions
+        transactions.begin()
+        if offsets:
+            transactions.send_offsets(offsets)
+        transactions.produce_tracked(
+            epochs_topic(self._name), 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
+        )
+        transactions.commit()
+        return record
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._world.transactions.close()
+        self._cluster.close()
+
+
+def _token(record: EpochRecord | None) -> tuple[int, int, int] | None:
+    return None if record is None else (record.incarnation, record.epoch, record.attempt)

@@ -1,0 +1,142 @@
+"""Each stop behind which `mustela offsets` is a way on, on a real broker: it stops, it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.broker.process import DevelopmentBroker
+from mustela.cli.console import ExitCode
+from mustela.cli.main import main
+from mustela.clock import SystemClock
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.errors import TransactionFenced
+from mustela.dsl.builder import StreamsBuilder
+from mustela.errors import MustelaError
+from mustela.planner.planner import plan
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.coordinator import Coordinator
+from tests.integration.kafka_rows import MakeSink
+from tests.integration.no_engine import NoEngine, Silent
+from tests.unit.runtime.plans import settings_for
+
+pytestmark = pytest.mark.broker
+pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
+
+
+class Application:
+    """An application of one source of two partitions, which starts and stops, and the commands."""
+
+    def __init__(self, name: str, broker: DevelopmentBroker, admin: KafkaAdmin, place: Path):
+        self.name, self.source = name, f"{name}-lines"
+        self._broker, self._admin = broker, admin
+        self._settings = settings_for(
+            place,
+            application_id=name,
+            bootstrap_servers=broker.bootstrap_servers,
+            topics={"create": True},
+        )
+
+    def start(self) -> CommittedState:
+        """Start and stop; return the state that was claimed."""
+        builder = StreamsBuilder()
+        builder.stream(self.source, key=str, value=str).to(f"{self.name}-out", key=str, value=str)
+        engine: Any = NoEngine()
+        coordinator = Coordinator(
+            self._settings, plan(builder.build()), engine, clock=SystemClock(), listener=Silent()
+        )
+        try:
+            coordinator.prepare()
+            return coordinator.state
+        finally:
+            coordinator.close()
+
+    def offsets(self) -> list[int]:
+        """Start; return where it goes on."""
+        return [end for _, end in sorted(self.start().progress.next_offsets.items())]
+
+    def refused(self) -> str:
+        """Start, which is refused; return the code."""
+        with pytest.raises(MustelaError) as caught:
+            self.start()
+        return caught.value.code
+
+    def type(self, *command: str) -> int:
+        """Type a command."""
+        return main([*command, "-b", self._broker.bootstrap_servers])
+
+    def make_source(self) -> None:
+        """Make the source, anew if it is there."""
+        self._admin.delete([self.source])
+        self._admin.create([TopicSpec(name=self.source, partitions=2)])
+
+
+@pytest.fixture
+def application(
+    broker: DevelopmentBroker,
+    admin: KafkaAdmin,
+    make_sink: MakeSink,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Application:
+    """An application that has run, over two partitions with five records each."""
+    made = Application(f"ways-{request.node.originalname[-30:]}", broker, admin, tmp_path)
+    made.make_source()
+    sink = make_sink()
+    sink.begin()
+    for partition in range(2):
+        sink.produce_columns(made.source, [b"k"] * 5, [b"v"] * 5, partitions=partition)
+    sink.commit()
+    assert made.offsets() == [0, 0]
+    return made
+
+
+def test_offsets_that_a_tool_moved(application: Application, admin: KafkaAdmin) -> None:
+    """Either side can be right, and the next start finds no difference."""
+    admin.set_group_offsets(application.name, {(application.source, 1): 3})
+    assert application.refused() == "OFFSETS_MOVED"
+    assert application.type("offsets", "accept", application.name, "--yes") == ExitCode.OK
+    assert application.offsets() == [0, 3]
+    admin.set_group_offsets(application.name, {(application.source, 1): 1})
+    assert application.type("offsets", "accept", application.name, "--record", "--yes") == 0
+    assert application.offsets() == [0, 3]
+
+
+def test_a_topic_that_was_made_again(application: Application) -> None:
+    """It is read from its start."""
+    application.type("offsets", "set", application.name, "--to-latest", "--yes")
+    application.make_source()
+    assert application.refused() == "SOURCE_TOPIC_RECREATED"
+    assert application.type("offsets", "accept", application.name, "--truncated", "--yes") == 0
+    assert application.offsets() == [0, 0]
+
+
+def test_offsets_are_set_and_a_record_is_skipped(
+    application: Application, make_sink: MakeSink, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written without a yes; who ran before is fenced; state and epoch are the same."""
+    name, source = application.name, application.source
+    older = make_sink(name)
+    assert application.type("offsets", "set", name, source, "1", "2", "--dry-run") == ExitCode.OK
+    assert f"{source}-1: from 0 to 2" in capsys.readouterr().out
+    older.begin()  # not fenced by a look
+    older.commit()
+    assert application.type("offsets", "set", name, source, "1", "2", "--yes") == ExitCode.OK
+    older.begin()
+    older.produce_tracked(f"{name}-epochs", 0, [b"epoch"], [b""])
+    with pytest.raises(TransactionFenced):
+        older.commit()
+    assert application.offsets() == [0, 2]
+    assert application.type("offsets", "skip", name, source, "1", "4", "--yes") == ExitCode.USAGE
+    assert application.type("offsets", "skip", name, source, "1", "2", "--yes") == ExitCode.OK
+    assert application.offsets() == [0, 3]
+    capsys.readouterr()
+    assert application.type("offsets", "show", name, "--json") == ExitCode.OK
+    shown = json.loads(capsys.readouterr().out)
+    assert [(s["recorded"], s["group"], s["end"], s["lag"]) for s in shown["sources"]] == [
+        (0, 0, 6, 6),
+        (3, 3, 6, 3),
+    ]
