@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import AsyncOptions, StreamsBuilder
+from mustela.connectors.kafka.production import LETTER_HEADS
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -165,6 +166,41 @@ def test_what_only_the_broker_knows_to_refuse_meets_its_handler(
         (letter,) = world.rows(f"{world.name}-dead-letters")
         assert (letter.key, letter.value) == (b"b", large)
         assert letter.headers["mustela.error.class"] == b"MSG_SIZE_TOO_LARGE"
+
+
+def test_the_letter_of_a_row_that_no_topic_takes_keeps_the_head(world: World) -> None:
+    """The whole row would be refused again, as a letter, on every start."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("a", "1"), ("b", "2000000"), ("c", "3")])
+
+    def build(builder: StreamsBuilder) -> None:
+        longer = builder.stream(source, key=str, value=str).map_values(lambda v: "x" * int(v))
+        longer.to(sink, key=str, value=str)
+
+    world.run(build, production_handler="dead_letter")
+    assert [row.key for row in world.rows(sink)] == [b"a", b"c"]
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value) == (b"b", b"x" * LETTER_HEADS[0])
+    assert letter.headers["mustela.error.cut.value"] == b"2000000"
+    assert letter.headers["mustela.error.topic"] == sink.encode()
+
+
+def test_a_call_that_fails_finds_the_dead_letter_topic(world: World) -> None:
+    """Though no handler of the settings would write to it."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("a", "5"), ("b", "0")])
+
+    def build(builder: StreamsBuilder) -> None:
+        options = AsyncOptions(on_failure="dead_letter")
+        parts = builder.stream(source, key=str, value=str).map_values_async(
+            lambda value: f"{100 // int(value)}", options, name="divide"
+        )
+        parts.to(sink, key=str, value=str)
+
+    world.run(build)
+    assert world.values(sink) == ["20"]
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value) == (b"b", b"0")
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])

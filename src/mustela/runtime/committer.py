@@ -14,7 +14,13 @@ from mustela.connectors.kafka.errors import (
     TransactionFailed,
     TransactionUnknown,
 )
-from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
+from mustela.connectors.kafka.production import (
+    SEARCHES_MAX,
+    can_be_mended,
+    letters_of,
+    mended_letters,
+    production_error,
+)
 from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
@@ -104,7 +110,7 @@ class Committer:
             except RowsRefused as error:
                 barrier.again()
                 if error.known or searches == SEARCHES_MAX:
-                    refused.extend(self._handle(error))
+                    refused.extend(self._handle(error, refused))
                     searches = 0
                 else:  # the same transaction, tried again, finds out which rows it is
                     searches += 1
@@ -133,15 +139,12 @@ class Committer:
             self._crash_point("half-produced")
         for number, columns in enumerate(output.dead_letters):
             letters = _on_topic(columns, self._dead_letter_topic)
-            self._send(("dead-letter", number), letters, header, refused)
-        if refused and self._handler == "dead_letter":
+            self._send_letters(("dead-letter", number), letters, header, refused)
+        left_out = [row for row in refused if _part_of(row) is not None]
+        if left_out and self._handler == "dead_letter":
             parts = list(output.rows)
-            self._send(
-                ("refused", 0),
-                letters_of(refused, lambda row: parts[_sink_part(row)], self._dead_letter_topic),
-                header,
-                (),
-            )
+            made = letters_of(left_out, lambda row: parts[_sink_part(row)], self._dead_letter_topic)
+            self._send_letters(("refused", 0), made, header, refused)
         stores: dict[tuple[str, int], tuple[str, int]] = {}
         for store, columns in output.changelogs:
             group = columns.partitions
@@ -191,6 +194,17 @@ class Committer:
             skip=skip,
         )
 
+    def _send_letters(
+        self,
+        tag: tuple[str, int],
+        letters: RowColumns,
+        header: tuple[str, bytes] | None,
+        refused: Sequence[RefusedRow],
+    ) -> None:
+        """Send dead letters; those that the broker refused go again, mended."""
+        again = [row for row in refused if row.tag == tag]
+        self._send(tag, mended_letters(letters, again) if again else letters, header, ())
+
     def _refused_before(self, output: EpochOutput) -> list[RefusedRow]:
         """Return the rows that are not even sent; a transaction that met one would be aborted."""
         if self._checks is None:
@@ -202,15 +216,17 @@ class Committer:
         for number, (columns, outline) in enumerate(zip(output.rows, output.outlines, strict=True)):
             if suspicious[number]:
                 found += self._checks.refused(("row", number), columns, outline)
-        return self._handle(RowsRefused.of(found)) if found else []
+        return self._handle(RowsRefused.of(found), ()) if found else []
 
-    def _handle(self, error: RowsRefused) -> list[RefusedRow]:
-        """Apply the production handler; return the rows to leave out."""
+    def _handle(self, error: RowsRefused, before: Sequence[RefusedRow]) -> list[RefusedRow]:
+        """Apply the production handler; return the rows to leave out, and the letters to mend."""
         rows = error.rows
-        sinks_only = all(_part_of(row) is not None for row in rows)
-        if self._handler == "fail" or not rows or not sinks_only:
+        sinks = [row for row in rows if _part_of(row) is not None]
+        letters = [row for row in rows if _is_letter(row)]
+        fails = len(sinks) + len(letters) < len(rows) or (sinks and self._handler == "fail")
+        if not rows or fails or not all(can_be_mended(letter, before) for letter in letters):
             raise production_error(rows, error) from error
-        self.left_out.update(row.topic for row in rows)
+        self.left_out.update(row.topic for row in sinks)
         return rows
 
 
@@ -234,6 +250,11 @@ def _part_of(row: RefusedRow) -> int | None:
     """Return which part of the sink rows a row belongs to, or None if it is no sink row."""
     tag: Any = row.tag
     return tag[1] if tag is not None and tag[0] == "row" else None
+
+
+def _is_letter(row: RefusedRow) -> bool:
+    tag: Any = row.tag
+    return tag is not None and tag[0] in ("dead-letter", "refused")
 
 
 def _sink_part(row: RefusedRow) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
-from mustela.connectors.kafka.production import ProductionError
+from mustela.connectors.kafka.production import LETTER_HEADS, ProductionError
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.model import TopicPartition
 from mustela.runtime.barrier import Barrier, Phase
@@ -52,7 +53,12 @@ def barrier_in_hand() -> Barrier:
 
 
 def commit(
-    sink: FakeSink, *, handler: str = "fail", header: str = "epoch", barrier: Barrier | None = None
+    sink: FakeSink,
+    *,
+    handler: str = "fail",
+    header: str = "epoch",
+    barrier: Barrier | None = None,
+    output: EpochOutput = OUTPUT,
 ) -> tuple[EpochRecord, dict[tuple[str, int], int], Committer]:
     committer = Committer(
         sink,  # pyright: ignore[reportArgumentType]
@@ -68,7 +74,7 @@ def commit(
         return STATE.to_record(1)
 
     written = committer.commit(
-        OUTPUT, barrier=barrier or barrier_in_hand(), offsets=OFFSETS, record=record
+        output, barrier=barrier or barrier_in_hand(), offsets=OFFSETS, record=record
     )
     return written, told, committer
 
@@ -151,12 +157,67 @@ def test_with_dead_letter_refused_rows_go_to_the_dead_letters_in_the_same_transa
     assert letters["header"] == ("epoch", b"4")
 
 
-@pytest.mark.parametrize("handler", ["continue", "dead_letter"])
-@pytest.mark.parametrize("kind", ["dead-letter", "refused"])
-def test_a_dead_letter_that_is_refused_stops_the_epoch(handler: str, kind: str) -> None:
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_a_dead_letter_that_is_refused_again_and_again_stops_the_epoch(handler: str) -> None:
     """There is nowhere else to put it."""
     with pytest.raises(ProductionError):
-        commit(FakeSink(flush=[refused((kind, 0, 0))]), handler=handler)
+        commit(FakeSink(flush=[refused(("dead-letter", 0, 0))] * 3), handler=handler)
+    later = RefusedRow(("dead-letter", 0), 0, "letters", "POLICY_VIOLATION", "no")
+    with pytest.raises(ProductionError):
+        commit(FakeSink(flush=[RowsRefused.of([later])]), handler=handler)
+
+
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
+def test_a_dead_letter_that_is_too_large_keeps_its_head(handler: str) -> None:
+    """Whole it would be refused for ever: headers say that it was cut, and how long it was."""
+    long = Columns("", [b"d"], [b"x" * 100_000], [9], [(("h", b"1"),)], None)
+    sink = FakeSink(flush=[refused(("dead-letter", 0, 0))])
+    commit(sink, handler=handler, output=replace(OUTPUT, dead_letters=[long]))
+    letters = sink.committed[0][2]
+    assert (letters["keys"], letters["values"]) == ([b"d"], [b"x" * LETTER_HEADS[0]])
+    assert letters["headers"] == [(("h", b"1"), ("mustela.error.cut.value", b"100000"))]
+    assert (letters["timestamps"], letters["skip"]) == ([9], frozenset())
+    commit(sink := FakeSink(flush=[refused(("dead-letter", 0, 0))] * 2), handler=handler)
+    assert sink.committed[0][2]["values"] == [b"bad"]  # the batch was too large, not the letter
+
+
+def test_the_letter_of_a_row_that_is_too_large_keeps_its_head() -> None:
+    """The broker refuses the row, and then the letter that carries it."""
+    long = [Columns("out", [b"k" * 2_000], [b"x" * 90_000], [9], None, None)]
+    failures: list[Exception] = [refused(("row", 0, 0)), *[refused(("refused", 0, 0))] * 2]
+    sink = FakeSink(flush=failures)
+    output = replace(OUTPUT, rows=long, outlines=[outline_of(long[0])], dead_letters=[])
+    _, _, committer = commit(sink, handler="dead_letter", output=output)
+    assert committer.left_out == {"out": 1}
+    row, letters, *_ = sink.committed[0]
+    assert row["skip"] == {0}
+    assert (letters["keys"], letters["values"]) == ([b"k" * 1024], [b"x" * 1024])
+    told = dict(letters["headers"][0])
+    assert told["mustela.error.topic"] == b"out"
+    assert (told["mustela.error.cut.key"], told["mustela.error.cut.value"]) == (b"2000", b"90000")
+
+
+def test_a_dead_letter_need_not_have_the_time_or_the_key_that_its_topic_wants() -> None:
+    """A record may become a letter for its time; the letter must not fail for the same."""
+    two = Columns("", [None, b"k"], [b"1", b"2"], [9, 10], None, None)
+    why = (("INVALID_TIMESTAMP", 1), ("INVALID_RECORD", 0))
+    rows = [RefusedRow(("dead-letter", 0), row, "letters", name, "no") for name, row in why]
+    sink = FakeSink(flush=[RowsRefused.of(rows)])
+    commit(sink, output=replace(OUTPUT, dead_letters=[two]))
+    letters = sink.committed[0][2]
+    assert (letters["keys"], letters["timestamps"]) == ([b"", b"k"], None)
+    times = [dict(headers)["mustela.error.timestamp"] for headers in letters["headers"]]
+    assert times == [b"9", b"10"]
+
+
+def test_headers_that_are_too_large_leave_what_went_wrong() -> None:
+    """A text of the user's may be as long as he likes."""
+    own = (("h", b"x" * 70_000), ("mustela.error.text", b"e" * 5_000))
+    sink = FakeSink(flush=[refused(("dead-letter", 0, 0))])
+    long = Columns("", [b"k"], [b"v"], [9], [own], None)
+    commit(sink, output=replace(OUTPUT, dead_letters=[long]))
+    told = dict(sink.committed[0][2]["headers"][0])
+    assert told == {"mustela.error.text": b"e" * 256, "mustela.error.cut.headers": b"75019"}
 
 
 @pytest.mark.parametrize("handler", ["continue", "dead_letter"])

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.errors import DataError
 from mustela.model import Headers
 
-__all__ = ["SEARCHES_MAX", "Letters", "ProductionError", "letters_of", "production_error"]
+__all__ = [
+    "LETTER_HEADS",
+    "SEARCHES_MAX",
+    "Letters",
+    "ProductionError",
+    "can_be_mended",
+    "letters_of",
+    "mended_letters",
+    "production_error",
+]
 
 SEARCHES_MAX = 8
 """How often rows are sent again to find out which of them the broker refuses."""
 _SHOWN_MAX = 3
+
+LETTER_HEADS: Final = (64 * 1024, 1024)
+"""How many bytes are kept of a dead letter that is too large for its topic: first so many of its
+key, its value and its headers each, and if the broker refuses that too, so many."""
+_FACT = "mustela.error."
+_FACT_BYTES_MAX = 256
+_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG_SIZE"})
+_MENDABLE = _TOO_LARGE | {"INVALID_TIMESTAMP", "INVALID_RECORD"}
 
 
 class ProductionError(DataError):
@@ -33,7 +51,7 @@ class Letters:
     values: list[bytes | None]
     timestamps: list[int] | None
     headers: list[Headers] | None
-    partitions: None = None
+    partitions: list[int | None] | int | None = None
 
 
 def letters_of(
@@ -51,12 +69,86 @@ def letters_of(
     headers: list[Headers] = []
     for row in refused:
         columns = columns_of(row)
-        facts = {"class": row.reason, "message": row.text, "topic": row.topic}
-        errors = tuple((f"mustela.error.{name}", text.encode()) for name, text in facts.items())
+        errors = _facts({"class": row.reason, "message": row.text, "topic": row.topic})
         keys.append(columns.keys[row.row])
         values.append(columns.values[row.row])
         headers.append((columns.headers[row.row] if columns.headers else ()) + errors)
     return Letters(topic, keys, values, None, headers)
+
+
+def mended_letters(letters: RowColumns, refused: Sequence[RefusedRow]) -> RowColumns:
+    """Return dead letters of which the broker refused some, so that it takes them.
+
+    A letter must not stop the epoch for what made its record one. Of what is too large the head is
+    kept, and headers ``mustela.error.cut.*`` say how many bytes there were. Where the topic does
+    not take the time of one, all have the time of sending, and their own as a header,
+    ``mustela.error.timestamp``. Where it wants keys, a letter without one gets an empty one.
+
+    Args:
+        letters: The letters.
+        refused: What was refused, each row as often as it was.
+    """
+    times = Counter(row.row for row in refused)
+    if not times:
+        return letters
+    reasons: dict[int, set[str]] = {}
+    for one in refused:
+        reasons.setdefault(one.row, set()).add(one.reason)
+    topic = letters.topics if isinstance(letters.topics, str) else list(letters.topics)
+    keys, values = list(letters.keys), list(letters.values)
+    stamps = None if letters.timestamps is None else list(letters.timestamps)
+    headers: list[Headers] = list(letters.headers or [()] * len(values))
+    for row, count in times.items():
+        facts: dict[str, int] = {}
+        if reasons[row] & _TOO_LARGE:
+            head = LETTER_HEADS[min(count, len(LETTER_HEADS)) - 1]
+            keys[row] = _head_of("key", keys[row], head, facts)
+            values[row] = _head_of("value", values[row], head, facts)
+            headers[row] = _fewer_headers(headers[row], head, facts)
+        if "INVALID_RECORD" in reasons[row] and keys[row] is None:
+            keys[row] = b""
+        headers[row] += _facts(facts)
+    if stamps is not None and any("INVALID_TIMESTAMP" in some for some in reasons.values()):
+        headers = [
+            own + _facts({"timestamp": stamp}) for own, stamp in zip(headers, stamps, strict=True)
+        ]
+        stamps = None
+    return Letters(topic, keys, values, stamps, headers, letters.partitions)
+
+
+def can_be_mended(letter: RefusedRow, before: Iterable[RefusedRow]) -> bool:
+    """Say whether a dead letter that was refused can be changed so that it may be taken.
+
+    Args:
+        letter: The letter, as it was refused now.
+        before: What was refused in earlier attempts.
+    """
+    times = sum((one.tag, one.row) == (letter.tag, letter.row) for one in before)
+    return letter.reason in _MENDABLE and times < len(LETTER_HEADS)
+
+
+def _facts(facts: Mapping[str, object]) -> Headers:
+    return tuple((f"{_FACT}{name}", str(fact).encode()) for name, fact in facts.items())
+
+
+def _head_of(part: str, whole: bytes | None, head: int, facts: dict[str, int]) -> bytes | None:
+    if whole is None or len(whole) <= head:
+        return whole
+    facts[f"cut.{part}"] = len(whole)
+    return whole[:head]
+
+
+def _fewer_headers(headers: Headers, head: int, facts: dict[str, int]) -> Headers:
+    """Return headers that are small enough: if not all, those that say what went wrong."""
+    size = sum(len(name) + len(value or b"") for name, value in headers)
+    if size <= head:
+        return headers
+    facts["cut.headers"] = size
+    return tuple(
+        (name, value and value[:_FACT_BYTES_MAX])
+        for name, value in headers
+        if name.startswith(_FACT)
+    )
 
 
 def production_error(rows: Sequence[RefusedRow], cause: RowsRefused) -> ProductionError:
