@@ -181,6 +181,36 @@ def test_a_sink_in_front_of_the_lanes_gets_its_rows_in_the_same_epoch(world: Wor
     assert sum(world.numbers(counts).values()) == 100
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_sinks_of_one_topic_keep_the_order_of_their_records(world: World, guarantee: str) -> None:
+    """Sinks of one stage, by tasks that read parts of a partition; and sinks of two stages."""
+    source, near, far = world.topic("in"), world.topic("near"), world.topic("far")
+    sent = [(f"k{n % 7}", str(n)) for n in range(700)]
+    world.send(source, sent)
+
+    def build(builder: StreamsBuilder) -> None:
+        numbers = builder.stream(source, key=str, value=str)
+        parts = [
+            numbers.filter(lambda _key, number, part=part: int(number) % 3 == part, name=f"p{part}")
+            for part in range(3)
+        ]
+        for part in parts:
+            part.to(near)
+        parts[0].repartition(name="travels").to(far)
+        parts[1].to(far)
+        parts[2].to(lambda _key, _value, _context: far)
+
+    lanes = 2 if guarantee == "exactly_once" else 1  # else tasks send by themselves, at once
+    world.run(build, processing_guarantee=guarantee, lanes=lanes)
+    for topic in (near, far):
+        found: dict[str, list[str]] = {}
+        for row in world.rows(topic):
+            found.setdefault((row.key or b"").decode(), []).append((row.value or b"").decode())
+        for key in found:
+            assert found[key] == [value for one, value in sent if one == key], topic
+        assert sum(map(len, found.values())) == 700
+
+
 def test_a_function_names_the_topic_of_each_row(world: World) -> None:
     """From key, value and where the record came from."""
     source, even, odd = world.topic("in"), world.topic("even"), world.topic("odd")

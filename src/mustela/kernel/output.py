@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from mustela.model import Headers
 from mustela.plan.batch import Batch
 
-__all__ = ["DeadLetters", "SinkRows", "StageOutput"]
+__all__ = ["DeadLetters", "Place", "SinkRows", "StageOutput"]
+
+Place = tuple[Any, ...]
+"""The record (`mustela.plan.batch.SOURCE_ORDER`), the turn of the step that made the row of it, the
+rest of the row's order, and the turn of the sink."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +28,9 @@ class SinkRows:
         timestamps: Milliseconds.
         headers: Headers per row, or None where no row has any.
         partitions: Partition per row (None: the producer chooses), or None where no sink chose.
+        places: What rows of one topic are sorted by, where several sinks write it; see
+            `mustela.kernel.sink_order`.
+        spread: Rows of other stages go to the same topic, so it is the engine that sorts them.
     """
 
     step: str
@@ -32,6 +40,8 @@ class SinkRows:
     timestamps: list[int]
     headers: list[Headers] | None = None
     partitions: list[int | None] | None = None
+    places: list[Place] | None = None
+    spread: bool = False
 
     def __len__(self) -> int:
         """Return the number of rows."""

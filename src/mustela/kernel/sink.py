@@ -11,6 +11,7 @@ from mustela.kernel.encode import encode_column, failing, known_key_bytes
 from mustela.kernel.operator import Operator
 from mustela.kernel.output import SinkRows
 from mustela.kernel.partitioning import spread
+from mustela.kernel.sink_order import places_of
 from mustela.plan.batch import Batch
 from mustela.plan.partitions import partition_of
 from mustela.serdes.primitives import BytesSerde
@@ -60,6 +61,8 @@ class SinkOperator(Operator[SinkNode]):
             timestamps=batch.timestamps,
             headers=batch.headers,
             partitions=partitions,
+            places=places_of(batch.order, self.step.turns),
+            spread=self.step.spread,
         )
         self.context.output().rows.append(rows)
 

@@ -19,6 +19,7 @@ from mustela.kernel.operators import make_operator
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.kernel.processor_group import ProcessorGroup
+from mustela.kernel.sink_order import in_record_order
 from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
@@ -112,7 +113,8 @@ class _Wiring:
         if any(exchange.ordered for exchange in place.exchanges):
             return True
         for index, _ in place.readers:
-            if stage.steps[index].node.needs_order:
+            step = stage.steps[index]
+            if step.turns or step.node.needs_order:
                 return True
             if self.wants_order(stage, self.places[self.first_step + index]):
                 return True
@@ -321,6 +323,7 @@ class StageRunner:
     def take_output(self) -> StageOutput:
         """Return what has gathered, and begin to gather anew."""
         output, self._output = self._output, StageOutput()
+        output.rows = in_record_order(output.rows)
         return output
 
     def _pass(self, *, finishing: bool) -> None:

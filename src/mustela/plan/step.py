@@ -32,7 +32,9 @@ class Step:
         lag_ms: How far behind the watermark the rows that come to this step may lie, because steps
             before it hold rows back until a window closes.
         turns: Where one record may come by several inputs: a number for each input, the smallest
-            comes first. Empty where none does.
+            comes first. Empty where none does. For a sink whose topic another one writes, too:
+            the turn of the step that made its rows, and its own.
+        spread: For a sink: its topic is written in another stage, too.
     """
 
     name: str
@@ -43,3 +45,4 @@ class Step:
     each_change: bool = False
     lag_ms: int = 0
     turns: tuple[int, ...] = ()
+    spread: bool = False

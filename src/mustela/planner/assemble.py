@@ -12,6 +12,7 @@ from mustela.plan.step import Step
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.placement import Placement
 from mustela.planner.shared_stores import place_all
+from mustela.planner.sinks import spread_sinks
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
@@ -27,6 +28,9 @@ def assemble(flow: Flow) -> Plan:
     them there, if the flow says so.
     """
     placed = place_all(flow)
+    spread = spread_sinks(flow, {step: placement.stage for step, placement in placed.items()})
+    marked = (replace(step, spread=step.node.name in spread) for step in flow)
+    flow = replace(flow, steps=tuple(marked)) if spread else flow
     exchanges = _exchanges(flow, placed)
     count = 1 + max((placement.stage for placement in placed.values()), default=0)
     stages = [_stage(index, flow, placed, exchanges) for index in range(count)]

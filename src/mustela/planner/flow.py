@@ -49,6 +49,7 @@ class FlowStep:
     each_change: bool = False
     lag_ms: int = 0
     turns: tuple[int, ...] = ()
+    spread: bool = False
 
     @property
     def id(self) -> StepId:
@@ -67,6 +68,7 @@ class FlowStep:
             each_change=self.each_change,
             lag_ms=self.lag_ms,
             turns=self.turns,
+            spread=self.spread,
         )
 
 

@@ -23,6 +23,7 @@ from mustela.planner.rules.merge_repartitions import merge_repartitions
 from mustela.planner.rules.send_old_values import send_old_values
 from mustela.planner.rules.single_store_self_join import single_store_self_join
 from mustela.planner.shared_stores import keep_together
+from mustela.planner.sinks import with_sink_turns
 from mustela.topology.checks import check_asked_stores
 from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import Topology
@@ -73,7 +74,7 @@ def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
     for name, rule in RULES.items():
         if name not in options.rules_off:
             flow = rule(flow, options)
-    return assemble(hand_down_lag(flow))
+    return assemble(with_sink_turns(hand_down_lag(flow)))
 
 
 def _check_names(names: frozenset[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mustela.topology.node import Node
 from mustela.topology.routing import RepartitionNode
 
-__all__ = ["turns"]
+__all__ = ["first_turns", "made_by", "turns"]
 
 _Input = tuple[str, int]
 """A step, and the number of its input."""
@@ -39,15 +39,7 @@ def turns(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
     several = [node for node in nodes if _meets_itself(node, by_name)]
     if not several:
         return found
-    children: dict[str, list[Node]] = {name: [] for name in by_name}
-    for node in nodes:
-        for parent in dict.fromkeys(node.parents):
-            children[parent].append(node)
-    moved = _moved(nodes)
-    for source in nodes:
-        if source.parents:
-            continue
-        reached = _reached(source.name, children, moved)
+    for reached in _walks(nodes):
         for node in several:
             numbers = [reached.get((node.name, index), -1) for index in range(len(node.parents))]
             if node.name not in found and sum(number >= 0 for number in numbers) > 1:
@@ -56,13 +48,38 @@ def turns(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def first_turns(nodes: Sequence[Node]) -> dict[str, int]:
+    """Return for each step when a record comes to it first; each source's steps by themselves.
+
+    Args:
+        nodes: The steps in the order in which they were written.
+    """
+    found: dict[str, int] = {}
+    for reached in _walks(nodes):
+        for (name, _), number in reached.items():
+            found.setdefault(name, number)
+    return found
+
+
+def _walks(nodes: Sequence[Node]) -> Iterator[dict[_Input, int]]:
+    """Yield, for each source, the inputs that its records come to, numbered in order."""
+    children: dict[str, list[Node]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        for parent in dict.fromkeys(node.parents):
+            children[parent].append(node)
+    moved = _moved(nodes)
+    for source in nodes:
+        if not source.parents:
+            yield _reached(source.name, children, moved)
+
+
 def _meets_itself(node: Node, nodes: Mapping[str, Node]) -> bool:
     """Say whether one record, and not each row that a step has made of it, may come twice."""
-    made_by = {_made_by(parent, nodes) for parent in node.parents}
-    return len(made_by) > 1 or (len(node.parents) > 1 and not nodes[made_by.pop()].parents)
+    makers = {made_by(parent, nodes) for parent in node.parents}
+    return len(makers) > 1 or (len(node.parents) > 1 and not nodes[makers.pop()].parents)
 
 
-def _made_by(name: str, nodes: Mapping[str, Node]) -> str:
+def made_by(name: str, nodes: Mapping[str, Node]) -> str:
     """Return the step whose rows these are, however they were filtered and mapped since."""
     node = nodes[name]
     while len(node.parents) == 1 and not node.stores and not node.changes_keys:

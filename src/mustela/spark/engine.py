@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
+from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import EnvironmentFault, InvariantError
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
@@ -32,6 +33,7 @@ from mustela.spark.frames import (
     load_object,
     unpack,
 )
+from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Exchange, Jobs
 from mustela.spark.job_errors import error_of, job_error
@@ -173,7 +175,7 @@ class SparkEngine:
             forget(self._program.spool_dir, order.token)
             raise
         self._small.learn(reports)
-        return _SparkOutput(reports, frames, self._program.spool_dir, order.token)
+        return _SparkOutput(reports, frames, self._program.spool_dir, order)
 
     def _look_at_all(self, order: EpochOrder) -> None:
         """Verify and restore before an epoch in which lanes read each other's state.
@@ -321,23 +323,25 @@ class _SparkOutput(EpochOutput):
     """An epoch's output over the frames that came back."""
 
     def __init__(
-        self, reports: list[TaskReport], frames: FrameStore, spool_dir: str, token: Token
+        self, reports: list[TaskReport], frames: FrameStore, spool_dir: str, order: EpochOrder
     ) -> None:
+        gathered = gathered_rows(frames, order, reports)
+        outlines = [
+            outline
+            for report in sorted(reports, key=lambda r: (r.stage, r.task))
+            for outline in report.outlines
+        ]
         super().__init__(
             reports=reports,
-            rows=frames.view(ROWS),
-            outlines=[
-                outline
-                for report in sorted(reports, key=lambda r: (r.stage, r.task))
-                for outline in report.outlines
-            ],
+            rows=frames.view(ROWS, and_then=gathered),
+            outlines=outlines + [outline_of(columns) for columns in gathered],
             changelogs=frames.named(CHANGELOG),
             dead_letters=frames.view(DEAD_LETTERS),
             size=frames.size,
         )
         self._frames = frames
         self._spool_dir = spool_dir
-        self._token = token
+        self._token = order.token
 
     def close(self) -> None:
         """Delete what was spilled or left on disk."""

@@ -23,6 +23,7 @@ __all__ = [
     "EXCHANGE",
     "FRAME_FORMAT",
     "MARKERS",
+    "PLACED",
     "REPORT",
     "ROWS",
     "Columns",
@@ -32,16 +33,18 @@ __all__ = [
     "pack",
     "pack_batch",
     "pack_columns",
+    "pack_placed",
     "unpack",
     "unpack_batch",
     "unpack_columns",
+    "unpack_placed",
 ]
 
 FRAME_FORMAT = 1
 
-EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT = range(6)
+EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT, PLACED = range(7)
 """Kinds of frames: records for a stage; what sources saw; and, for the driver, sink rows,
-changelog rows, dead letters and a task's report."""
+changelog rows, dead letters, a task's report, and sink rows that the driver sorts."""
 
 _HEAD = struct.Struct("!BBhhiIH")
 _LENGTHS = struct.Struct("!?Q")
@@ -132,6 +135,18 @@ def pack_columns(columns: Columns) -> bytes:
 def unpack_columns(data: bytes | memoryview) -> Columns:
     """Return the rows that `pack_columns` made ``data`` from."""
     return Columns(*marshal.loads(data))
+
+
+def pack_placed(columns: Columns, places: Sequence[tuple[Any, ...]]) -> bytes:
+    """Return rows and what they are sorted by as bytes."""
+    both: Any = tuple(columns), places
+    return marshal.dumps(both, _PLAIN)
+
+
+def unpack_placed(data: bytes | memoryview) -> tuple[Columns, list[tuple[Any, ...]]]:
+    """Return the rows that `pack_placed` made ``data`` from, and what they are sorted by."""
+    columns, places = marshal.loads(data)
+    return Columns(*columns), places
 
 
 def dump_object(value: Any) -> bytes:

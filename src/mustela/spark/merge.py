@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.batch import Batch, Origins
 from mustela.plan.ranges import RangeReport, SourceRange
 
-__all__ = ["mend_order"]
+__all__ = ["mend_order", "mend_places"]
 
 
 def _true_floors(
@@ -39,6 +40,29 @@ def _true_floors(
     return {place: known for place, known in floors.items() if place in below}
 
 
+P = TypeVar("P", bound=tuple[Any, ...])
+
+
+def mend_places(
+    places: list[P], ranges: Sequence[Sequence[SourceRange]], markers: Sequence[RangeReport]
+) -> list[P]:
+    """Do for what begins with a record's order what `mend_order` does for rows."""
+    floors = _true_floors(ranges, markers)
+    if not floors:
+        return places
+    mended: list[Any] = []
+    for place in places:
+        known = floors.get((place[1], place[2]))
+        if known is not None:
+            nth = bisect_right(known[0], place[3]) - 1
+            floor = known[1][nth] if nth >= 0 else -1  # it was parked in an epoch before
+            if floor > place[0]:
+                mended.append((floor, *place[1:]))
+                continue
+        mended.append(place)
+    return mended
+
+
 def mend_order(
     batch: Batch,
     ranges: Sequence[Sequence[SourceRange]],
@@ -54,20 +78,12 @@ def mend_order(
     Returns:
         The batch itself if no partition was split where that matters, else one with the true order.
     """
-    floors = _true_floors(ranges, markers)
     order = batch.order
-    if not floors or not order:
+    if not order:
         return batch
-    mended: list[Order] = []
-    for place in order:
-        known = floors.get((place[1], place[2]))
-        if known is not None:
-            nth = bisect_right(known[0], place[3]) - 1
-            floor = known[1][nth] if nth >= 0 else -1  # it was parked in an epoch before
-            if floor > place[0]:
-                mended.append((floor, *place[1:]))
-                continue
-        mended.append(place)
+    mended = mend_places(order, ranges, markers)
+    if mended is order:
+        return batch
     return Batch(
         batch.keys,
         batch.values,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mustela.connectors.kafka.row_checks import outline_of
-from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
+from mustela.kernel.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
@@ -19,6 +19,7 @@ from mustela.spark.frames import (
     DEAD_LETTERS,
     EXCHANGE,
     MARKERS,
+    PLACED,
     REPORT,
     ROWS,
     Columns,
@@ -26,6 +27,7 @@ from mustela.spark.frames import (
     dump_object,
     pack,
     pack_batch,
+    pack_placed,
 )
 from mustela.spark.process import Process
 from mustela.spark.row_sender import RowSender
@@ -126,11 +128,18 @@ class Outbox:
             columns = Columns(
                 part.topic, part.keys, part.values, part.timestamps, part.headers, part.partitions
             )
-            if self._sender is not None:
+            if part.spread and part.places is not None:
+                yield self._placed(part.step, columns, part.places)
+            elif self._sender is not None:
                 self._sender.send(columns)
             else:
                 self.report.outlines.append(outline_of(columns))
                 yield self._for_driver(ROWS, part.step, columns)
+
+    def _placed(self, step: str, columns: Columns, places: list[Place]) -> Parcel:
+        """Return the frame of rows that the driver sorts, whoever sends all others."""
+        body = self._spool.keep_bytes([pack_placed(columns, places)])
+        return self._home(), self._frame(PLACED, DRIVER, step, body)
 
     def _dead_letters(self, letters: DeadLetters) -> Parcel:
         columns = Columns(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
-from mustela.spark.frames import Columns, Frame, unpack
+from mustela.kernel.output import Place
+from mustela.spark.frames import PLACED, Columns, Frame, unpack, unpack_placed
 from mustela.spark.spool import SpoolReader
 
 __all__ = ["FrameStore"]
@@ -42,6 +43,10 @@ class FrameStore:
 
     def columns(self, kind: int) -> Iterator[tuple[str, Columns]]:
         """Yield the frames of a kind, with their names, in the order of their senders."""
+        for name, body in self._bodies(kind):
+            yield name, self._spools.fetch(body)
+
+    def _bodies(self, kind: int) -> Iterator[tuple[str, bytes]]:
         entries = sorted(
             (entry for entry in self._entries if entry[0] == kind), key=lambda entry: entry[1]
         )
@@ -50,11 +55,16 @@ class FrameStore:
                 assert self._file is not None
                 self._file.seek(kept[0])
                 kept = self._file.read(kept[1])
-            yield name, self._spools.fetch(unpack(kept).body)
+            yield name, unpack(kept).body
 
-    def view(self, kind: int) -> _View:
-        """Return the frames of a kind; each iteration begins anew."""
-        return _View(self, kind)
+    def placed(self) -> Iterator[tuple[str, Columns, list[Place]]]:
+        """Yield rows that are to be sorted, with their steps and what they are sorted by."""
+        for name, body in self._bodies(PLACED):
+            yield name, *unpack_placed(self._spools.fetch_bytes(body))
+
+    def view(self, kind: int, and_then: Sequence[Columns] = ()) -> _View:
+        """Return the frames of a kind, and then some more; each iteration begins anew."""
+        return _View(self, kind, and_then)
 
     def named(self, kind: int) -> _NamedView:
         """Return the frames of a kind with their names; each iteration begins anew."""
@@ -70,13 +80,15 @@ class FrameStore:
 
 
 class _View:
-    def __init__(self, store: FrameStore, kind: int) -> None:
+    def __init__(self, store: FrameStore, kind: int, and_then: Sequence[Columns]) -> None:
         self._store = store
         self._kind = kind
+        self._and_then = and_then
 
     def __iter__(self) -> Iterator[Columns]:
         for _, columns in self._store.columns(self._kind):
             yield columns
+        yield from self._and_then
 
 
 class _NamedView:

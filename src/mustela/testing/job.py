@@ -9,6 +9,7 @@ from mustela.kernel.any_key import AnyKeyReader
 from mustela.kernel.lane_state import LaneState
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
+from mustela.kernel.sink_order import in_record_order
 from mustela.kernel.stage import StageRunner
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Origins, SourceChunk
@@ -113,6 +114,7 @@ class _Job:
             due = self._due_groups(stage)
             for lane in sorted(received.keys() | due.keys()):
                 self._run_lane(stage, lane, received.get(lane, {}), due.get(lane, set()))
+        self._result.rows = in_record_order(self._result.rows, spread=True)
         return self._result
 
     def _due_groups(self, stage: Stage) -> dict[int, set[int]]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.errors import UsageError
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
+from mustela.kernel.sink_order import places_of
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.keygroups import key_group, lane_of_group
@@ -26,6 +27,7 @@ from mustela.spark.frames import (
     DEAD_LETTERS,
     EXCHANGE,
     MARKERS,
+    PLACED,
     REPORT,
     ROWS,
     Frame,
@@ -33,8 +35,10 @@ from mustela.spark.frames import (
     unpack,
     unpack_batch,
 )
+from mustela.spark.gathered import gathered_rows
 from mustela.spark.outbox import Outbox, failure_of
 from mustela.spark.process import Process
+from mustela.spark.results import FrameStore
 from mustela.spark.spool import SpoolReader
 from mustela.state.interfaces import Token
 from tests.unit.plan.test_epoch import program
@@ -238,3 +242,31 @@ def test_an_error_travels_whole_if_it_can_and_as_text_if_not() -> None:
     text = failure_of(Unpicklable(threading.Lock()))
     assert text.error is None
     assert "held" in text.text
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_rows_of_a_topic_that_other_stages_write_are_sorted_by_the_driver(guarantee: str) -> None:
+    """Also those that tasks send by themselves otherwise: which comes first nobody else knows."""
+    frames = FrameStore(1 << 20)
+    for stage, numbers in ((0, [1, 4]), (1, [2, 3])):
+        rows = SinkRows(
+            step=f"to{stage}",
+            topic="out",
+            keys=[b"k"] * 2,
+            values=[b"%d" % number for number in numbers],
+            timestamps=numbers,
+            places=places_of([(n, 0, 0, n) for n in numbers], (stage, stage)),
+            spread=True,
+        )
+        changed = replace(PROGRAM, guarantee=guarantee)  # pyright: ignore[reportArgumentType]
+        process = Process(os.getpid(), changed, EXCHANGES)
+        process._sink = FakeSink()  # pyright: ignore[reportAttributeAccessIssue]
+        process._row_checks = FakeChecks()  # pyright: ignore[reportAttributeAccessIssue]
+        box = Outbox(process, ORDER, stage, 0)
+        for _, data in box.send(StageOutput(rows=[rows])):
+            assert unpack(data).kind == PLACED
+            frames.add(unpack(data), data)
+        assert not box.report.outlines
+    (out,) = gathered_rows(frames, ORDER, [])
+    assert (out.topics, out.values) == ("out", [b"1", b"2", b"3", b"4"])
+    assert [columns.values for columns in frames.view(ROWS, and_then=[out])] == [out.values]

@@ -94,7 +94,7 @@ def mended_letters(letters: RowColumns, refused: Sequence[RefusedRow]) -> RowCol
     reasons: dict[int, set[str]] = {}
     for one in refused:
         reasons.setdefault(one.row, set()).add(one.reason)
-    topic = letters.topics if isinstance(letters.topics, str) else list(letters.topics)
+    assert isinstance(letters.topics, str), "dead letters go to one topic"
     keys, values = list(letters.keys), list(letters.values)
     stamps = None if letters.timestamps is None else list(letters.timestamps)
     headers: list[Headers] = list(letters.headers or [()] * len(values))
@@ -113,7 +113,7 @@ def mended_letters(letters: RowColumns, refused: Sequence[RefusedRow]) -> RowCol
             own + _facts({"timestamp": stamp}) for own, stamp in zip(headers, stamps, strict=True)
         ]
         stamps = None
-    return Letters(topic, keys, values, stamps, headers, letters.partitions)
+    return Letters(letters.topics, keys, values, stamps, headers, letters.partitions)
 
 
 def can_be_mended(letter: RefusedRow, before: Iterable[RefusedRow]) -> bool:
