@@ -25,7 +25,7 @@ from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
-from mustela.state.directories import environment_path, make_private
+from mustela.state.directories import boot_id, environment_path, make_private
 from mustela.state.interfaces import Environment, EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
@@ -130,7 +130,10 @@ class Process:
             options = LmdbOptions(
                 map_bytes=self.program.map_size, saved_in=Path(saved) if saved else None
             )
-            self._registry = EnvironmentRegistry(Path(self.program.state_dir), options=options)
+            # Without the boot's name only this run knows that no other boot was in between.
+            boot = boot_id() or f"run {self.program.identity}"
+            root = Path(self.program.state_dir)
+            self._registry = EnvironmentRegistry(root, options=options, boot=boot)
         return self._registry.get(spec)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
