@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from mustela.connectors.kafka.log import read_between
@@ -11,7 +12,7 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import GroupMark, Program, changelog_topic
-from mustela.spark.changelogs import has_every_deletion
+from mustela.spark.changelogs import check_lost, has_every_deletion
 from mustela.spark.process import Process
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Committed, Condition, Environment, Rows, Snapshot, Token
@@ -184,6 +185,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
             end,
             timeout=program.read_timeout,
             on_chunk=counts.append,
+            on_lost=partial(check_lost, process, spec, store, committed),
         )
         token = committed.token
         with collection_paused():

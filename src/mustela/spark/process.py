@@ -47,6 +47,7 @@ class Process:
         program: What it runs.
         exchanges: Every exchange of the plan by name.
         known_good: Environments, by stage and key group, that were verified.
+        watermark: A committed watermark that was told with an order, or -1.
     """
 
     pid: int
@@ -60,6 +61,7 @@ class Process:
     _admin: KafkaAdmin | None = None
     _calls: CallPool | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    watermark: int = -1
 
     @property
     def options(self) -> KernelOptions:
