@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.broker_fixture", "tests.spark_fixture"]
+pytest_plugins = ["tests.broker_fixture", "tests.lanes", "tests.spark_fixture"]
 
 # Tests measure and look at processes: nothing else is to be made in the background.
 os.environ.setdefault("MUSTELA__CLASS_ARCHIVE", "false")

@@ -183,10 +183,7 @@ class SparkEngine:
         A lane verifies its own key groups while it runs, which is too late for the others.
         """
         everything = RestoreOrder(
-            incarnation=order.token.incarnation,
-            marks=order.marks,
-            suspect=True,
-            watermark=order.event_time.before,
+            incarnation=order.token.incarnation, marks=order.marks, suspect=True
         )
         self.restore(everything, _no_progress)
 

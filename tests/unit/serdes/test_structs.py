@@ -114,12 +114,12 @@ def test_a_serde_is_frozen(spec):
             setattr(resolve_serde(spec), name, "x")
 
 
-WRONG: list[tuple[Any, Any]] = [
+WRONG: list[Any] = [
     (dict, [1]),
     (list, {"a": 1}),
-    ("json", object()),
+    pytest.param("json", object(), id="json-object"),
     ("json", {1 + 2j: 1}),
-    ("msgpack", object()),
+    pytest.param("msgpack", object(), id="msgpack-object"),
     ("msgpack", 2**70),
     (Order, {"id": 1}),
     (Order, Sample("a")),
@@ -221,11 +221,11 @@ def test_immutability_of_a_recursive_type():
     assert resolve_serde(Tree).immutable
 
 
-UNKNOWN: list[tuple[Any, str]] = [
+UNKNOWN: list[Any] = [
     ("jsn", "json"),
     ("Strng", "string"),
     ("xyzzy", "give a type"),
-    (object(), "dataclass"),
+    pytest.param(object(), "dataclass", id="object-dataclass"),
     (complex, "dataclass"),
     (JsonSerde, "JsonSerde()"),
     (3, "dataclass"),

@@ -225,11 +225,11 @@ class NotNamed(NamedTuple):
     x: int
 
 
-REFUSED: list[tuple[Any, str, str]] = [
-    (object(), "value", "object"),
-    ({"a": [1, object()]}, "value['a'][1]", "object"),
+REFUSED: list[Any] = [
+    pytest.param(object(), "value", "object", id="object"),
+    pytest.param({"a": [1, object()]}, "value['a'][1]", "object", id="object inside"),
     ({"a": {"b": (1, {"c": Fraction(1, 2)})}}, "value['a']['b'][1]['c']", "fractions.Fraction"),
-    (lambda: 1, "value", "function"),
+    pytest.param(lambda: 1, "value", "function", id="function"),
     ([Text("x")], "value[0]", "str"),
     ([1j], "value[0]", "complex"),
     (NotNamed(1), "value", "NotNamed"),

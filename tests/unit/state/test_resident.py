@@ -16,11 +16,11 @@ SPEC = EnvironmentSpec(
 )
 
 
-def _resident() -> int:
-    """Kilobytes of stores' files in this process's map."""
+def _resident(place: Path) -> int:
+    """Kilobytes of a store's file in this process's map; other tests' may be in it too."""
     size, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
-        if line.endswith("/data.mdb"):
+        if line.endswith("/data.mdb") and str(place) in line:
             inside = True
         elif inside and line.startswith("Rss:"):
             size, inside = size + int(line.split()[1]), False
@@ -38,12 +38,12 @@ def test_pages_are_let_go_of_and_read_again(tmp_path):
     environment.fold(committed)
     snapshot = environment.snapshot(committed)
     before = snapshot.getmulti("t", keys)
-    full = _resident()
+    full = _resident(tmp_path)
     assert full > 1_000
     assert let_go_of_mapped_files(1 << 40) == 0
-    assert _resident() == full
-    assert let_go_of_mapped_files(0) == 1
-    assert _resident() < 100
+    assert _resident(tmp_path) == full
+    assert let_go_of_mapped_files(0) >= 1
+    assert _resident(tmp_path) < 100
     assert snapshot.getmulti("t", keys) == before == [bytes(200)] * len(keys)
     snapshot.close()
     environment.close(clean=False)
