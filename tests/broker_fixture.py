@@ -17,6 +17,11 @@ HEAP_MB = 192
 # A killed broker is let in again when its old session is over.
 PROPERTIES = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "2000"}
 
+# All tests together make thousands of partitions, and 192 MB hold only just that: a broker that
+# collects garbage all day is late with its heartbeats. As nobody kills it, its session may be long.
+SHARED_HEAP_MB = 512
+SHARED_PROPERTIES = {"broker.session.timeout.ms": "60000"}
+
 
 def make_small_broker(data_dir: Path | None = None) -> DevelopmentBroker:
     """Make a broker that is soon up and takes little memory. It is not started."""
@@ -34,7 +39,11 @@ def small_broker() -> Callable[[Path], DevelopmentBroker]:
 @pytest.fixture(scope="session")
 def broker() -> Generator[DevelopmentBroker]:
     """One running broker for the whole session. Tests choose topic names of their own."""
-    with make_small_broker() as running:
+    with DevelopmentBroker(
+        heap_mb=SHARED_HEAP_MB,
+        properties=SHARED_PROPERTIES,
+        options=BrokerOptions(fast_start=True),
+    ) as running:
         yield running
 
 
