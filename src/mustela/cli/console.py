@@ -42,7 +42,8 @@ class ExitCode(int, Enum):
     """What a command's exit code says.
 
     Whoever restarts an application by itself should do so after 1 and 3, never after 4: another
-    instance has taken over then.
+    instance has taken over then. After 5 it was stopped as it was asked to, but its last epoch was
+    not done in time, and runs again with the next start.
     """
 
     OK = 0
@@ -50,10 +51,12 @@ class ExitCode(int, Enum):
     USAGE = 2
     ENVIRONMENT = 3
     FENCED = 4
+    UNFINISHED = 5
     INTERRUPTED = 130
 
 
 _FENCED_CODE = "FENCED"
+_UNFINISHED_CODE = "SHUTDOWN_UNFINISHED"
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
@@ -62,6 +65,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(error, MustelaError) and error.code == _FENCED_CODE:
         return ExitCode.FENCED
+    if isinstance(error, MustelaError) and error.code == _UNFINISHED_CODE:
+        return ExitCode.UNFINISHED
     if isinstance(error, UsageError):
         return ExitCode.USAGE
     if isinstance(error, EnvironmentFault):

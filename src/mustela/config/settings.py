@@ -31,7 +31,9 @@ __all__ = [
     "JarsSettings",
     "LogSettings",
     "NamingSettings",
+    "ProcessingSettings",
     "Settings",
+    "ShutdownSettings",
     "StateSettings",
     "TopicsSettings",
     "app_configs",
@@ -112,6 +114,36 @@ class StateSettings(_Section):
         default=16 * 1024 * _MIB,
         ge=_MIB,
         description="Largest size of one environment; address space, not disk that is taken.",
+    )
+
+
+class ProcessingSettings(_Section):
+    """How long the program's functions may take."""
+
+    warn_after: Duration = Field(
+        default=timedelta(seconds=30),
+        gt=timedelta(0),
+        description="Time that a step may take with one batch of records before the application "
+        "says which step, record and line that is. Only where all workers are on one host.",
+    )
+    timeout: Duration | None = Field(
+        default=None,
+        gt=timedelta(0),
+        description="Time after which its worker is killed and the application ends with an "
+        "error that says the same; nothing of the epoch is committed. null for no limit. Only "
+        "where all workers are on one host.",
+    )
+
+
+class ShutdownSettings(_Section):
+    """How the application stops."""
+
+    grace: Duration = Field(
+        default=timedelta(seconds=30),
+        ge=timedelta(0),
+        description="Time that the running epoch has after SIGTERM or SIGINT. Then its workers "
+        "are killed, nothing of it is committed, and the exit code is 5. A second signal ends the "
+        "process at once.",
     )
 
 
@@ -322,6 +354,8 @@ class Settings(BaseSettings):
     )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()
+    processing: ProcessingSettings = ProcessingSettings()
+    shutdown: ShutdownSettings = ShutdownSettings()
     naming: NamingSettings = NamingSettings()
     topics: TopicsSettings = TopicsSettings()
     topology: TopologySettings = TopologySettings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ class KernelOptions:
         app_configs: The application's settings by name, likewise.
         calls: Makes calls to the outside; None where no step needs any.
         call_wait_ms: How long a stage waits for their results before it parks what is not done.
+        on_step: Is told of a step's index in its stage before the step has a batch.
         combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
     """
 
@@ -50,4 +51,5 @@ class KernelOptions:
     app_configs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     calls: CallDesk | None = None
     call_wait_ms: int = 50
+    on_step: Callable[[int], None] | None = None
     combine_keys_max: int = 500_000

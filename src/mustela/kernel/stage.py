@@ -327,7 +327,10 @@ class StageRunner:
         return output
 
     def _pass(self, *, finishing: bool) -> None:
+        on_step = self.options.on_step
         for unit in self._units:
+            if on_step is not None:
+                on_step(unit[0])
             if len(unit) > 1:
                 self._pass_group(unit, finishing=finishing)
                 continue

@@ -20,7 +20,7 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
-from mustela.runtime.events import AppState, Event, Listener, StateChanged
+from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
 from mustela.runtime.pace import Pace
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
@@ -113,6 +113,7 @@ class App:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._coordinator: Coordinator | None = None
+        self._engine: Engine | None = None
 
     def topology(self, build: Build) -> Build:
         """Decorate the function that writes the topology.
@@ -199,8 +200,9 @@ class App:
     def run(self) -> None:
         """Start, and return when the application has stopped.
 
-        SIGINT and SIGTERM finish the running epoch, commit, sync and stop. Called outside the main
-        thread, signals are left alone.
+        SIGINT and SIGTERM finish the running epoch, commit, sync and stop. An epoch that is not
+        done after ``shutdown.grace`` is given up, and a second signal ends the process at once.
+        Called outside the main thread, signals are left alone.
 
         Raises:
             MustelaError: If the application ended with an error.
@@ -313,7 +315,8 @@ class App:
             self._error = self._error or error
 
     def _live(self, settings: Settings, plan: Plan) -> None:
-        engine = _load_engine(self._engine_name)
+        engine = self._engine = _load_engine(self._engine_name)
+        timeout = settings.processing.timeout
         engine.start(
             EngineOptions(
                 application_id=settings.application_id,
@@ -322,6 +325,9 @@ class App:
                 debug=self._debug,
                 class_archive=settings.class_archive,
                 state_backend=settings.state.backend,
+                warn_s=settings.processing.warn_after.total_seconds(),
+                kill_s=None if timeout is None else timeout.total_seconds(),
+                say=lambda text: _Fan(self._listeners).on_event(Said(text=text)),
             )
         )
         try:
@@ -348,6 +354,11 @@ class App:
             spent = self._clock.monotonic() - started
             self._stopping.wait(pace.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
 
+    def _give_up(self) -> None:
+        """Wait no longer for the epoch that runs."""
+        if self._engine is not None:
+            self._engine.interrupt()
+
     @contextmanager
     def _signals(self) -> Generator[None]:
         """Stop cleanly on SIGINT and SIGTERM while the block runs."""
@@ -355,8 +366,14 @@ class App:
             yield
             return
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
+        def stop(number: int, _frame: FrameType | None) -> None:
+            if self._stopping.is_set():
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
             self._stopping.set()
+            timer = threading.Timer(self.settings.shutdown.grace.total_seconds(), self._give_up)
+            timer.daemon = True
+            timer.start()
 
         before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
         try:

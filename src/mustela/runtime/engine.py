@@ -11,7 +11,15 @@ from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 
-__all__ = ["Engine", "EngineOptions", "EpochJobError", "EpochOutput", "Reading"]
+__all__ = [
+    "Engine",
+    "EngineOptions",
+    "EpochJobError",
+    "EpochOutput",
+    "JobInterruptedError",
+    "ProcessingTimeoutError",
+    "Reading",
+]
 
 
 class EpochJobError(EnvironmentFault):
@@ -24,6 +32,22 @@ class EpochJobError(EnvironmentFault):
     code = "EPOCH_JOB"
     retryable = True
     suspect: bool = False
+
+
+class ProcessingTimeoutError(EnvironmentFault):
+    """A step was at one batch for longer than ``processing.timeout``."""
+
+    code = "PROCESSING_TIMEOUT"
+
+
+class JobInterruptedError(EnvironmentFault):
+    """The application was to stop, and its last epoch was not done within ``shutdown.grace``."""
+
+    code = "SHUTDOWN_UNFINISHED"
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody is told."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +85,9 @@ class EngineOptions:
         debug: Whether the engine's own stack traces are wanted.
         class_archive: Whether the engine, when it stops, may prepare for a quicker start.
         state_backend: Where local state is to be kept.
+        warn_s: Seconds that a step may take with a batch before it is said.
+        kill_s: Seconds after which its worker is killed; None lets it go on.
+        say: Is told what takes long, in a thread of the engine's.
     """
 
     application_id: str
@@ -69,6 +96,9 @@ class EngineOptions:
     debug: bool = False
     class_archive: bool = False
     state_backend: str = ""
+    warn_s: float = 30.0
+    kill_s: float | None = None
+    say: Callable[[str], None] = _say_nothing
 
 
 class Reading(Protocol):
@@ -150,6 +180,13 @@ class Engine(Protocol):
 
     def tidy(self, order: RestoreOrder) -> None:
         """Give back disk that local state does not need; called while there is nothing to do."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the job that runs, and let no other begin; called from any thread.
+
+        Whoever waits for it gets a `JobInterruptedError`.
+        """
         ...
 
     def stop(self) -> None:

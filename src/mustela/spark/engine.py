@@ -18,8 +18,12 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
+<<<<<<< ours
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import EnvironmentFault, InvariantError
+=======
+from mustela.errors import EnvironmentFault, InvariantError, MustelaError
+>>>>>>> theirs
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
@@ -36,7 +40,7 @@ from mustela.spark.frames import (
 from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Exchange, Jobs
-from mustela.spark.job_errors import error_of, job_error
+from mustela.spark.job_errors import error_of, interrupted, job_error, timed_out
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -49,6 +53,7 @@ from mustela.spark.session import (
 from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
+from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Token
 
@@ -77,11 +82,17 @@ class SparkEngine:
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | None = None
         self._small: SmallEpochs | None = None
+        self._watch: WorkerWatch | None = None
+        self._limits = Limits()
+        self._say: Callable[[str], None] = _say_nothing
+        self._interrupted = False
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
         self._debug = options.debug
         self._class_archive = options.class_archive
+        self._limits = Limits(warn_s=options.warn_s, kill_s=options.kill_s)
+        self._say = options.say
         self._state_backend = options.state_backend
         session = options.session
         if session is not None:
@@ -128,6 +139,9 @@ class SparkEngine:
         self._program = program
         self._arrivals = Arrivals(program)
         self._small = SmallEpochs(program)
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = WorkerWatch(program, self._limits, self._say)
 
     def arrivals(self) -> set[tuple[int, int]]:
         """Return the key groups for which calls to the outside have ended."""
@@ -138,8 +152,9 @@ class SparkEngine:
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
+        assert self._watch is not None
         try:
-            with self._told_as_ours():
+            with self._watch.over(order), self._told_as_ours():
                 read = self._jobs.read_ahead(self._shipment, self._program, order)
         except BaseException:
             forget(self._program.spool_dir, order.token)
@@ -153,6 +168,7 @@ class SparkEngine:
         assert self._program is not None
         assert self._shipment is not None
         assert self._small is not None
+        assert self._watch is not None
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)
@@ -163,12 +179,13 @@ class SparkEngine:
             else:
                 read = reading.read if reading else None
                 job = self._jobs.run_epoch(self._shipment, self._program, order, read)
-            for data in self._guarded(job):
-                frame = unpack(data)
-                if frame.kind == REPORT:
-                    reports.append(load_object(frame.body))
-                else:
-                    frames.add(frame, data)
+            with self._watch.over(order):
+                for data in self._guarded(job):
+                    frame = unpack(data)
+                    if frame.kind == REPORT:
+                        reports.append(load_object(frame.body))
+                    else:
+                        frames.add(frame, data)
             self._check(reports, order)
         except BaseException:
             frames.close()
@@ -207,6 +224,8 @@ class SparkEngine:
     @contextmanager
     def _told_as_ours(self) -> Generator[None]:
         """Turn what Spark raises into an error of ours; its stack only when debugging."""
+        if self._interrupted:
+            raise interrupted(())
         if is_stopped(self._context):
             msg = "the Spark session was stopped while the application was running"
             raise SparkStoppedError(
@@ -217,8 +236,18 @@ class SparkEngine:
         try:
             yield
         except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
-            failure = job_error(str(error), debug=self._debug, cluster=not self._shares_disk)
-            raise failure from (error if self._debug else None)
+            raise self._error_of_job(str(error)) from (error if self._debug else None)
+
+    def _error_of_job(self, text: str) -> MustelaError:
+        watch = self._watch
+        dead = watch.take_dead() if watch is not None else []
+        if self._interrupted:
+            return interrupted(dead)
+        if watch is not None and watch.overdue is not None:
+            overdue, watch.overdue = watch.overdue, None
+            return timed_out(overdue, self._limits.kill_s)
+        cluster = not self._shares_disk
+        return job_error(text, debug=self._debug, cluster=cluster, dead=dead)
 
     def restore(
         self,
@@ -245,7 +274,9 @@ class SparkEngine:
         return reports
 
     def settle(self, order: RestoreOrder) -> None:
-        """Fold and sync every key group that is current."""
+        """Fold and sync every key group that is current; after an interruption nothing is."""
+        if self._interrupted:
+            return
         self._run_places(SETTLE, order, self._places(order))
 
     def tidy(self, order: RestoreOrder) -> None:
@@ -276,8 +307,18 @@ class SparkEngine:
             reports.append(report)
         return reports
 
+    def interrupt(self) -> None:
+        """Kill the workers of this host, or cancel the jobs of a context that is ours."""
+        self._interrupted = True
+        if self._shares_disk and self._watch is not None:
+            self._watch.kill()
+        elif self._own and self._context is not None:
+            self._context.cancelAllJobs()
+
     def stop(self) -> None:
         """Stop Spark if it was started here."""
+        if self._watch is not None:
+            self._watch.close()
         if self._program is not None:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:
@@ -285,6 +326,10 @@ class SparkEngine:
             if self._class_archive and starts_directly(self._properties):
                 make_aside()
         self._context = None
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody is told."""
 
 
 def _no_progress(_reports: Sequence[TaskReport], _done: int, _total: int) -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from mustela.errors import InvariantError, MustelaError
 from mustela.plan.epoch import Failure
-from mustela.runtime.engine import EpochJobError
+from mustela.runtime.engine import EpochJobError, JobInterruptedError, ProcessingTimeoutError
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
+from mustela.spark.watch import Stuck
 
-__all__ = ["WorkerError", "error_of", "job_error", "raised_in_worker"]
+__all__ = [
+    "WorkerError",
+    "error_of",
+    "interrupted",
+    "job_error",
+    "last_words",
+    "raised_in_worker",
+    "timed_out",
+]
 
 _WORKER_DIED: Final = (
     "Python worker exited unexpectedly",
@@ -22,6 +32,8 @@ _NOT_LOADED: Final = f"{ProgramNotLoadedError.__module__}.{ProgramNotLoadedError
 _CANNOT_LOAD: Final = "a Spark worker cannot load the program: "
 _IMPORTS: Final = ("ModuleNotFoundError: ", "ImportError: ")
 _LONGEST: Final = 300
+_FATAL: Final = "Fatal Python error: "
+_LINES_KEPT: Final = 20
 
 
 class WorkerError(InvariantError):
@@ -30,13 +42,14 @@ class WorkerError(InvariantError):
     code = "WORKER"
 
 
-def job_error(text: str, *, debug: bool, cluster: bool) -> MustelaError:
+def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = ()) -> MustelaError:
     """Return the error for what Spark says of a job that failed as a whole.
 
     Args:
         text: Its words.
         debug: Whether all of them are wanted.
         cluster: Whether workers run on other hosts.
+        dead: What workers were at when they died, where that is known.
     """
     line = raised_in_worker(text)
     if line is not None and line.startswith((_NOT_LOADED, *_IMPORTS)):
@@ -49,11 +62,59 @@ def job_error(text: str, *, debug: bool, cluster: bool) -> MustelaError:
     said = line or _first_words(text)
     failure = EpochJobError(
         "a Spark worker died" if died else f"the Spark job of an epoch failed: {said}",
-        evidence={"spark": text if debug else said},
+        evidence={**_of_the_dead(dead), "spark": text if debug else said},
         fix=None if debug else "run again with --debug for Spark's own stack",
     )
     failure.suspect = died
     return failure
+
+
+def _of_the_dead(dead: Sequence[Stuck]) -> dict[str, str]:
+    """Return what is known of workers that died."""
+    if not dead:
+        return {}
+    facts = {"worker": "\n".join(one.text for one in dead)}
+    words = next(filter(None, (last_words(one.words) for one in dead)), None)
+    facts["last words"] = words or (
+        "none: it was killed, as for want of memory, or a function ended the process"
+    )
+    return facts
+
+
+def last_words(words: str) -> str:
+    r"""Return what the fault handler wrote as a worker crashed, if it did.
+
+    Example:
+        >>> last_words("File 1\nFatal Python error: Aborted\n\nCurrent thread 0x1\n")
+        'Fatal Python error: Aborted\nCurrent thread 0x1'
+    """
+    _, found, rest = words.rpartition(_FATAL)
+    lines = [line for line in f"{found}{rest}".splitlines() if line.strip()] if found else []
+    return "\n".join(lines[:_LINES_KEPT])
+
+
+def interrupted(dead: Sequence[Stuck]) -> JobInterruptedError:
+    """Return the error for an epoch that was not done when the application had to stop."""
+    return JobInterruptedError(
+        "the application was stopped before its last epoch was done",
+        evidence={"worker": "\n".join(one.text for one in dead)} if dead else None,
+        why="the epoch was still running after shutdown.grace; nothing of it is committed",
+        fix="start the application again: it runs the epoch again; or give it more time with "
+        "shutdown.grace",
+    )
+
+
+def timed_out(stuck: Stuck, limit: float | None) -> ProcessingTimeoutError:
+    """Return the error for a step that was at one batch for too long."""
+    return ProcessingTimeoutError(
+        f"a worker was killed after {limit:g} s with one batch",
+        evidence={"worker": stuck.text},
+        why="processing.timeout bounds the time of a step with a batch; nothing of the epoch is "
+        "committed",
+        fix="give what the function waits for a timeout of its own, or raise processing.timeout; "
+        "epoch.max_records makes batches smaller",
+        fields={"record": stuck.record},
+    )
 
 
 def raised_in_worker(text: str) -> str | None:

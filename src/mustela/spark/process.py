@@ -23,6 +23,7 @@ from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
+from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import environment_path, make_private
@@ -59,6 +60,7 @@ class Process:
     _row_checks: RowChecks | None = None
     _admin: KafkaAdmin | None = None
     _calls: CallPool | None = None
+    _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     @property
@@ -68,7 +70,9 @@ class Process:
             told = self.program.kernel.get("topic_partitions", {})
             options = KernelOptions(**self.program.kernel)
             counts = KnownPartitions(told, self.program.producer)
-            self._options = replace(options, topic_partitions=counts, calls=self._desk())
+            self._options = replace(
+                options, topic_partitions=counts, calls=self._desk(), on_step=self.note.step
+            )
         return self._options
 
     def _desk(self) -> CallPool | None:
@@ -81,6 +85,13 @@ class Process:
                 make_private(Path(tempfile.gettempdir()), root)
             self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
+
+    @property
+    def note(self) -> BusyNote:
+        """Where this process says what it is at."""
+        if self._note is None:
+            self._note = BusyNote(busy_root(self.program.spool_dir))
+        return self._note
 
     @property
     def reader(self) -> RangeReader:
@@ -148,6 +159,8 @@ class Process:
 
     def close(self) -> None:
         """Close everything; for a new program in the same process."""
+        if self._note is not None:
+            self._note.close()
         if self._calls is not None:
             self._calls.close()
         if self._registry is not None:

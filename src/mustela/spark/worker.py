@@ -34,6 +34,7 @@ from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
 from mustela.spark.any_key import any_key_reader
+from mustela.spark.busy import Kind
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
@@ -131,6 +132,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     outbox = Outbox(process, order, 0, task)
     report = outbox.report
     started = time.perf_counter()
+    process.note.begin(0, task)
     try:
         options = process.options
         topics = process.program.plan.topics
@@ -154,10 +156,12 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
                 goes_on = following is not None and following.continues(source_range)
                 yield from _read_range(process, outbox, runner, source_range, goes_on=goes_on)
             runner.finish()
+            process.note.at()
             yield from outbox.send(runner.take_output())
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
     finally:
+        process.note.at()
         process.reader.drop_ahead()
         let_go_of_mapped_files()
     report.seconds["source"] = time.perf_counter() - started
@@ -190,7 +194,10 @@ def _read_range(
         max_batch=_batch_records(program, source_range),
         goes_on=goes_on,
     )
+    note, task = process.note, outbox.report.task
+    place = source_range.topic_index, source_range.partition
     for raw in chunks:
+        note.batch(0, task, place, raw.offsets or (source_range.start,))
         chunk, read = _decode(program, runner, source_range, raw, floor)
         stopped = None if source_range.until == NEVER else chunk.reaches(source_range.until)
         if stopped is not None:
@@ -207,6 +214,7 @@ def _read_range(
         future += ahead
         for name, batch in read.items():
             runner.run({name: batch})
+        note.at(Kind.READ)
         yield from outbox.send(runner.take_output())
         reach("in-source")
         if stopped is not None:
@@ -306,12 +314,16 @@ def lane_parcels(
             mine.append(frame)
     report.seconds["wait"] = time.perf_counter() - started
     if not failed:
+        process.note.begin(stage, lane)
         try:
+            process.note.at(Kind.DECODE)
             inputs = _inputs(process, order, mine, markers)
             time_now = epoch_time(order.event_time, markers, order.now_ms)
             yield from _run_lane(process, order, outbox, inputs, time_now)
         except Exception as error:  # noqa: BLE001 - the report carries it to the driver
             report.failure = failure_of(error)
+        finally:
+            process.note.at()
     report.seconds["lane"] = time.perf_counter() - started
     if stage < len(process.program.plan.stages) - 1:
         bad = failed or report.failure is not None
@@ -355,6 +367,7 @@ def _run_lane(
             )
             runner.run(inputs)
             runner.finish()
+            process.note.at()
         if stage.acts_on_time:
             outbox.report.due.update(runner.due_times(groups))
         yield from outbox.send(runner.take_output())

@@ -17,6 +17,7 @@ from mustela.cli.console import ExitCode, exit_code_of, print_json, table_text
 from mustela.cli.main import main
 from mustela.errors import DataError, EnvironmentFault, InvariantError, UsageError
 from mustela.runtime.coordinator import FencedError
+from mustela.runtime.engine import JobInterruptedError
 
 HEAVY = {"pyspark", "confluent_kafka", "lmdb", "pydantic", "pandas", "pyarrow"}
 APP = """
@@ -55,6 +56,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (InvariantError("x"), ExitCode.FAULT),
         (EnvironmentFault("x"), ExitCode.ENVIRONMENT),
         (FencedError("x"), ExitCode.FENCED),
+        (JobInterruptedError("x"), ExitCode.UNFINISHED),
         (pickle.loads(pickle.dumps(FencedError("x"))), ExitCode.FENCED),
         (ValueError("x"), ExitCode.FAULT),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
