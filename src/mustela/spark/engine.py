@@ -18,12 +18,8 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
-<<<<<<< ours
 from mustela.connectors.kafka.row_checks import outline_of
-from mustela.errors import EnvironmentFault, InvariantError
-=======
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
->>>>>>> theirs
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
