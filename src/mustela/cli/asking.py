@@ -25,12 +25,16 @@ class Manner:
     Attributes:
         yes: Do not ask.
         dry_run: Only show what would be done.
+        force: Do not care whether an instance lives.
         bootstrap_servers: The brokers.
     """
 
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), help="Do not ask.")] = False
     dry_run: Annotated[
         bool, Parameter(name="--dry-run", negative=(), help="Only show what would be done.")
+    ] = False
+    force: Annotated[
+        bool, Parameter(name="--force", negative=(), help="End an instance that runs.")
     ] = False
     bootstrap_servers: Bootstrap = None
 
@@ -41,12 +45,15 @@ class NotConfirmedError(UsageError):
     code = "NOT_CONFIRMED"
 
 
-def confirm(told: Iterable[str], *, what: str) -> None:
+def confirm(
+    told: Iterable[str], *, what: str, error: type[NotConfirmedError] = NotConfirmedError
+) -> None:
     """Show what is to be done, and go on only after a yes.
 
     Args:
         told: What is to be done, a line each.
         what: What is not done without a yes.
+        error: What is raised without one.
 
     Raises:
         NotConfirmedError: If there is none.
@@ -54,7 +61,7 @@ def confirm(told: Iterable[str], *, what: str) -> None:
     say("\n".join(told))
     if not sys.stdin.isatty():
         text = f"{what} without a yes"
-        raise NotConfirmedError(text, fix="add --yes")
+        raise error(text, fix="add --yes")
     say("type yes to go on:")
     if sys.stdin.readline().strip().lower() not in {"yes", "y"}:
-        raise NotConfirmedError(what)
+        raise error(what)

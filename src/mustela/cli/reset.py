@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cyclopts import Parameter
-
+from mustela.cli.asking import Application, Manner, NotConfirmedError, confirm
 from mustela.cli.clients import open_admin
-from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, say
-from mustela.cli.settings import loose_settings
+from mustela.cli.console import ExitCode, Json, print_json
+from mustela.cli.living import refuse_while_alive
+from mustela.cli.repairing import open_repair, settings_of
 from mustela.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from mustela.config.settings import Settings
     from mustela.connectors.kafka.admin import KafkaAdmin
@@ -25,13 +24,15 @@ __all__ = [
     "NothingRecordedError",
     "internal_topics_of",
     "reset",
-    "settings_of",
 ]
 
 CHANGELOG = "-changelog"
 
 
-class NothingConfirmedError(UsageError):
+_PLAIN = Manner()
+
+
+class NothingConfirmedError(NotConfirmedError):
     """Nobody said yes to the deletion."""
 
     code = "RESET_NOT_CONFIRMED"
@@ -53,12 +54,11 @@ class Plan(NamedTuple):
 
 
 def reset(
-    application: Annotated[str, Parameter(name="MODULE:APP|APPLICATION-ID")],
+    application: Application,
     /,
     *,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
     offsets: Literal["delete", "keep-record"] = "delete",
-    bootstrap_servers: Bootstrap = None,
+    manner: Manner = _PLAIN,
     json: Json = False,
 ) -> int:
     """Delete an application's state, changelogs, epochs topic and group; stop it first.
@@ -68,12 +68,11 @@ def reset(
 
     Args:
         application: The application, or only its id.
-        yes: Do not ask.
         offsets: What becomes of the group's offsets.
-        bootstrap_servers: The brokers.
+        manner: How it is done.
         json: Print JSON.
     """
-    settings = settings_of(application, bootstrap_servers)
+    settings = settings_of(application, manner.bootstrap_servers)
     with open_admin(settings.bootstrap_servers) as admin:
         if offsets == "keep-record":
             kept = _keep_record(settings, admin)
@@ -83,12 +82,13 @@ def reset(
                 print(f"the group {settings.application_id} is at its last epoch record again")
             return ExitCode.OK
         plan = _plan(settings, admin)
-        if not yes:
-            _confirm(plan)
+        if not _goes_on(settings, manner, _told(plan), json=json):
+            return ExitCode.OK
+        if plan.topics:
+            with open_repair(settings) as repair:
+                repair.take_over()
         admin.delete_group(plan.application_id)
-        admin.delete(plan.topics)
-        for state in plan.state:
-            shutil.rmtree(state)
+        _delete(plan, admin)
     if json:
         print_json(plan._asdict())
     else:
@@ -97,34 +97,46 @@ def reset(
     return ExitCode.OK
 
 
+def _goes_on(settings: Settings, manner: Manner, told: Sequence[str], *, json: bool) -> bool:
+    """Show what is to be done, and say whether to do it."""
+    name = settings.application_id
+    lines = [f"{name}: to be deleted", *(f"  {line}" for line in told)]
+    if manner.dry_run:
+        if json:
+            print_json({"application_id": name, "would": list(told)})
+        else:
+            print("\n".join(lines))
+        return False
+    if not manner.force:
+        refuse_while_alive(settings)
+    if not manner.yes:
+        confirm(lines, what=f"nothing of {name} is deleted", error=NothingConfirmedError)
+    return True
+
+
+def _delete(plan: Plan, admin: KafkaAdmin) -> None:
+    admin.delete(plan.topics)
+    for state in plan.state:
+        shutil.rmtree(state)
+
+
 def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
     """Return those of ``topics`` that an application made for itself.
 
     Example:
-        >>> internal_topics_of("a", ["a-epochs", "a-counts-changelog", "a-lines", "ab-epochs"])
-        ['a-counts-changelog', 'a-epochs']
+        >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
+        ['a-epochs', 'a-lease', 'a-n-changelog']
     """
     from mustela.runtime.epoch_record import epochs_topic
+    from mustela.runtime.lease import lease_topic
 
     prefix = f"{application_id}-"
     return sorted(
         topic
         for topic in topics
-        if topic == epochs_topic(application_id)
+        if topic in {epochs_topic(application_id), lease_topic(application_id)}
         or (topic.startswith(prefix) and topic.endswith(CHANGELOG))
     )
-
-
-def settings_of(application: str, bootstrap_servers: str | None) -> Settings:
-    """Return the settings of an application that is named by module and name, or by its id."""
-    if ":" not in application:
-        return loose_settings(application_id=application, bootstrap_servers=bootstrap_servers)
-    from mustela.cli.loading import load_app
-
-    app = load_app(application)
-    if bootstrap_servers is not None:
-        app.configure(bootstrap_servers=bootstrap_servers)
-    return app.settings
 
 
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
@@ -146,17 +158,6 @@ def _told(plan: Plan) -> list[str]:
     if plan.group:
         told.append(f"offsets of group {plan.application_id}")
     return told or [f"nothing: {plan.application_id} has left nothing"]
-
-
-def _confirm(plan: Plan) -> None:
-    say("\n".join([f"{plan.application_id}: to be deleted", *(f"  {t}" for t in _told(plan))]))
-    if not sys.stdin.isatty():
-        what = f"nothing of {plan.application_id} is deleted without a yes"
-        raise NothingConfirmedError(what, fix="add --yes")
-    say("type yes to go on:")
-    if sys.stdin.readline().strip().lower() not in {"yes", "y"}:
-        what = f"nothing of {plan.application_id} was deleted"
-        raise NothingConfirmedError(what)
 
 
 def _keep_record(settings: Settings, admin: KafkaAdmin) -> dict[str, int]:

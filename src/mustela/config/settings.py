@@ -29,6 +29,7 @@ __all__ = [
     "EpochSettings",
     "Handler",
     "JarsSettings",
+    "LeaseSettings",
     "LogSettings",
     "NamingSettings",
     "ProcessingSettings",
@@ -186,6 +187,19 @@ class TopologySettings(_Section):
     def rules(self) -> frozenset[str]:
         """The names in ``rules_off``."""
         return frozenset(name.strip() for name in self.rules_off.split(",") if name.strip())
+
+
+class LeaseSettings(_Section):
+    """How an instance says that it lives."""
+
+    interval: Duration = Field(
+        default=timedelta(seconds=3),
+        ge=timedelta(milliseconds=100),
+        le=timedelta(minutes=5),
+        description="Time between two records in the topic `<application_id>-lease`, which tell "
+        "standbys and `mustela reset` that an instance lives. One that misses three is taken for "
+        "dead; who owns the application is for Kafka's fencing alone to say.",
+    )
 
 
 class JarsSettings(_Section):
@@ -352,6 +366,11 @@ class Settings(BaseSettings):
         description="Have the archive of classes that shortens a start made in the background when "
         "the application stops and there is none; it takes 80 MB of the user's cache.",
     )
+    standby: bool = Field(
+        default=False,
+        description="Wait at the start for as long as another instance lives, in place of taking "
+        "over from it.",
+    )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()
     processing: ProcessingSettings = ProcessingSettings()
@@ -359,6 +378,7 @@ class Settings(BaseSettings):
     naming: NamingSettings = NamingSettings()
     topics: TopicsSettings = TopicsSettings()
     topology: TopologySettings = TopologySettings()
+    lease: LeaseSettings = LeaseSettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
     spark: dict[str, str] = Field(

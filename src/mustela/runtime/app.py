@@ -18,10 +18,14 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError, Usage
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.runtime.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
+from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
+from mustela.runtime.lease import LeaseWatch
 from mustela.runtime.pace import Pace
+from mustela.runtime.patience import Patience
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
@@ -315,6 +319,10 @@ class App:
             self._error = self._error or error
 
     def _live(self, settings: Settings, plan: Plan) -> None:
+        if settings.standby:
+            self._stand_by(settings)
+            if self._stopping.is_set():
+                return
         engine = self._engine = _load_engine(self._engine_name)
         timeout = settings.processing.timeout
         engine.start(
@@ -335,16 +343,41 @@ class App:
                 settings, plan, engine, clock=self._clock, listener=_Fan(self._listeners)
             )
             self._coordinator = coordinator
+            keeper = keeper_of(
+                settings, self._clock, incarnation=lambda: coordinator.state.incarnation
+            )
+            keeper.start()
             try:
-                self._set(AppState.RESTORING)
-                coordinator.prepare()
-                self._set(AppState.RUNNING)
-                self._loop(coordinator, settings)
+                self._run(coordinator, settings)
             finally:
-                self._set(AppState.STOPPING)
-                coordinator.close()
+                keeper.stop(ended=coordinator.barrier.phase is not Phase.FENCED)
         finally:
             engine.stop()
+
+    def _run(self, coordinator: Coordinator, settings: Settings) -> None:
+        try:
+            self._set(AppState.RESTORING)
+            coordinator.prepare()
+            self._set(AppState.RUNNING)
+            self._loop(coordinator, settings)
+        finally:
+            self._set(AppState.STOPPING)
+            coordinator.close()
+
+    def _stand_by(self, settings: Settings) -> None:
+        """Wait for as long as another instance lives, or until this one is to stop."""
+        fan = _Fan(self._listeners)
+        log = KafkaLeaseLog(settings)
+        watch = LeaseWatch(log, self._clock, self._stopping.wait)
+        patience = Patience(self._clock, limit=settings.commit_timeout.total_seconds())
+        try:
+            while (lease := patience.insist(watch.living, fan.on_error)) is not None:
+                if self._state is not AppState.STANDBY:
+                    self._set(AppState.STANDBY)
+                    fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
+        finally:
+            log.close()
+        self._set(AppState.STARTING)
 
     def _loop(self, coordinator: Coordinator, settings: Settings) -> None:
         pace = Pace(settings.commit_interval.total_seconds())

@@ -17,6 +17,7 @@ class AppState(Enum):
 
     CREATED = "created"
     STARTING = "starting"
+    STANDBY = "standby"
     RESTORING = "restoring"
     RUNNING = "running"
     STOPPING = "stopping"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.lease import lease_topic
 
 __all__ = ["with_found"]
 
@@ -29,7 +30,7 @@ def with_found(plan: Plan, application_id: str, known: Iterable[str], there: Ite
     if not plan.has_patterns:
         return plan
     internal = {changelog_topic(application_id, store) for store in plan.stores}
-    internal.add(epochs_topic(application_id))
+    internal |= {epochs_topic(application_id), lease_topic(application_id)}
     new = sorted(
         topic for topic in there if topic not in internal and not topic.startswith(_KAFKAS_OWN)
     )

@@ -121,13 +121,17 @@ class Repair:
             )
         return sight.record
 
+    def take_over(self) -> None:
+        """End whoever runs the application."""
+        self._world.transactions.reopen()
+
     def fence(self, sight: Sight) -> None:
         """End whoever runs the application, and see that the record is still the one looked at.
 
         Raises:
             RecordMovedError: If it is not.
         """
-        self._world.transactions.reopen()
+        self.take_over()
         now, then = self._record(), sight.record
         if _token(now) != _token(then):
             msg = f"{self._name} wrote an epoch meanwhile, so that nothing was changed"

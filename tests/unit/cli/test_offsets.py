@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mustela.cli import asking, offsets
+from mustela.cli import asking, offsets, repairing
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.runtime.edits import Edit, SourceView
@@ -47,11 +47,11 @@ def test_a_goal_is_one_of_three() -> None:
     """Or none at all; a time needs its zone."""
 
     def goal(earliest: bool = False, latest: bool = False, time: str | None = None):
-        return offsets.goal_of(to_earliest=earliest, to_latest=latest, to_time=time)
+        return repairing.goal_of(to_earliest=earliest, to_latest=latest, to_time=time)
 
     assert goal() is None
-    assert goal(earliest=True) == offsets.Goal("earliest")
-    assert goal(time="1970-01-01T01:00:01+01:00") == offsets.Goal("time", 1_000)
+    assert goal(earliest=True) == repairing.Goal("earliest")
+    assert goal(time="1970-01-01T01:00:01+01:00") == repairing.Goal("time", 1_000)
     refused("CLI_OFFSETS", goal, earliest=True, latest=True)
     refused("CLI_OFFSETS", goal, time="yesterday")
     assert "2026-05-04T10:00Z" in str(refused("CLI_OFFSETS", goal, time="2026-05-04T10:00"))
@@ -59,7 +59,7 @@ def test_a_goal_is_one_of_three() -> None:
 
 def test_what_is_read_again_or_never_is_told() -> None:
     """State stays, so a person must know that records count twice."""
-    told = offsets.told_of(sight(view(A, 10), view(B, 3)), Edit(offsets={A: 4, B: 8}))
+    told = repairing.told_of(sight(view(A, 10), view(B, 3)), Edit(offsets={A: 4, B: 8}))
     assert told == [
         "a-0: from 10 to 4",
         "b-1: from 3 to 8",
@@ -72,14 +72,14 @@ def test_what_is_read_again_or_never_is_told() -> None:
 def test_a_group_that_is_set_back_is_told() -> None:
     """It is mirrored with every change."""
     moved = sight(view(A, 10, group=2))
-    assert offsets.told_of(moved, Edit()) == ["group of a-0: set back to 10"]
-    assert offsets.told_of(sight(view(A, 10)), Edit(offsets={A: 10})) == []
+    assert repairing.told_of(moved, Edit()) == ["group of a-0: set back to 10"]
+    assert repairing.told_of(sight(view(A, 10)), Edit(offsets={A: 10})) == []
 
 
 def test_topics_that_were_made_again_are_told() -> None:
     """Old offsets say nothing about them."""
     anew = sight(view(A, 10, broker_id="2"), view(B, 3, end=None, earliest=None))
-    told = offsets.told_of(anew, Edit(offsets={A: 0}, dropped=frozenset({B})))
+    told = repairing.told_of(anew, Edit(offsets={A: 0}, dropped=frozenset({B})))
     assert told == ["a-0: from 0", "b-1: is no longer there"]
 
 

@@ -1,0 +1,43 @@
+"""Commands that change an application do not run beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mustela.cli.console import say
+
+if TYPE_CHECKING:
+    from mustela.config.settings import Settings
+
+__all__ = ["refuse_while_alive"]
+
+
+def refuse_while_alive(settings: Settings) -> None:
+    """Listen whether an instance of the application lives; a few seconds, if one may.
+
+    Raises:
+        InstanceAliveError: If one does.
+    """
+    from mustela.clock import SystemClock
+    from mustela.runtime.kafka_lease import KafkaLeaseLog
+    from mustela.runtime.lease import InstanceAliveError, LeaseWatch
+
+    name = settings.application_id
+    log = KafkaLeaseLog(settings)
+    watch = LeaseWatch(log, SystemClock())
+    try:
+        last = watch.last()
+        if last is None:
+            return
+        say(f"{name}: listens up to {last.ttl_ms / 1000:.3g} s for the instance {last.told}")
+        lease = watch.living()
+    finally:
+        log.close()
+    if lease is not None:
+        msg = f"{name} is running {lease.told}"
+        raise InstanceAliveError(
+            msg,
+            why="what a running instance reads and holds must not change under it",
+            fix="stop it first; --force ends it, with exit code 4",
+            fields={"host": lease.host, "pid": lease.pid},
+        )

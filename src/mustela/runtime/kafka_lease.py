@@ -1,0 +1,109 @@
+"""The lease topic on a Kafka cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+
+from mustela.clock import Clock
+from mustela.config.clients import client_properties
+from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.plain import PlainSink
+from mustela.connectors.kafka.ranges import RangeReader
+from mustela.runtime.lease import (
+    LOOKED_AT,
+    MISSED_MAX,
+    Lease,
+    LeaseKeeper,
+    decode_lease,
+    encode_lease,
+    lease_spec,
+    lease_topic,
+)
+
+__all__ = ["KafkaLeaseLog", "keeper_of"]
+
+_KEY = b"lease"
+_SEND_TIMEOUT_S = 2.0
+_READ_TIMEOUT_S = 10.0
+
+
+class KafkaLeaseLog:
+    """Reads and writes the lease topic; nothing is connected before that.
+
+    Args:
+        settings: Name the application and the brokers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = lease_topic(settings.application_id)
+        self._spec = lease_spec(settings.application_id, settings.replication_factor)
+        self._admin = KafkaAdmin(client_properties(settings, "admin"), timeout=_READ_TIMEOUT_S)
+        self._reader = RangeReader(
+            client_properties(settings, "consumer"), read_timeout=_READ_TIMEOUT_S
+        )
+        self._sink = PlainSink(
+            client_properties(settings, "producer"), send_timeout=_SEND_TIMEOUT_S
+        )
+        self._is_made = False
+
+    def read(self, start: int | None) -> tuple[int, list[Lease]]:
+        """Return the offset to read from next time, and the leases from ``start`` on."""
+        place = (self._topic, 0)
+        if not self._is_made and not self._admin.describe([self._topic]):
+            return 0, []
+        self._is_made = True
+        (end,) = self._admin.end_offsets([place]).values()
+        (first,) = self._admin.earliest_offsets([place]).values()
+        begin = max(first, end - LOOKED_AT if start is None else start)
+        if begin >= end:
+            return end, []
+        chunks = self._reader.read(self._topic, 0, begin, end)
+        read = (decode_lease(value) for chunk in chunks for value in chunk.values)
+        return end, [lease for lease in read if lease is not None]
+
+    def write(self, lease: Lease) -> None:
+        """Write a lease; make the topic if need be."""
+        if not self._is_made:
+            if not self._admin.describe([self._topic]):
+                self._admin.create([self._spec])
+            self._admin.close()
+            self._is_made = True
+        try:
+            self._sink.produce_columns(self._topic, [_KEY], [encode_lease(lease)], partitions=0)
+            self._sink.flush()
+        except Exception:
+            self._is_made = False  # it may have been deleted
+            raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._sink.close()
+        self._reader.close()
+        self._admin.close()
+
+
+def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int]) -> LeaseKeeper:
+    """Return what says that this process runs an application.
+
+    Args:
+        settings: The settings.
+        clock: Wall-clock time.
+        incarnation: Returns the number of the run, 0 before it has one.
+    """
+    interval = settings.lease.interval.total_seconds()
+    now_ms, host, pid = clock.now_ms(), socket.gethostname(), os.getpid()
+    lease = Lease(
+        instance=f"{host}/{pid}/{threading.get_ident()}/{now_ms}",
+        incarnation=0,
+        host=host,
+        pid=pid,
+        started_ms=now_ms,
+        time_ms=now_ms,
+        ttl_ms=int(MISSED_MAX * interval * 1000),
+    )
+    log = KafkaLeaseLog(settings)
+    return LeaseKeeper(log, clock, lease, incarnation=incarnation, interval=interval)

@@ -1,0 +1,264 @@
+"""Whether an instance of an application lives: it says so every few seconds, in a topic.
+
+A lease only decides when to try. Who owns the application is for Kafka's fencing alone to say, so
+nothing wrong is written when a lease is late, missing or of another clock: times of two hosts are
+never compared. An instance lives if it says so while one listens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from mustela.clock import Clock
+from mustela.connectors.kafka.admin import TopicSpec
+from mustela.errors import UsageError
+
+__all__ = [
+    "InstanceAliveError",
+    "Lease",
+    "LeaseKeeper",
+    "LeaseLog",
+    "LeaseWatch",
+    "decode_lease",
+    "encode_lease",
+    "lease_spec",
+    "lease_topic",
+]
+
+MISSED_MAX = 3
+"""How often in a row an instance may fail to say that it lives."""
+LOOKED_AT = 16
+"""Leases at the end of the topic that are looked at: more than there are instances at a time."""
+_PAUSE_S = 0.25
+_JOIN_S = 3.0
+_HOUR_MS = 3_600_000
+_SEGMENT_BYTES = 1024 * 1024
+
+
+class InstanceAliveError(UsageError):
+    """An instance of the application lives, and must be stopped first."""
+
+    code = "INSTANCE_ALIVE"
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance says of itself.
+
+    Attributes:
+        instance: Names the instance.
+        incarnation: The number of its run; 0 until it has claimed one.
+        host: Its host.
+        pid: Its process.
+        started_ms: When it started, by its own clock.
+        time_ms: When it said so, by its own clock.
+        ttl_ms: How long to listen before it is taken for dead.
+        ended: Whether it has stopped.
+    """
+
+    instance: str
+    incarnation: int
+    host: str
+    pid: int
+    started_ms: int
+    time_ms: int
+    ttl_ms: int
+    ended: bool = False
+
+    @property
+    def told(self) -> str:
+        """Which instance it is, for a text."""
+        return f"on {self.host} (process {self.pid})"
+
+
+class LeaseLog(Protocol):
+    """The lease topic of an application."""
+
+    def read(self, start: int | None) -> tuple[int, list[Lease]]:
+        """Return the offset to read from next time, and the leases from ``start`` on.
+
+        Args:
+            start: An offset; None for the last few leases. A topic that is not there has none.
+        """
+        ...
+
+    def write(self, lease: Lease) -> None:
+        """Write a lease; make the topic if need be.
+
+        Raises:
+            MustelaError: If the broker does not take it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def lease_topic(application_id: str) -> str:
+    """Return the name of an application's lease topic.
+
+    Example:
+        >>> lease_topic("wordcount")
+        'wordcount-lease'
+    """
+    return f"{application_id}-lease"
+
+
+def lease_spec(application_id: str, replication_factor: int) -> TopicSpec:
+    """Return the lease topic as it is made: what nobody renews is gone after an hour."""
+    return TopicSpec(
+        name=lease_topic(application_id),
+        partitions=1,
+        replication_factor=replication_factor,
+        config={
+            "cleanup.policy": "delete",
+            "retention.ms": str(_HOUR_MS),
+            "segment.ms": str(_HOUR_MS),
+            "segment.bytes": str(_SEGMENT_BYTES),
+        },
+    )
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """Return a lease as the value of a Kafka record."""
+    return msgspec.json.encode(lease)
+
+
+def decode_lease(value: bytes | None) -> Lease | None:
+    """Return the lease, or None if ``value`` is none that this version can read."""
+    try:
+        return msgspec.json.decode(value or b"", type=Lease)
+    except msgspec.MsgspecError:
+        return None
+
+
+class LeaseKeeper:
+    """Says every few seconds that an instance lives, from a thread of its own.
+
+    A failure to do so stops nothing; `trouble` says of it.
+
+    Args:
+        log: The lease topic; the keeper closes it.
+        clock: Wall-clock time.
+        lease: What is said; its time and incarnation are filled in.
+        incarnation: Returns the number of the run.
+        interval: Seconds between two times.
+    """
+
+    def __init__(
+        self,
+        log: LeaseLog,
+        clock: Clock,
+        lease: Lease,
+        *,
+        incarnation: Callable[[], int],
+        interval: float,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._lease = lease
+        self._incarnation = incarnation
+        self._interval = interval
+        self._stop = threading.Event()
+        self._says_end = False
+        self._thread = threading.Thread(target=self._run, name="mustela-lease", daemon=True)
+        self.trouble: Exception | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, *, ended: bool) -> None:
+        """End, and say that the instance has ended if it has; do not wait long for a broker.
+
+        Args:
+            ended: Whether to say so: an instance that was fenced says nothing any more.
+        """
+        self._says_end = ended
+        self._stop.set()
+        self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while True:
+            self._say(ended=False)
+            if self._stop.wait(self._interval):
+                break
+        if self._says_end and self.trouble is None:
+            self._say(ended=True)
+        self._log.close()
+
+    def _say(self, *, ended: bool) -> None:
+        lease = msgspec.structs.replace(
+            self._lease,
+            incarnation=self._incarnation(),
+            time_ms=self._clock.now_ms(),
+            ended=ended,
+        )
+        try:
+            self._log.write(lease)
+        except Exception as error:  # noqa: BLE001 - it must never end the application
+            self.trouble = error
+        else:
+            self.trouble = None
+
+
+class LeaseWatch:
+    """Listens whether an instance lives.
+
+    Args:
+        log: The lease topic.
+        clock: Monotonic time.
+        pause: Waits some seconds, and returns whether to wait no more; by default the clock does.
+    """
+
+    def __init__(
+        self, log: LeaseLog, clock: Clock, pause: Callable[[float], object] | None = None
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._pause = pause or clock.sleep
+
+    def last(self) -> Lease | None:
+        """Return what the last instance said that did not say that it has ended, None without."""
+        _, leases = self._log.read(None)
+        return _newest(_open(leases))
+
+    def living(self) -> Lease | None:
+        """Return what a living instance says, None if there is none; wait as long as it takes.
+
+        That is no time if the last one said that it has ended, and a few seconds otherwise.
+        """
+        position, leases = self._log.read(None)
+        waited_for = _open(leases)
+        if not waited_for:
+            return None
+        deadline = self._clock.monotonic() + max(x.ttl_ms for x in waited_for.values()) / 1000
+        while self._clock.monotonic() < deadline:
+            if self._pause(_PAUSE_S):
+                return None
+            position, new = self._log.read(position)
+            fresh = _newest(_open(new))
+            if fresh is not None:
+                return fresh
+            for lease in new:
+                waited_for.pop(lease.instance, None)
+            if not waited_for:
+                return None
+        return None
+
+
+def _open(leases: list[Lease]) -> dict[str, Lease]:
+    """Return the last lease of each instance that has not ended, in the order of their ends."""
+    found: dict[str, Lease] = {}
+    for lease in leases:
+        found.pop(lease.instance, None)
+        found[lease.instance] = lease
+    return {name: lease for name, lease in found.items() if not lease.ended}
+
+
+def _newest(leases: dict[str, Lease]) -> Lease | None:
+    return next(reversed(leases.values()), None)

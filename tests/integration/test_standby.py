@@ -1,0 +1,114 @@
+"""Two instances of one application, and commands beside a running one, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.broker.process import DevelopmentBroker
+from mustela.cli.console import ExitCode
+from mustela.cli.main import main
+from mustela.clock import SystemClock
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.dsl.builder import StreamsBuilder
+from mustela.runtime import app as app_module
+from mustela.runtime.app import App
+from mustela.runtime.events import AppState
+from mustela.runtime.kafka_lease import KafkaLeaseLog
+from mustela.runtime.lease import LeaseWatch
+from tests.integration.no_engine import NoEngine
+
+pytestmark = pytest.mark.broker
+pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
+
+SOON = timedelta(seconds=30)
+NAME = "standby"
+
+
+@pytest.fixture
+def make(
+    broker: DevelopmentBroker, admin: KafkaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., App]]:
+    """Make an instance of the application; it has no engine, and nothing to read."""
+    monkeypatch.setattr(app_module, "_load_engine", lambda _name: NoEngine())
+    monkeypatch.chdir(tmp_path)
+    admin.create([TopicSpec(name=f"{NAME}-lines", partitions=1)])
+    made: list[App] = []
+
+    def make(**settings: Any) -> App:
+        app = App(
+            NAME,
+            bootstrap_servers=broker.bootstrap_servers,
+            state_dir=str(tmp_path / "state"),
+            lease={"interval": "200ms"},
+            topics={"create": True},
+            **settings,
+        )
+
+        @app.topology
+        def build(builder: StreamsBuilder) -> None:
+            builder.stream(f"{NAME}-lines", key=str, value=str).to(f"{NAME}-out")
+
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.close(SOON)
+
+
+def await_living(app: App) -> None:
+    """Wait until an instance runs, and has said so."""
+    assert app.wait_until(AppState.RUNNING, SOON), app.error
+    log, clock = KafkaLeaseLog(app.settings), SystemClock()
+    deadline = clock.monotonic() + SOON.total_seconds()
+    while LeaseWatch(log, clock).last() is None:
+        assert clock.monotonic() < deadline
+    log.close()
+
+
+def test_a_standby_waits_for_the_end_of_the_one_that_runs(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    admin: KafkaAdmin,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It does not fence it, then it goes on; no command changes what an instance runs on."""
+
+    def reset(*options: str) -> int:
+        return main(["reset", NAME, "--yes", *options, "-b", broker.bootstrap_servers])
+
+    first, second = make(), make(standby=True)
+    first.start()
+    await_living(first)
+    second.start()
+    assert second.wait_until(AppState.STANDBY, SOON), second.error
+    assert reset() == ExitCode.USAGE
+    assert "INSTANCE_ALIVE" in capsys.readouterr().err
+    assert first.state is AppState.RUNNING
+    first.close(SOON)
+    assert first.error is None
+    assert second.wait_until(AppState.RUNNING, SOON), second.error
+    second.close(SOON)
+    assert second.coordinator is not None
+    assert second.coordinator.state.incarnation == 2
+    assert reset() == ExitCode.OK
+    assert [t for t in admin.topics() if t.startswith(f"{NAME}-")] == [
+        f"{NAME}-lines",
+        f"{NAME}-out",
+    ]
+
+
+def test_a_standby_can_be_stopped(make: Callable[..., App]) -> None:
+    """At once, and without an error."""
+    first, second = make(), make(standby=True)
+    first.start()
+    await_living(first)
+    second.start()
+    assert second.wait_until(AppState.STANDBY, SOON), second.error
+    assert second.close(SOON)
+    assert (second.state, second.error) == (AppState.STOPPED, None)
