@@ -199,6 +199,23 @@ def test_state_of_another_application_is_not_used(
     assert heard.restored() > 0
 
 
+def test_state_that_is_deleted_while_the_application_runs_costs_an_epoch(
+    counting: Counting,
+) -> None:
+    """Somebody clears the disk: it is read again from Kafka, and nothing is missing."""
+    inside = counting.inside
+    app, heard = inside.app()
+    with app:
+        for _ in range(3):
+            counting.feed()
+            inside.await_caught_up(app)
+            shutil.rmtree(inside.state_dir / inside.name)
+        counting.feed()
+        inside.await_caught_up(app)
+    assert heard.restored() >= 3 * len(KEYS)
+    counting.check()
+
+
 def environments(inside: Inside, boot: str) -> list[tuple[LmdbEnvironment, Committed]]:
     """Open the application's environments as another process of it would, and say what they hold.
 

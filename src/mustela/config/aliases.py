@@ -199,7 +199,8 @@ _ALIASES = MappingProxyType(
         "upgrade.from": _nothing("formats carry their own versions"),
         "application.server": _nothing("queries go to the driver"),
         "windowstore.changelog.additional.retention.ms": _nothing(
-            "changelogs are kept by the time of the log, so no margin is needed"
+            "a window changelog keeps rows for a day more than its store; Materialized"
+            "(topic_config=…) sets retention.ms"
         ),
         "allow.os.group.write.access": _nothing("state is its user's alone"),
     }

@@ -25,6 +25,11 @@ CONFIG_FILE_VARIABLE = "MUSTELA_CONFIG_FILE"
 ENV_PREFIX = "MUSTELA__"
 _FREE = ("spark", "kafka")
 _CLIENTS = ("consumer", "producer", "admin")
+_REMOVED = {
+    "state.sync_every": "a clean stop brings state to the disk; after the machine crashed it is"
+    " restored from its changelogs, however much of it was brought there before",
+}
+"""Settings of older versions that did nothing, and why nothing took their place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +154,12 @@ def _resolve(entry: Entry, leaves: Collection[str]) -> Entry | None:
     if section == "kafka" and rest:
         return _client_entry(entry, rest)
     alias = find_alias(key)
-    if alias is not None:
-        if alias.setting is None:
-            note = f"setting {entry.spelled!r} ({entry.source}) means nothing here: {alias.why}"
-            warnings.warn(note, MustelaSettingWarning, stacklevel=5)
-            return None
+    why = _REMOVED.get(key) or (alias.why if alias is not None and alias.setting is None else "")
+    if why:
+        note = f"setting {entry.spelled!r} ({entry.source}) means nothing here: {why}"
+        warnings.warn(note, MustelaSettingWarning, stacklevel=5)
+        return None
+    if alias is not None and alias.setting is not None:
         value = alias.convert(entry.value, entry)
         return replace(entry, key=alias.setting, value=value, is_alias=True)
     dotted = key.replace("_", ".")

@@ -108,9 +108,6 @@ class StateSettings(_Section):
         description="lmdb on disk, or memory: the same on tmpfs when it has room. A clean stop "
         "moves it to `state_dir`, from where the next start takes it; on tmpfs nothing stays.",
     )
-    sync_every: Count = Field(
-        default=100, ge=1, description="Epochs between two syncs of the state to disk."
-    )
     map_size: Size = Field(
         default=16 * 1024 * _MIB,
         ge=_MIB,

@@ -66,7 +66,6 @@ class Program:
         saved_dir: Where a clean stop copies state to that is on tmpfs; empty if it is on disk.
         state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs where there is room.
         map_size: Sparse size of each environment's file in bytes.
-        sync_every: Epochs between syncs of an environment.
         read_timeout: Seconds without progress after which a read fails.
         batch_records: Records that run through the source stage at once.
         stale_after_ms: By topic, the age above which a local copy of it may have missed
@@ -92,7 +91,6 @@ class Program:
     state_dir: str
     state_backend: Literal["lmdb", "memory"] = "lmdb"
     map_size: int = 1 << 36
-    sync_every: int = 100
     read_timeout: float = 30.0
     batch_records: int = 20_000
     stale_after_ms: Mapping[str, int] = field(default_factory=dict[str, int])

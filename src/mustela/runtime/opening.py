@@ -179,7 +179,6 @@ class Opening:
             saved_dir="" if self._state_dir == settings.state_dir else str(settings.state_dir),
             state_backend=settings.state.backend,
             map_size=settings.state.map_size,
-            sync_every=settings.state.sync_every,
             result_bytes=settings.epoch.result_bytes,
             small_seconds=settings.epoch.small.total_seconds(),
             row_rules={

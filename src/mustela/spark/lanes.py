@@ -199,7 +199,6 @@ class LaneEnvironments:
 
     def write(self, token: Token) -> Iterator[tuple[int, str, Rows]]:
         """Write each key group's pending; yield (group, store, rows) for the changelogs."""
-        sync_every = self._process.program.sync_every
         for group in sorted(self._open):
             environment, committed, overlay = self._open[group]
             with collection_paused():  # it would look at the rows of all key groups
@@ -209,8 +208,6 @@ class LaneEnvironments:
                 continue
             environment.write_pending(token, committed, changes)
             self.wrote.append(group)
-            if (token.epoch + group) % sync_every == 0:
-                environment.sync()
             with collection_paused():
                 logged = overlay.logged(changes)
             for store in self._logged:

@@ -428,10 +428,6 @@ class Environment(Protocol):
         """
         ...
 
-    def sync(self) -> None:
-        """Bring everything written to the disk."""
-        ...
-
     def close(self, *, clean: bool) -> None:
         """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
         ...

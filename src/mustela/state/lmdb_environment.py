@@ -326,12 +326,6 @@ class LmdbEnvironment:
             self._drop()
         return True
 
-    def sync(self) -> None:
-        """Bring everything written to the disk."""
-        handle = self._opened()
-        with reported(self.path):
-            handle.env.sync(True)
-
     def close(self, *, clean: bool) -> None:
         """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
         if self._usable() is None:

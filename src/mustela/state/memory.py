@@ -234,9 +234,6 @@ class MemoryEnvironment:
         """Do nothing: a dict holds no free pages."""
         return False
 
-    def sync(self) -> None:
-        """Do nothing: there is no disk."""
-
     def close(self, *, clean: bool) -> None:
         """End all views; the state stays, as it does on a disk."""
         del clean

@@ -81,11 +81,6 @@ class EnvironmentRegistry:
             raise StateNotReadyError(msg, fix="close it first", fields={"path": str(path)})
         return found
 
-    def sync_all(self) -> None:
-        """Bring everything written to the disk."""
-        for environment in self._mine().values():
-            environment.sync()
-
     def close_all(self, *, clean: bool) -> None:
         """Close every environment of this process; ``clean`` marks them as synced."""
         known = self._mine()

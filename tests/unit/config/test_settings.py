@@ -316,6 +316,7 @@ def test_names_of_kafka_streams_mean_the_same_here(tmp_path, name, value, key, e
         "restore.consumer.fetch.min.bytes",
         "topic.retention.ms",
         "client.tag.zone",
+        "state.sync_every",
     ],
 )
 def test_what_means_nothing_here_warns_and_says_why(load, name):

@@ -449,7 +449,6 @@ def test_a_registry_opens_each_environment_once(root):
     assert registry.get(make_spec(group=0)) is not first
     with pytest.raises(StateNotReadyError, match="another specification"):
         registry.get(make_spec(group=0, cluster_id="x"))
-    registry.sync_all()
     registry.close_all(clean=True)
     assert rows_of(registry.get(make_spec(group=0)), state)
     registry.close_all(clean=False)
