@@ -429,6 +429,7 @@ class KafkaAdmin:
         asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
         asker = consumer or self._consumer
         for attempt in range(UNKNOWN_ATTEMPTS):
+            is_last = attempt == UNKNOWN_ATTEMPTS - 1
             try:
                 found = asker.offsets_for_times(asked, timeout=self._timeout)
             except KafkaException as raised:
@@ -436,13 +437,15 @@ class KafkaAdmin:
                     self._check_there(times)
                 elif not _passes_soon(raised):
                     raise self._fault(raised, "ask for offsets") from raised
-                if attempt == UNKNOWN_ATTEMPTS - 1:
+                if is_last:
                     raise self._fault(raised, "ask for offsets") from raised
-                # It was made a moment ago: the other client, or its leader, does not know it yet.
-                sleep(UNKNOWN_PAUSE_S * 2**attempt)
             else:
                 self._errors.heard()
-                return self._answers(found)
+                errors = [place.error for place in found if place.error is not None]
+                if is_last or not any(map(_passes_soon, errors)):
+                    return self._answers(found)
+            # The topic was made, or its leader began, a moment ago: somebody does not know it yet.
+            sleep(UNKNOWN_PAUSE_S * 2**attempt)
         what = "the last attempt returns or raises"
         raise InvariantError(what)
 
@@ -528,7 +531,7 @@ def _code(raised: KafkaException | TimeoutError) -> int | None:
     return None if isinstance(raised, TimeoutError) else error_of(raised).code()
 
 
-def _passes_soon(raised: KafkaException) -> bool:
+def _passes_soon(raised: KafkaException | KafkaError) -> bool:
     """Tell a leader that is being chosen from a broker that does not answer in time."""
     late = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)  # pyright: ignore[reportPrivateUsage]
     return kind_of(raised) is ErrorKind.RETRYABLE and error_of(raised).code() not in late
