@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import Consumed, LatePolicy, StreamsBuilder, TimeWindows
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -209,6 +210,23 @@ def test_sinks_of_one_topic_keep_the_order_of_their_records(world: World, guaran
         for key in found:
             assert found[key] == [value for one, value in sent if one == key], topic
         assert sum(map(len, found.values())) == 700
+
+
+def test_a_late_dead_letter_is_the_record_as_it_was_read(world: World) -> None:
+    """Though its key and value changed, and it travelled, before it met its window."""
+    source = world.topic("in")
+    world.send(source, [("a", "one", 5_000), ("a", "two", 90_000), ("b", "one", 6_000)])
+
+    def build(builder: StreamsBuilder) -> None:
+        late = Consumed[str, str](late=LatePolicy.DEAD_LETTER)
+        words = builder.stream(source, key=str, value=str, consumed=late).map_values(str.upper)
+        windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
+        words.group_by(lambda _key, word: word, key=str).windowed_by(windows).count(store="words")
+
+    world.run(build, lanes=2)
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value, letter.timestamp) == (b"b", b"one", 6_000)
+    assert letter.headers["mustela.error.offset"] == b"2"
 
 
 def test_a_function_names_the_topic_of_each_row(world: World) -> None:

@@ -12,7 +12,7 @@ from mustela.errors import DataError, InvariantError, Origin
 from mustela.kernel.options import Handler
 from mustela.kernel.output import DeadLetters, StageOutput
 from mustela.model import Headers, RecordContext
-from mustela.plan.batch import Batch
+from mustela.plan.batch import Batch, RawRecord
 from mustela.topology.node import Node
 
 __all__ = [
@@ -123,8 +123,22 @@ class Failures:
         self.function = function
         self._output = output
 
-    def one(self, batch: Batch, row: int, cause: BaseException) -> None:
+    def one(
+        self,
+        batch: Batch,
+        row: int,
+        cause: BaseException,
+        *,
+        encode: Callable[[Any], bytes | None] | None = None,
+    ) -> None:
         """Handle the failure of one row.
+
+        Args:
+            batch: The rows.
+            row: Which of them.
+            cause: What happened.
+            encode: Makes a dead letter's value of the row's, where its record is not known as it
+                was read.
 
         Raises:
             DataError: If the handler is ``fail``.
@@ -141,7 +155,7 @@ class Failures:
         counters[f"failed_records:{self.node.name}"] += 1
         if self.handler == "dead_letter":
             counters[f"dead_letters:{self.node.name}"] += 1
-            self._bury(batch, row, context, error)
+            self._bury(batch, row, (context, error), encode)
 
     def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
         """Return the error of one record, with everything that helps to find it."""
@@ -174,13 +188,23 @@ class Failures:
             },
         )
 
-    def _bury(self, batch: Batch, row: int, context: RecordContext, error: DataError) -> None:
+    def _bury(
+        self,
+        batch: Batch,
+        row: int,
+        told: tuple[RecordContext, DataError],
+        encode: Callable[[Any], bytes | None] | None,
+    ) -> None:
+        context, error = told
         letters: DeadLetters = self._output().dead_letters
-        key, value = raw_record(batch, row)
+        raw = raw_record(batch, row)
+        known = () if raw is not None else (("mustela.error.value", b"as it reached the step"),)
+        key, value = _record_here(batch, row, encode) if raw is None else raw
         letters.keys.append(key)
         letters.values.append(value)
         letters.timestamps.append(context.timestamp)
-        letters.headers.append(context.headers + self._headers(context, error))
+        headers = context.headers + self._headers(context, error)
+        letters.headers.append(headers + known if value is not None else headers)
 
     def _headers(self, context: RecordContext, error: DataError) -> Headers:
         facts: dict[str, object] = {
@@ -198,12 +222,18 @@ class Failures:
         return tuple((f"mustela.error.{name}", str(fact).encode()) for name, fact in facts.items())
 
 
-def raw_record(batch: Batch, row: int) -> tuple[bytes | None, bytes | None]:
-    """Return the bytes of a row's source record as far as they are known."""
-    origins = batch.origins
-    raw_keys: list[bytes | None] | None = getattr(origins, "raw_keys", None)
-    if raw_keys is not None:
-        place = row if batch.rows is None else batch.rows[row]
-        raw_values: list[bytes | None] = getattr(origins, "raw_values", [])
-        return raw_keys[place], raw_values[place]
-    return (None if batch.key_bytes is None else batch.key_bytes[row]), None
+def raw_record(batch: Batch, row: int) -> RawRecord | None:
+    """Return the bytes of a row's record as it was read; None where they are not known."""
+    raws = batch.origins.raws
+    return None if raws is None else raws[row if batch.rows is None else batch.rows[row]]
+
+
+def _record_here(batch: Batch, row: int, encode: Callable[[Any], bytes | None] | None) -> RawRecord:
+    """Return the bytes of a row's key, and its value's where they can be made."""
+    value: bytes | None = None
+    if encode is not None:
+        try:
+            value = encode(batch.values[row])
+        except Exception:  # noqa: BLE001 - a value of a class of the user's; its place is known
+            value = None
+    return (None if batch.key_bytes is None else batch.key_bytes[row]), value

@@ -91,14 +91,14 @@ class ParkedRecord(Origins):
         has_raw: Whether its value's bytes are those of a serde that the user knows.
     """
 
-    __slots__ = ("raw_keys", "raw_values")
+    __slots__ = ("raw_keys",)
 
     def __init__(self, waiting: Waiting, key: bytes | None, *, has_raw: bool) -> None:
         topics = () if waiting.topic is None else (waiting.topic,)
         order = (waiting.order[0], 0 if topics else -1, *waiting.order[2:])
         super().__init__([waiting.timestamp], [waiting.record_headers], [order], topics)
         self.raw_keys: list[bytes | None] = [key]
-        self.raw_values: list[bytes | None] = [waiting.value if has_raw else None]
+        self.raws = [(key, waiting.value if has_raw else None)]
 
 
 def fail_parked(

@@ -17,7 +17,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde, Int16Serde, Int32Serde, IntSerde, StrSerde
 from mustela.topology.source import SourceNode, TableSourceNode
 
-__all__ = ["DecodedChunk", "SourceOperator", "decode_source", "is_canonical"]
+__all__ = ["SourceOperator", "decode_source", "is_canonical"]
 
 _CANONICAL: Final = (StrSerde, BytesSerde, IntSerde, Int32Serde, Int16Serde)
 
@@ -30,26 +30,22 @@ def is_canonical(serde: Serde[Any] | None) -> bool:
     return serde is None or type(serde) in _CANONICAL
 
 
-class DecodedChunk(SourceChunk):
-    """A chunk that remembers its raw bytes, for dead letters."""
-
-    __slots__ = ("raw_keys", "raw_values")
-
-    def __init__(
-        self, chunk: SourceChunk, keys: list[bytes | None], values: list[bytes | None]
-    ) -> None:
-        super().__init__(
-            topics=chunk.topics,
-            topic_index=chunk.topic_index,
-            partition=chunk.partition,
-            offsets=chunk.offsets,
-            timestamps=chunk.timestamps,
-            floor=chunk.floor,
-            headers=chunk.headers,
-            latest=chunk.latest,
-        )
-        self.raw_keys = keys
-        self.raw_values = values
+def _remembering(
+    chunk: SourceChunk, keys: list[bytes | None], values: list[bytes | None]
+) -> SourceChunk:
+    """Return a chunk that remembers its raw bytes, for dead letters."""
+    kept = SourceChunk(
+        topics=chunk.topics,
+        topic_index=chunk.topic_index,
+        partition=chunk.partition,
+        offsets=chunk.offsets,
+        timestamps=chunk.timestamps,
+        floor=chunk.floor,
+        headers=chunk.headers,
+        latest=chunk.latest,
+    )
+    kept.raws = list(zip(keys, values, strict=True))
+    return kept
 
 
 def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
@@ -80,7 +76,8 @@ def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
         ProcessingError: If a timestamp extractor raises and the processing handler is ``fail``.
     """
     buries = "dead_letter" in (options.deserialization_handler, options.processing_handler)
-    origins = DecodedChunk(chunk, keys, values) if buries else chunk
+    buries = buries or chunk.topic_index in options.late_letters
+    origins = _remembering(chunk, keys, values) if buries else chunk
     raw = Batch(keys, values, origins)
     failures = Failures(source, options.deserialization_handler, DeserializationError, output)
     on_failure = failing(raw, failures)

@@ -16,6 +16,7 @@ from mustela.kernel.window_headers import WindowHeaders
 from mustela.model import TIME_MAX, Headers, Windowed
 from mustela.plan.batch import SOURCE_ORDER, Batch, Order, Origins
 from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.layout import (
     TIME_BYTES,
     RowView,
@@ -60,10 +61,24 @@ def drop_late(operator: KeyedOperator[Any], batch: Batch, rows: Sequence[int]) -
     letters, order = operator.options.late_letters, batch.order
     if not letters or order is None:
         return
-    bury = operator.late_failures()
+    bury, encode = operator.late_failures(), _value_encoder(operator)
     for row in dict.fromkeys(rows):
         if order[row][1] in letters:
-            bury.one(batch, row, LateRecord("its window takes no record any more"))
+            told = LateRecord("its window takes no record any more")
+            bury.one(batch, row, told, encode=encode)
+
+
+def _value_encoder(operator: KeyedOperator[Any]) -> Callable[[Any], bytes | None] | None:
+    """Return what encodes the values of a step whose records are not known as they were read."""
+    node: WindowAggregateNode = operator.node
+    if operator.step.role == "merge" and node.kind != "reduce":
+        return None  # partial results
+    if node.kind == "reduce" and node.store.value_serde is not None:
+        return node.store.value_serde.serialize
+    encode = ValueSerde().serialize
+    if len(node.parents) > 1:  # each value comes with the number of its parent
+        return lambda tagged: encode(tagged[1])
+    return encode
 
 
 def in_merged_order(inputs: Sequence[Batch]) -> Batch:

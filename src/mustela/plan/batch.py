@@ -15,12 +15,15 @@ from typing import Any, Final
 from mustela.model import Headers, RecordContext
 from mustela.plan.time import NEVER
 
-__all__ = ["SOURCE_ORDER", "Batch", "Order", "Origins", "SourceChunk", "in_turn"]
+__all__ = ["SOURCE_ORDER", "Batch", "Order", "Origins", "RawRecord", "SourceChunk", "in_turn"]
 
 Order = tuple[int, ...]
 """(running maximum of the partition's timestamps, topic index, partition, offset), then, behind a
 lane stage, (key group, emission number): total, and the same for any number of lanes."""
 
+
+RawRecord = tuple[bytes | None, bytes | None]
+"""Key and value as they were read from a topic."""
 
 SOURCE_ORDER: Final = 4
 """How much of an order names a source record."""
@@ -59,9 +62,13 @@ class Origins:
         headers: Headers per record, or None where no record has any.
         order: Order per record, or None where order was given up for speed.
         topics: The plan's topics, to name a record in an error.
+
+    Attributes:
+        raws: The bytes of each record as it was read, None where they are not known; None as a
+            whole where nobody may want them, for dead letters.
     """
 
-    __slots__ = ("_order", "headers", "timestamps", "topics")
+    __slots__ = ("_order", "headers", "raws", "timestamps", "topics")
 
     def __init__(
         self,
@@ -73,6 +80,7 @@ class Origins:
         self.timestamps = timestamps
         self.headers = headers
         self.topics = topics
+        self.raws: list[RawRecord | None] | None = None
         self._order: list[Order] | None = order
 
     @property
@@ -227,6 +235,32 @@ class Batch:
             return column
         return [column[row] for row in self.rows]
 
+    @property
+    def raws(self) -> list[RawRecord | None] | None:
+        """The bytes of each row's record as it was read; None where nobody may want them."""
+        column = self.origins.raws
+        if column is None or self.rows is None:
+            return column
+        return [column[row] for row in self.rows]
+
+    def with_origins(self, order: list[Order] | None, *, raws: bool = True) -> Batch:
+        """Return the same rows, each a record of its own.
+
+        Args:
+            order: Order per row.
+            raws: Whether the bytes that were read come along, where they are known.
+        """
+        origins = Origins(self.timestamps, self.headers, order, self.origins.topics)
+        origins.raws = self.raws if raws else None
+        return Batch(
+            self.keys,
+            self.values,
+            origins,
+            olds=self.olds,
+            key_bytes=self.key_bytes,
+            latest=self.latest,
+        )
+
     def context(self, row: int) -> RecordContext:
         """Return where row ``row`` came from."""
         return self.origins.context(row if self.rows is None else self.rows[row])
@@ -320,10 +354,15 @@ class Batch:
             latest = []
             for batch in batches:
                 latest.extend(batch.latest or [True] * len(batch))
+        origins = Origins(timestamps, headers, order, batches[0].origins.topics)
+        if any(batch.origins.raws is not None for batch in batches):
+            origins.raws = []
+            for batch in batches:
+                origins.raws.extend(batch.raws or [None] * len(batch))
         return cls(
             list(chain.from_iterable(batch.keys for batch in batches)),
             list(chain.from_iterable(batch.values for batch in batches)),
-            Origins(timestamps, headers, order, batches[0].origins.topics),
+            origins,
             olds=None if None in olds else list(chain.from_iterable(o for o in olds if o)),
             key_bytes=None if None in bytes_ else list(chain.from_iterable(b for b in bytes_ if b)),
             latest=latest,

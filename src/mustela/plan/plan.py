@@ -35,6 +35,8 @@ class Exchange:
             aggregation does not.
         keep_null_keys: Whether records without a key travel too (they go to key group 0).
         table: Whether changes (new and old value) travel instead of records.
+        raw: Whether records travel with their bytes as they were read, where these are known: one
+            that comes too late for its window becomes a dead letter as it was.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Exchange:
     ordered: bool = True
     keep_null_keys: bool = False
     table: bool = False
+    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

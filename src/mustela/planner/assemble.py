@@ -17,6 +17,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.table_join import TableJoinNode
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["assemble", "store_set_identity"]
 
@@ -87,6 +88,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
                     break
             else:
                 groups.append((edge.source, placement.stage, [(step.id, edge)]))
+    windowed = _before_windows(flow)
     found: dict[tuple[StepId, Edge], _Travel] = {}
     taken: set[str] = set()
     for sender, target, readers in groups:
@@ -106,9 +108,17 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
             target=target,
             ordered=any(shuffle.ordered for shuffle in shuffles),
             keep_null_keys=any(shuffle.keep_null_keys for shuffle in shuffles),
+            raw=any(reader in windowed for reader, _ in readers),
         )
         found.update(dict.fromkeys(readers, _Travel(sender, exchange)))
     return found
+
+
+def _before_windows(flow: Flow) -> set[StepId]:
+    """Return the steps that late records come through on their way to a dead letter."""
+    letters = any(step.role is None and step.node.writes_letters for step in flow)
+    windows = (step for step in flow if isinstance(step.node, WindowAggregateNode))
+    return flow.up_to(windows) if letters else set()
 
 
 def _stage(index: int, flow: Flow, placed: Mapping[StepId, Placement], travels: _Travels) -> Stage:

@@ -5,7 +5,7 @@ Rules turn one flow into another. Stages follow from a flow alone: see `assemble
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mustela.plan.step import Role, Step
@@ -89,6 +89,18 @@ class Flow:
     def __iter__(self) -> Iterator[FlowStep]:
         """Iterate over the steps, senders first."""
         return iter(self.steps)
+
+    def up_to(self, steps: Iterable[FlowStep]) -> set[StepId]:
+        """Return some steps and all that come before them."""
+        known = self.by_id()
+        found: set[StepId] = set()
+        waiting = list(steps)
+        while waiting:
+            step = waiting.pop()
+            if step.id not in found:
+                found.add(step.id)
+                waiting += [known[edge.source] for edge in step.inputs]
+        return found
 
     def by_id(self) -> dict[StepId, FlowStep]:
         """Return the steps by name and role."""

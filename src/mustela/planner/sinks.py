@@ -31,7 +31,7 @@ def with_sink_turns(flow: Flow) -> Flow:
         for sink in sorted(group, key=lambda sink: turn_of[sink.name]):
             turn = turn_of[sink.name]
             turns[sink.name] = makers.setdefault(made_by(sink.name, by_name), turn), turn
-    behind = _before([step for step in flow if step.node.name in turns], flow.by_id())
+    behind = flow.up_to(step for step in flow if step.node.name in turns)
     return replace(flow, steps=tuple(_told(step, turns, behind) for step in flow))
 
 
@@ -58,18 +58,6 @@ def _groups(sinks: Iterable[SinkNode]) -> list[list[SinkNode]]:
     if "" in by_topic:
         return [group] if len(group := [s for some in by_topic.values() for s in some]) > 1 else []
     return [group for group in by_topic.values() if len(group) > 1]
-
-
-def _before(sinks: Iterable[FlowStep], steps: Mapping[StepId, FlowStep]) -> set[StepId]:
-    """Return the steps that something travels to on its way to one of the sinks."""
-    found: set[StepId] = set()
-    waiting = list(sinks)
-    while waiting:
-        step = waiting.pop()
-        if step.id not in found:
-            found.add(step.id)
-            waiting += [steps[edge.source] for edge in step.inputs]
-    return found
 
 
 def _told(step: FlowStep, turns: Mapping[str, tuple[int, int]], behind: set[StepId]) -> FlowStep:

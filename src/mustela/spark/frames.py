@@ -162,7 +162,9 @@ def load_object(data: bytes | memoryview) -> Any:
     return pickle.loads(data)
 
 
-def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: bool) -> list[bytes]:
+def pack_batch(
+    batch: Batch, index: Sequence[int] | None = None, *, ordered: bool, raw: bool = False
+) -> list[bytes]:
     """Return the rows at ``index`` (all rows if None) as bytes, in parts.
 
     Key bytes travel, not keys: the receiver makes each key once from its bytes.
@@ -175,6 +177,7 @@ def pack_batch(batch: Batch, index: Sequence[int] | None = None, *, ordered: boo
         *((False, None) if order is None else _order_columns(order)),
         rows.headers,
         rows.latest,
+        rows.raws if raw else None,
     )
     encoded = marshal.dumps(columns, _PLAIN)
     plain = _PLAIN_TYPES.issuperset(map(type, rows.values)) and rows.olds is None
@@ -199,11 +202,12 @@ def unpack_batch(data: bytes | memoryview, topics: Sequence[str]) -> Batch:
     plain, length = _LENGTHS.unpack_from(data)
     rest = memoryview(data)[_LENGTHS.size :]
     packed: tuple[Any, ...] = marshal.loads(rest[:length])
-    key_bytes, timestamps, by_column, places, headers, latest = packed
+    key_bytes, timestamps, by_column, places, headers, latest, raws = packed
     if plain:
         values, olds = marshal.loads(rest[length:]), None
     else:
         values, olds = load_object(rest[length:])
     order: list[Order] | None = list(zip(*places, strict=True)) if by_column else places
     origins = Origins(timestamps, headers, order, topics)
+    origins.raws = raws
     return Batch([], values, origins, olds=olds, key_bytes=key_bytes, latest=latest)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from mustela.plan.batch import Batch, Origins
+from mustela.plan.batch import Batch
 from mustela.plan.ranges import RangeReport, SourceRange
 
 __all__ = ["mend_order", "mend_places"]
@@ -84,11 +84,4 @@ def mend_order(
     mended = mend_places(order, ranges, markers)
     if mended is order:
         return batch
-    return Batch(
-        batch.keys,
-        batch.values,
-        Origins(batch.timestamps, batch.headers, mended, batch.origins.topics),
-        olds=batch.olds,
-        key_bytes=batch.key_bytes,
-        latest=batch.latest,
-    )
+    return batch.with_origins(mended)

@@ -86,7 +86,9 @@ class Outbox:
 
     def _for_lane(self, exchange: Exchange, batch: Batch, index: Sequence[int] | None) -> bytes:
         """Return the frame of the records that go to one lane."""
-        body = self._spool.keep_bytes(pack_batch(batch, index, ordered=exchange.ordered))
+        body = self._spool.keep_bytes(
+            pack_batch(batch, index, ordered=exchange.ordered, raw=exchange.raw)
+        )
         return self._frame(EXCHANGE, exchange.target, exchange.name, body)
 
     def _for_driver(self, kind: int, name: str, columns: Columns) -> Parcel:

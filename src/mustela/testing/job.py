@@ -12,7 +12,7 @@ from mustela.kernel.output import StageOutput
 from mustela.kernel.sink_order import in_record_order
 from mustela.kernel.stage import StageRunner
 from mustela.model import TopicPartition
-from mustela.plan.batch import Batch, Origins, SourceChunk
+from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups, schedule_group
 from mustela.plan.plan import Exchange, Stage
@@ -246,19 +246,10 @@ def _joined(exchange: Exchange, batches: list[Batch]) -> Batch:
     travelled: list[Batch] = []
     for batch in batches:
         order = batch.order if exchange.ordered else None
-        origins = Origins(batch.timestamps, batch.headers, order, batch.origins.topics)
         assert batch.key_bytes is not None
-        keys = exchange.key.deserialize_many(batch.key_bytes)
-        travelled.append(
-            Batch(
-                keys,
-                batch.values,
-                origins,
-                olds=batch.olds,
-                key_bytes=batch.key_bytes,
-                latest=batch.latest,
-            )
-        )
+        arrived = batch.with_origins(order, raws=exchange.raw)
+        arrived.keys = exchange.key.deserialize_many(batch.key_bytes)
+        travelled.append(arrived)
     return Batch.merge(travelled) if exchange.ordered else Batch.concatenate(travelled)
 
 

@@ -95,6 +95,16 @@ def test_a_batch_comes_back_without_its_keys(
     assert rows_of(received) == expected
 
 
+def test_records_travel_as_they_were_read_if_that_is_asked_for() -> None:
+    """Some of them may not be known."""
+    origins = Origins([1, 2], None, None)
+    origins.raws = [(b"k", None), None]
+    batch = Batch(["a", "b"], [1, 2], origins, rows=[1, 0], key_bytes=[b"b", b"a"])
+    for raw, expected in ((True, [None, (b"k", None)]), (False, None)):
+        packed = b"".join(pack_batch(batch, ordered=False, raw=raw))
+        assert unpack_batch(packed, ()).raws == expected
+
+
 def test_orders_of_unequal_length_come_back() -> None:
     """Changes of a table and records of a source may leave a lane together."""
     order = [(5, 0, 0, 1), (5, 0, 0, 1, 3, 0), (6, 1, 0, 0)]
