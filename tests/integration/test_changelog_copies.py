@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.staleness import stale_ages
+from mustela.spark.changelogs import ChangelogRowsLostError
 from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Token
@@ -81,4 +84,30 @@ def test_a_copy_is_believed_as_long_as_the_topic_keeps_deletions(
     state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})
     kept_too = {b"gone": b"0"} if believed else {}
     assert rows(process, state) == {**kept_too, b"1": b"1", b"2": b"2"}
+    process.close()
+
+
+def test_rows_that_somebody_deleted_are_not_taken_for_compacted_ones(
+    make_log: MakeLog, make_sink: MakeSink, properties: dict[str, Any], tmp_path: Path
+) -> None:
+    """Compaction leaves the beginning of a log where it is: a later one is a loss."""
+    application = "lost"
+    topic = make_log(application, cleanup_policy="compact,delete")
+    sink = make_sink()
+    sink.begin()
+    sink.produce_tracked(topic, GROUP, [b"1", b"2"], [b"1", b"2"])
+    ends = sink.flush()
+    sink.commit()
+    client = AdminClient(properties)
+    for future in client.delete_records([TopicPartition(topic, GROUP, 1)]).values():
+        future.result(10)
+    made = replace(program(tmp_path, "life"), application_id=application, consumer=properties)
+    process = Process(0, made, {})
+    state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})
+    with pytest.raises(ChangelogRowsLostError, match="rows of store 'counts' are lost") as caught:
+        rows(process, state)
+    assert caught.value.fields == {"store": "counts", "position": 0, "earliest": 1}
+    environment = process.environment(STAGE, GROUP)
+    environment.restore("counts", [(b"1", b"1")], 1)  # a host that has them reads on
+    assert rows(process, state) == {b"1": b"1", b"2": b"2"}
     process.close()

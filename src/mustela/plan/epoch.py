@@ -204,11 +204,19 @@ class EpochOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOrder:
-    """Bring every key group of every stage to the committed state."""
+    """Bring every key group of every stage to the committed state.
+
+    Attributes:
+        incarnation: The running incarnation.
+        marks: For each stage with stores, the committed state of each key group.
+        suspect: Local state may be damaged: look at every value before it is used.
+        watermark: The committed watermark, or -1.
+    """
 
     incarnation: int
     marks: Mapping[int, tuple[GroupMark, ...]]
     suspect: bool = False
+    watermark: int = -1
 
 
 class RowOutline(NamedTuple):

@@ -233,4 +233,6 @@ class Opening:
 
 def all_groups(state: CommittedState) -> RestoreOrder:
     """Return the order that names what is committed of every key group."""
-    return RestoreOrder(incarnation=state.incarnation, marks=state.marks())
+    return RestoreOrder(
+        incarnation=state.incarnation, marks=state.marks(), watermark=state.watermark.value
+    )

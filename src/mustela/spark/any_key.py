@@ -11,19 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
 
 from mustela.kernel.any_key import AnyKeyReader
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Stage
-from mustela.spark.lanes import make_current
+from mustela.spark.lanes import open_current
 from mustela.spark.process import Process
-from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Snapshot
 
 __all__ = ["OtherLanes", "any_key_reader"]
-
-_TRIES: Final = 5
 
 
 class OtherLanes:
@@ -53,18 +49,8 @@ class OtherLanes:
     def _snapshot(self, stage: int, group: int) -> Snapshot:
         logged = self._process.program.plan.stages[stage].logged
         committed = self._order.marks[stage][group].committed(logged)
-        tries = _TRIES
-        while True:
-            environment, read = make_current(self._process, stage, group, committed)
-            for store, count in read.items():
-                self.restored[store] = self.restored.get(store, 0) + count
-            try:
-                return environment.snapshot(committed)
-            except StateNotReadyError:
-                # The lane that owns it has found it damaged meanwhile, and begun to restore it.
-                tries -= 1
-                if not tries:
-                    raise
+        _, snapshot = open_current(self._process, stage, group, committed, self.restored)
+        return snapshot
 
     def close(self) -> None:
         """Let go of what was opened."""

@@ -7,13 +7,26 @@ read up to there has missed none, however wrong the clocks were when it was writ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mustela.clock import SystemClock
+from mustela.connectors.kafka.log import read_chunks
+from mustela.errors import EnvironmentFault
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.spark.process import Process
-from mustela.state.interfaces import Committed, Environment
+from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, StoreSpec
 
-__all__ = ["has_every_deletion"]
+__all__ = ["ChangelogRowsLostError", "check_lost", "has_every_deletion"]
+
+_AHEAD_MS = 3_600_000
+"""How far ahead of the broker's clock the event time of a record may lie."""
+
+
+class ChangelogRowsLostError(EnvironmentFault):
+    """A changelog no longer holds rows that are to be restored from it."""
+
+    code = "CHANGELOG_ROWS_LOST"
 
 
 def has_every_deletion(process: Process, environment: Environment, committed: Committed) -> bool:
@@ -43,3 +56,88 @@ def has_every_deletion(process: Process, environment: Environment, committed: Co
         return True
     young = process.admin.offsets_for_times(times)
     return all(first is not None and first <= reached[place] for place, first in young.items())
+
+
+def check_lost(
+    process: Process,
+    spec: EnvironmentSpec,
+    store: StoreSpec,
+    committed: Committed,
+    position: int,
+    earliest: int,
+) -> None:
+    """Refuse to restore without rows that the broker has deleted and that may still count.
+
+    Compaction never moves the beginning of a log. Retention does, by the broker's clock, and takes
+    windows that event time has not closed where that stood still: while the application was down.
+    A row is certainly of no use any more if the store has dropped, by the watermark, even windows
+    of the time at which the broker took it, at the latest.
+
+    Args:
+        process: The process's things.
+        spec: What is restored.
+        store: The store whose changelog it is.
+        committed: The committed state.
+        position: The offset to read from.
+        earliest: The first offset that is left.
+
+    Raises:
+        ChangelogRowsLostError: If a row that is gone may still count.
+    """
+    topic = changelog_topic(process.program.application_id, store.name)
+    settings = process.admin.configs([topic])[topic]
+    first = _first_left(process, (topic, spec.group), earliest, committed, store.name)
+    if _dropped_by(process, store) > _taken_until(settings, first, committed.time_ms):
+        return
+    shown = {name: settings.get(name) for name in ("cleanup.policy", "retention.ms")}
+    msg = f"rows of store {store.name!r} are lost: its changelog begins behind them"
+    raise ChangelogRowsLostError(
+        msg,
+        evidence={
+            "changelog": f"{topic}-{spec.group}",
+            "begins at": earliest,
+            "needed from": position,
+            **shown,
+        },
+        why="the broker deleted them, by retention or by order, before event time was done with"
+        " them, and this host has no copy: what would be restored is not what was committed",
+        fix="start where state_dir still holds the state; or clear with mustela reset, and give the"
+        " topic a retention.ms above the longest time that the application is down",
+        fields={"store": store.name, "position": position, "earliest": earliest},
+    )
+
+
+def _dropped_by(process: Process, store: StoreSpec) -> int:
+    """Return the event time before which a store has dropped all; -1 if that is not known."""
+    options = process.program.kernel
+    by_watermark = options.get("event_time", "watermark") == "watermark"
+    if store.kind != "window" or store.retention_ms is None or not by_watermark:
+        return -1
+    return process.watermark - store.retention_ms - (store.window_ms or 0)
+
+
+def _first_left(
+    process: Process, place: tuple[str, int], earliest: int, committed: Committed, store: str
+) -> int | None:
+    """Return when the broker took the first record that is left, None if there is none."""
+    client, timeout = process.program.consumer, process.program.read_timeout
+    end = committed.changelog_ends.get(store, 0)
+    chunk = next(read_chunks(client, *place, earliest, end, timeout=timeout), None)
+    return None if chunk is None else chunk.timestamps[0]
+
+
+def _taken_until(settings: Mapping[str, str], first: int | None, written_ms: int) -> int:
+    """Return an event time that no row that is gone has reached.
+
+    Args:
+        settings: The topic's settings.
+        first: When the broker took the first record that is left.
+        written_ms: When the key group was last written, by the driver's clock.
+    """
+    now = max(SystemClock().now_ms(), written_ms, first or 0)
+    before = first if first is not None else written_ms or now
+    retention = int(settings.get("retention.ms", "-1"))
+    by_age = "delete" in settings.get("cleanup.policy", "") and retention >= 0
+    if by_age and settings.get("retention.bytes", "-1") == "-1":
+        before = min(before, now - retention)
+    return before + _AHEAD_MS

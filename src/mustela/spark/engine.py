@@ -196,7 +196,10 @@ class SparkEngine:
         A lane verifies its own key groups while it runs, which is too late for the others.
         """
         everything = RestoreOrder(
-            incarnation=order.token.incarnation, marks=order.marks, suspect=True
+            incarnation=order.token.incarnation,
+            marks=order.marks,
+            suspect=True,
+            watermark=order.event_time.before,
         )
         self.restore(everything, _no_progress)
 

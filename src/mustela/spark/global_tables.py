@@ -129,8 +129,9 @@ class GlobalCopy:
             rows = chain.from_iterable(map(self._rows, range(len(ends)), reached, ends))
             with collection_paused():
                 environment.restore(self._table.store.name, rows, 0, time_ms=now_ms)
-        for marker, end in zip(self._markers, ends, strict=True):
-            environment.restore(marker.name, (), end, time_ms=now_ms)
+        wrote = tuple(reached) != ends
+        for marker, start, end in zip(self._markers, reached, ends, strict=True):
+            environment.restore(marker.name, (), end, start=start, goes_on=wrote, time_ms=now_ms)
         environment.finish_restore(self._committed(ends, now_ms))
 
     def _process(self, partition: int, end: int, now_ms: int) -> None:
@@ -140,7 +141,8 @@ class GlobalCopy:
         the processor again.
         """
         environment, store = self._environment, self._table.store.name
-        for chunk in self._chunks(partition, self._reached()[partition], end):
+        position = self._reached()[partition]
+        for chunk in self._chunks(partition, position, end):
             so_far = self._committed(self._reached(), now_ms)
             environment.finish_restore(so_far)
             overlay = Overlay(environment.snapshot(so_far))
@@ -164,7 +166,9 @@ class GlobalCopy:
                 overlay.close()
             environment.restore(store, changes, 0, time_ms=now_ms)
             marker = self._markers[partition].name
-            environment.restore(marker, (), chunk.offsets[-1] + 1, time_ms=now_ms)
+            after = chunk.offsets[-1] + 1
+            environment.restore(marker, (), after, start=position, goes_on=True, time_ms=now_ms)
+            position = after
 
     def _chunks(self, partition: int, start: int, end: int) -> Iterator[RawChunk]:
         program = self._program

@@ -271,7 +271,7 @@ def _is_whole(file: Path) -> bool:
     there = file.stat()
     now = f"{boot_id()} {there.st_ino} {there.st_size} {there.st_mtime_ns}"
     note = file.with_suffix(".seen")
-    if note.exists() and note.read_text(encoding="utf-8") == now:
+    if boot_id() and note.exists() and note.read_text(encoding="utf-8") == now:
         return True
     if file.stem.rpartition("-")[2] != archive_sum(file):
         return False

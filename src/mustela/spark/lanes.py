@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from mustela.connectors.kafka.log import read_between
@@ -11,13 +12,21 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import GroupMark, Program, changelog_topic
-from mustela.spark.changelogs import has_every_deletion
+from mustela.spark.changelogs import check_lost, has_every_deletion
 from mustela.spark.process import Process
-from mustela.state.interfaces import Committed, Condition, Environment, Rows, Token
+from mustela.state.faults import StateNotReadyError
+from mustela.state.interfaces import Committed, Condition, Environment, Rows, Snapshot, Token
 from mustela.state.locking import WriteLock
 from mustela.state.overlay import Overlay
 
-__all__ = ["LaneEnvironments", "StateAheadError", "end_reading", "make_current", "read_ahead"]
+__all__ = [
+    "LaneEnvironments",
+    "StateAheadError",
+    "end_reading",
+    "make_current",
+    "open_current",
+    "read_ahead",
+]
 
 
 class StateAheadError(InvariantError):
@@ -39,6 +48,9 @@ _RESTORE_FETCH: Final = {
 """What a restore fetches at once, unless the settings say otherwise."""
 
 _AHEAD_WAIT_MS: Final = 20
+
+_TRIES: Final = 5
+"""How often a task restores a key group that it then does not find."""
 
 
 def make_current(
@@ -67,6 +79,33 @@ def make_current(
     path = environment.path
     with WriteLock(path.with_name(f"{path.name}.restore"), _RESTORE_TIMEOUT_MS).held():
         return environment, _restore(process, environment, committed)
+
+
+def open_current(
+    process: Process, stage: int, group: int, committed: Committed, restored: dict[str, int]
+) -> tuple[Environment, Snapshot]:
+    """Bring one environment to the committed state, and open a view of it.
+
+    Between the two it can be lost again: another task finds it damaged, or somebody deletes it.
+
+    Args:
+        process: The process's things.
+        stage: The stage.
+        group: The key group.
+        committed: The committed state.
+        restored: Takes the number of records that were read from changelogs, by store.
+    """
+    tries = _TRIES
+    while True:
+        environment, read = make_current(process, stage, group, committed)
+        for store, count in read.items():
+            restored[store] = restored.get(store, 0) + count
+        try:
+            return environment, environment.snapshot(committed)
+        except StateNotReadyError:
+            tries -= 1
+            if not tries:
+                raise
 
 
 def _restore(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
@@ -146,6 +185,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
             end,
             timeout=program.read_timeout,
             on_chunk=counts.append,
+            on_lost=partial(check_lost, process, spec, store, committed),
         )
         token = committed.token
         with collection_paused():
@@ -153,6 +193,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
                 store.name,
                 rows,
                 end,
+                start=start,
                 incarnation=None if token is None else token.incarnation,
                 time_ms=committed.time_ms,
             )
@@ -190,11 +231,10 @@ class LaneEnvironments:
             self._process.weed_out((self._stage, group) for group in wanted)
         for group in wanted:
             committed = self._marks[group].committed(self._logged)
-            environment, read = make_current(self._process, self._stage, group, committed)
-            for store, count in read.items():
-                self.restored[store] = self.restored.get(store, 0) + count
-            overlay = Overlay(environment.snapshot(committed))
-            self._open[group] = (environment, committed, overlay)
+            environment, snapshot = open_current(
+                self._process, self._stage, group, committed, self.restored
+            )
+            self._open[group] = (environment, committed, Overlay(snapshot))
         return {group: opened[2] for group, opened in self._open.items()}
 
     def write(self, token: Token) -> Iterator[tuple[int, str, Rows]]:

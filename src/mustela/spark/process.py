@@ -26,7 +26,7 @@ from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
-from mustela.state.directories import environment_path, make_private
+from mustela.state.directories import boot_id, environment_path, make_private
 from mustela.state.interfaces import Environment, EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
@@ -48,6 +48,7 @@ class Process:
         program: What it runs.
         exchanges: Every exchange of the plan by name.
         known_good: Environments, by stage and key group, that were verified.
+        watermark: A committed watermark that was told with an order, or -1.
     """
 
     pid: int
@@ -62,6 +63,7 @@ class Process:
     _calls: CallPool | None = None
     _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    watermark: int = -1
 
     @property
     def options(self) -> KernelOptions:
@@ -141,7 +143,10 @@ class Process:
             options = LmdbOptions(
                 map_bytes=self.program.map_size, saved_in=Path(saved) if saved else None
             )
-            self._registry = EnvironmentRegistry(Path(self.program.state_dir), options=options)
+            # Without the boot's name only this run knows that no other boot was in between.
+            boot = boot_id() or f"run {self.program.identity}"
+            root = Path(self.program.state_dir)
+            self._registry = EnvironmentRegistry(root, options=options, boot=boot)
         return self._registry.get(spec)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:

@@ -129,6 +129,7 @@ def source_task(
 
 def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
     """Yield what one source task sends."""
+    process.watermark = order.event_time.before
     outbox = Outbox(process, order, 0, task)
     report = outbox.report
     started = time.perf_counter()
@@ -295,6 +296,7 @@ def lane_parcels(
     process: Process, order: EpochOrder, stage: int, lane: int, frames: Iterable[bytes]
 ) -> Iterator[Parcel]:
     """Yield what one lane of a stage sends; frames for later stages and the driver pass through."""
+    process.watermark = order.event_time.before
     outbox = Outbox(process, order, stage, lane)
     report = outbox.report
     started = time.perf_counter()
@@ -455,6 +457,7 @@ def places_task(
     _exhaust(rows)
     places = shares[task]
     process = current(program.value)
+    process.watermark = order.watermark
     plan = process.program.plan
     report = TaskReport(stage=-1, task=task)
     try:

@@ -179,8 +179,13 @@ def choose_directory(
             f" state is kept on disk in {state_dir}"
         )
         return state_dir
+    try:
+        owner = _process_name(os.getpid())
+    except OSError:
+        say(f"this process has no name in /proc: state is kept on disk in {state_dir}")
+        return state_dir
     make_private(shared_memory, mine)
-    (mine / _OWNER_FILE).write_text(_process_name(os.getpid()))
+    (mine / _OWNER_FILE).write_text(owner)
     return mine
 
 
@@ -189,10 +194,9 @@ def release_directory(path: Path, *, shared_memory: Path = _SHARED_MEMORY) -> No
 
     One that a newer instance of the application has taken over is that one's.
     """
-    if path.parent == shared_memory and path.name.startswith(_TMPFS_PREFIX):
-        mine = f"{os.getpid()}:"
-        if _owner_of(path).startswith(mine) or not _owner_lives(path):
-            remove_tree(path)
+    ours = path.parent == shared_memory and path.name.startswith(_TMPFS_PREFIX)
+    if ours and (_is_mine(path) or not _owner_lives(path)):
+        remove_tree(path)
 
 
 def memory_directory(application_id: str, *, shared_memory: Path = _SHARED_MEMORY) -> Path:
@@ -208,10 +212,27 @@ def _remove_orphans(shared_memory: Path, *, keep: Path | None) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _owner_lives(directory: Path) -> bool:
+def _is_mine(directory: Path) -> bool:
     try:
-        name = _owner_of(directory)
-        return name == _process_name(int(name.split(":")[0]))
+        return _owner_of(directory) == _process_name(os.getpid())
+    except OSError:
+        return False
+
+
+def _owner_lives(directory: Path) -> bool:
+    """Whether the process that named itself still runs, as far as this one can see.
+
+    Containers may share a tmpfs, and see only their own processes: of another one's it is not
+    known that they have ended.
+    """
+    owner = _owner_of(directory)
+    pid, _, rest = owner.partition(":")
+    try:
+        here = _process_name(os.getpid()).split(":")
+        boot, namespace = rest.split(":")[1:] or here[2:]  # older versions did not tell
+        if boot and here[2] and boot != here[2]:
+            return False
+        return namespace != here[3] or rest.split(":")[0] == _start_of(int(pid))
     except (OSError, ValueError):
         return False
 
@@ -224,9 +245,14 @@ def _owner_of(directory: Path) -> str:
 
 
 def _process_name(pid: int) -> str:
-    """Return pid and start time, which together are never used twice in a boot."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return f"{pid}:{fields[19]}"
+    """Return what names a process: pid and start time, in which boot, and in which namespace."""
+    namespace = Path("/proc/self/ns/pid").readlink().name.replace(":", "")
+    return f"{pid}:{_start_of(pid)}:{boot_id()}:{namespace}"
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process started, which with its pid is never used twice in a boot."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def _size_of(directory: Path) -> int:

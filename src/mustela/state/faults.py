@@ -9,6 +9,7 @@ __all__ = [
     "StateDamagedError",
     "StateDirectoryError",
     "StateDiskFullError",
+    "StateGoneError",
     "StateIOError",
     "StateLockedError",
     "StateNotReadyError",
@@ -45,6 +46,16 @@ class StateIOError(EnvironmentFault):
     code = "STATE_IO"
 
 
+class StateGoneError(EnvironmentFault):
+    """State was deleted while the application was running.
+
+    The epoch is run again, on state that is restored from its changelogs.
+    """
+
+    code = "STATE_GONE"
+    retryable = True
+
+
 class StateLockedError(EnvironmentFault):
     """Another process holds the write lock of an environment and does not let go."""
 
@@ -68,3 +79,13 @@ class StoreError(UsageError):
     """A store is described or used wrongly."""
 
     code = "STORE"
+
+
+def gone(path: object) -> StateGoneError:
+    """Return the error for state that was there when the epoch began to use it."""
+    return StateGoneError(
+        f"the state in {path} was deleted while the application was running",
+        why="another program or person deleted it; it is restored from its changelogs",
+        fix="keep other programs out of state_dir while the application runs",
+        fields={"path": str(path)},
+    )

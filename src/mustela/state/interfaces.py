@@ -383,12 +383,14 @@ class Environment(Protocol):
         """Fold the committed pending into the base; for idle times and for shutdown."""
         ...
 
-    def restore(
+    def restore(  # noqa: PLR0913 - rows, where they belong, and who writes them
         self,
         store: str,
         rows: Iterable[tuple[bytes, bytes | None]],
         end_offset: int,
         *,
+        start: int = 0,
+        goes_on: bool = False,
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
@@ -401,11 +403,14 @@ class Environment(Protocol):
             store: The store whose changelog this is.
             rows: Keys and values (None for a deletion), a later row replacing an earlier one.
             end_offset: The offset to go on from.
+            start: The offset from which the rows were read: all before it are here already.
+            goes_on: A restore is under way already, of this store or of another one.
             incarnation: The running incarnation; refused if a higher one was here.
             time_ms: The driver's clock when reading began; 0 if unknown.
 
         Raises:
             FencedStateError: If a higher incarnation has written here.
+            StateGoneError: If the rows before are not here any more.
         """
         ...
 

@@ -26,6 +26,7 @@ from mustela.state.faults import (
     StateDiskFullError,
     StateIOError,
     StateNotReadyError,
+    gone,
 )
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
@@ -42,7 +43,14 @@ from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows
 from mustela.state.locking import WriteLock
 from mustela.state.memory import unknown_store
-from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
+from mustela.state.protocol import (
+    Standing,
+    check_fence,
+    check_rest,
+    check_token,
+    compare,
+    not_ready,
+)
 from mustela.state.runs import in_key_order
 
 __all__ = ["LmdbEnvironment"]
@@ -124,11 +132,15 @@ class LmdbEnvironment:
             return Condition.CURRENT if committed.token is None else Condition.EMPTY
         if not meta.belongs_to(self._spec):
             return Condition.FOREIGN
-        if meta.boot_id != self._boot and not meta.clean:
+        if not (meta.clean or self._is_this_boot(meta)):
             return Condition.DAMAGED
         key = None if committed.token is None else token_key(committed.token)
         has_pending = key is not None and txn.get(key, None, handle.pending) is not None
         return compare(meta.standing, committed, has_pending=has_pending, spec=self._spec)
+
+    def _is_this_boot(self, meta: Meta) -> bool:
+        """Whether this boot wrote last; one without a name cannot be told from any other."""
+        return bool(self._boot) and meta.boot_id == self._boot
 
     def positions(self) -> dict[str, int]:
         """Return, per logged store, the changelog offset up to which the base is complete."""
@@ -209,6 +221,8 @@ class LmdbEnvironment:
             token is not None and txn.get(token_key(token), None, handle.pending) is not None
         )
         condition = compare(writer.standing, committed, has_pending=has_pending, spec=self._spec)
+        if condition is Condition.EMPTY:
+            raise gone(self.path)  # who folds has seen it there
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
@@ -217,12 +231,14 @@ class LmdbEnvironment:
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
 
-    def restore(
+    def restore(  # noqa: PLR0913 - rows, where they belong, and who writes them
         self,
         store: str,
         rows: Iterable[tuple[bytes, bytes | None]],
         end_offset: int,
         *,
+        start: int = 0,
+        goes_on: bool = False,
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
@@ -232,6 +248,8 @@ class LmdbEnvironment:
         make_private(self._root, self.path.parent)
         for (keys, values), last in in_key_order(rows, self.path):
             with self._writing() as writer:
+                check_rest(writer.standing, store, start, str(self.path), goes_on=goes_on)
+                goes_on = True
                 if incarnation is not None:
                     check_fence(writer.standing, incarnation, str(self.path))
                     writer.standing.incarnation = incarnation
@@ -299,9 +317,9 @@ class LmdbEnvironment:
             return
         if not meta.belongs_to(self._spec):
             raise not_ready(Condition.FOREIGN, Committed(), str(self.path))
-        if meta.boot_id == self._boot and not meta.clean:
-            return
         if not meta.clean:
+            if self._is_this_boot(meta):
+                return
             raise damaged(self.path, "another boot left it open")
         meta.boot_id, meta.clean = self._boot, False
         with handle.env.begin(write=True) as txn:
@@ -347,7 +365,7 @@ class LmdbEnvironment:
                 handle.env.sync(True)
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle)
-                    if meta is None or meta.clean or meta.boot_id != self._boot:
+                    if meta is None or meta.clean or not self._is_this_boot(meta):
                         return
                     meta.clean = True
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from mustela.errors import EnvironmentFault
 from mustela.state.directories import make_private
 from mustela.state.faults import (
     StateDamagedError,
     StateDiskFullError,
     StateIOError,
     StateNotReadyError,
+    gone,
 )
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.verify import verify_environments
@@ -111,7 +113,9 @@ def _errno_of(error: lmdb.Error) -> int:
     return next((number for number in numbers if os.strerror(number) in text), 0)
 
 
-def _by_number(path: Path, number: int, text: str) -> StateDiskFullError | StateIOError:
+def _by_number(path: Path, number: int, text: str) -> EnvironmentFault:
+    if number == errno.ENOENT:
+        return gone(path)
     if number in _DISK_FULL or (number == errno.EIO and _is_full(path)):
         return _disk_full(path, text)
     return StateIOError(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mustela.state.faults import StateLockedError
+from mustela.state.faults import StateLockedError, gone
 
 __all__ = ["WriteLock", "hold", "is_held"]
 
@@ -96,7 +96,10 @@ class WriteLock:
 
     @contextmanager
     def _file_held(self) -> Generator[None]:
-        descriptor = _opened(self._path, os.O_CREAT)
+        try:
+            descriptor = _opened(self._path, os.O_CREAT)
+        except FileNotFoundError as error:
+            raise gone(self._path.parent) from error
         try:
             self._take(descriptor)
             yield

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from mustela.state.faults import StateNotReadyError, StoreError
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
-from mustela.state.protocol import Standing, check_fence, check_token, compare, not_ready
+from mustela.state.protocol import (
+    Standing,
+    check_fence,
+    check_rest,
+    check_token,
+    compare,
+    not_ready,
+)
 
 __all__ = ["MemoryEnvironment", "MemorySnapshot"]
 
@@ -205,18 +212,21 @@ class MemoryEnvironment:
             self._standing.move_to(committed)
         self._pendings = {}
 
-    def restore(
+    def restore(  # noqa: PLR0913 - rows, where they belong, and who writes them
         self,
         store: str,
         rows: Iterable[tuple[bytes, bytes | None]],
         end_offset: int,
         *,
+        start: int = 0,
+        goes_on: bool = False,
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
         """Apply changelog rows in log order; see `Environment.restore`."""
         if store not in self._base:
             raise unknown_store(store, self._spec)
+        check_rest(self._standing, store, start, self._where, goes_on=goes_on)
         if incarnation is not None:
             check_fence(self._standing, incarnation, self._where)
             self._standing.incarnation = incarnation

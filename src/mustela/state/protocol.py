@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mustela.errors import InvariantError
-from mustela.state.faults import FencedStateError, StateNotReadyError
+from mustela.state.faults import FencedStateError, StateNotReadyError, gone
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Token
 
-__all__ = ["Standing", "check_fence", "check_token", "compare", "not_ready"]
+__all__ = ["Standing", "check_fence", "check_rest", "check_token", "compare", "not_ready"]
 
 _CLOCK_SLACK_MS = 60_000
 """How far a clock may be set back and copies still be believed."""
@@ -123,6 +123,23 @@ def check_fence(standing: Standing, incarnation: int, where: str) -> None:
             fix="stop this instance",
             fields={"incarnation": incarnation, "owner": standing.incarnation},
         )
+
+
+def check_rest(standing: Standing, store: str, start: int, where: str, *, goes_on: bool) -> None:
+    """See whether what a restore goes on from is still there.
+
+    Args:
+        standing: Where the base stands.
+        store: The store that is restored.
+        start: The offset from which its changelog was read.
+        where: For messages.
+        goes_on: Whether a restore has begun and is not finished.
+
+    Raises:
+        StateGoneError: If it is not: the rows before would be missing.
+    """
+    if standing.positions.get(store, 0) < start or (goes_on and not standing.partial):
+        raise gone(where)
 
 
 def check_token(token: Token, committed: Committed) -> None:

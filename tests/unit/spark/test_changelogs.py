@@ -12,9 +12,10 @@ import pytest
 from mustela.clock import SystemClock
 from mustela.model import TopicPartition
 from mustela.spark import lanes
+from mustela.spark.changelogs import _dropped_by, _taken_until
 from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
-from mustela.state.interfaces import Committed, Token
+from mustela.state.interfaces import Committed, StoreSpec, Token
 from tests.unit.spark.test_lives import GROUP, STAGE, program
 
 LOG = "app-counts-changelog"
@@ -118,3 +119,46 @@ def test_of_two_clocks_the_later_one_counts(
     stamps = {"time_ms": ahead, "base_ms": ahead}
     assert restored_from(tmp_path, monkeypatch, broker, **stamps) == 0
     assert broker.asked == [ahead - DAY // 2]
+
+
+HOUR = 3_600_000
+NOW = 1_800_000_000_000
+BY_AGE = {"cleanup.policy": "compact,delete", "retention.ms": str(25 * HOUR)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "first", "written", "until"),
+    [
+        ({"cleanup.policy": "compact"}, NOW - 9 * HOUR, NOW, NOW - 8 * HOUR),
+        ({"cleanup.policy": "compact"}, None, NOW - 2 * HOUR, NOW - HOUR),
+        (BY_AGE, NOW - HOUR, NOW, NOW - 24 * HOUR),
+        (BY_AGE, NOW - 40 * HOUR, NOW, NOW - 39 * HOUR),
+        ({**BY_AGE, "retention.bytes": "1000"}, NOW - HOUR, NOW, NOW),
+        ({**BY_AGE, "retention.ms": "-1"}, NOW - HOUR, NOW, NOW),
+    ],
+)
+def test_rows_that_are_gone_are_as_young_as_they_may_be(
+    monkeypatch: pytest.MonkeyPatch, settings, first, written, until
+) -> None:
+    """Older than the first that is left, or where age alone deletes than that age; an hour less."""
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _self: NOW)
+    assert _taken_until(settings, first, written) == until
+
+
+@pytest.mark.parametrize(
+    ("changes", "until"),
+    [
+        ({}, 10 * HOUR - 2 * HOUR - HOUR),
+        ({"kind": "session", "window_ms": None}, -1),
+        ({"kind": "timestamped_key_value", "window_ms": None, "retention_ms": None}, -1),
+    ],
+)
+def test_only_windows_that_the_watermark_drops_may_be_gone(tmp_path: Path, changes, until) -> None:
+    """Every other store deletes by itself what it does not need."""
+    store = StoreSpec(
+        **{"name": "w", "kind": "window", "retention_ms": 2 * HOUR, "window_ms": HOUR, **changes}
+    )
+    process = Process(0, program(tmp_path, "life"), {}, watermark=10 * HOUR)
+    assert _dropped_by(process, store) == until
+    by_stream = replace(process.program, kernel={"event_time": "stream-time"})
+    assert _dropped_by(Process(0, by_stream, {}, watermark=10 * HOUR), store) == -1

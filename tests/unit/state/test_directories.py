@@ -82,6 +82,51 @@ def test_directories_of_dead_owners_go(tmp_path, shm):
     assert sorted(shm.iterdir()) == sorted([alive, stranger])
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "stays"),
+    [
+        (0, "999999999", False),  # no such process
+        (1, "1", False),  # its pid is used again
+        (2, "another-boot", False),
+        (2, "", True),  # a boot without a name is judged by the rest
+        (3, "pid[1]", True),  # another container's process: nobody here sees it
+    ],
+)
+def test_an_owner_is_known_by_more_than_its_pid(tmp_path, shm, part, value, stays):
+    """Pid, start and boot name a process; who cannot see it does not say that it is dead."""
+    place, _ = choose(tmp_path, shm)
+    name = (place / "owner").read_text().split(":")
+    assert (int(name[0]), len(name)) == (os.getpid(), 4)
+    name[part] = value
+    (place / "owner").write_text(":".join(name))
+    choose(tmp_path, shm, backend="disk")
+    assert place.exists() is stays
+    if stays:
+        (place / "owner").write_text("")
+
+
+def test_release_does_not_take_a_pid_for_its_owner(tmp_path, shm):
+    """In another container the same pid is another process, which may live."""
+    place, _ = choose(tmp_path, shm)
+    owner = place / "owner"
+    name = owner.read_text().split(":")
+    owner.write_text(":".join([*name[:3], "pid[1]"]))
+    release_directory(place, shared_memory=shm)
+    assert place.is_dir()
+
+
+def test_a_host_that_names_no_processes_keeps_state_on_disk(tmp_path, shm, monkeypatch):
+    """Nobody could tell whether the owner lives."""
+
+    def nameless(_pid: int) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("mustela.state.directories._process_name", nameless)
+    place, said = choose(tmp_path, shm)
+    assert place == tmp_path / "disk"
+    assert "no name in /proc" in said[0]
+
+
 def test_a_link_on_tmpfs_is_refused(tmp_path, shm):
     """Anyone may write to /dev/shm, so a name there may be someone's trap."""
     target = tmp_path / "target"

@@ -194,6 +194,27 @@ def test_another_boot_trusts_only_a_clean_close(root):
     rebuilds(environment, state)
 
 
+def test_a_boot_without_a_name_is_not_the_same_boot(root):
+    """Where the kernel names no boot, two of them look alike; a clean close is believed."""
+    environment = open_lmdb(root, boot="")
+    state = fill_unnamed(environment)
+    assert open_lmdb(root, boot="").condition(state) is Condition.DAMAGED
+    environment = open_lmdb(root, boot="named")
+    assert environment.condition(state) is Condition.DAMAGED
+    environment.destroy()
+    state = fill(environment, 10)
+    environment.close(clean=True)
+    assert open_lmdb(root, boot="").condition(state) is Condition.CURRENT
+
+
+def fill_unnamed(environment) -> Committed:
+    """Leave state open; it cannot be folded, because who opens it again does not believe it."""
+    token = Token(1, 1, 0)
+    environment.write_pending(token, Committed(), {"counts": [(b"k", b"v")]})
+    environment.close(clean=False)
+    return committed(token, counts=1)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -126,17 +126,23 @@ def read_chunks(  # noqa: PLR0913 - a range, its limits, and how it is handed ov
     *,
     timeout: float = 30.0,
     bare: bool = False,
+    on_lost: Callable[[int, int], None] | None = None,
 ) -> Iterator[RawChunk]:
     """Read what a compacted topic still holds between two offsets.
+
+    Compaction never moves the beginning of a log: where it lies behind ``start``, the broker has
+    deleted records, and who reads may not be able to do without them.
 
     Args:
         properties: Client properties.
         topic: The topic.
         partition: Its partition.
-        start: First offset; where the log begins later, compaction took what was before.
+        start: First offset.
         end: Offset behind the last record that is wanted.
         timeout: Seconds without progress.
         bare: Leave out timestamps and headers.
+        on_lost: Is told, where the log begins behind the offset that is to be read, that offset
+            and the first one that is left; unless it raises, reading goes on from there.
     """
     reader = RangeReader.shared(properties, read_timeout=timeout)
     limit = BITE if bare else CHUNK_RECORDS  # who wants bare rows looks at them at once
@@ -151,6 +157,8 @@ def read_chunks(  # noqa: PLR0913 - a range, its limits, and how it is handed ov
             earliest = error.fields["earliest"]
             if earliest is None or earliest <= position:
                 raise  # the log ends too early
+            if on_lost is not None:
+                on_lost(position, earliest)
             position = earliest
         else:
             return
@@ -165,6 +173,7 @@ def read_between(  # noqa: PLR0913 - a range, its limits, and who is told
     *,
     timeout: float = 30.0,
     on_chunk: Callable[[int], None] | None = None,
+    on_lost: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Read keys and values of a changelog exactly up to ``end``; see `read_chunks`.
 
@@ -176,6 +185,7 @@ def read_between(  # noqa: PLR0913 - a range, its limits, and who is told
         end: Offset behind the last record.
         timeout: Seconds without progress.
         on_chunk: Is told how many records have come, chunk by chunk.
+        on_lost: Is told what the log no longer holds; see `read_chunks`.
     """
 
     def rows(chunk: RawChunk) -> Iterable[tuple[bytes, bytes | None]]:
@@ -186,5 +196,7 @@ def read_between(  # noqa: PLR0913 - a range, its limits, and who is told
             return [(key, value) for key, value in found if key is not None]
         return cast("Iterable[tuple[bytes, bytes | None]]", found)
 
-    chunks = read_chunks(properties, topic, partition, start, end, timeout=timeout, bare=True)
+    chunks = read_chunks(
+        properties, topic, partition, start, end, timeout=timeout, bare=True, on_lost=on_lost
+    )
     return chain.from_iterable(map(rows, chunks))  # no Python frame for each of many rows
