@@ -163,7 +163,7 @@ class CountOperator(LaneOperator[F]):
         else:
             counts = Counter(key_bytes)
             more = [counts[key] for key in keys]
-        olds, old_times = self._codec.decode_many(self._store.getmulti(keys))
+        olds, old_times = self._codec.decode_many(self._store.getmulti(keys), keys)
         touched = Touched(
             rows=list(last.values()),
             key_bytes=keys,
@@ -231,7 +231,7 @@ class FoldOperator(LaneOperator[F]):
     ) -> Touched:
         """Fold with live aggregates, encoded once; any failure ends the epoch."""
         fold, merges = self._fold, self._merges
-        totals, latest = map(list[Any], self._codec.decode_many(list(raw.values())))
+        totals, latest = map(list[Any], self._codec.decode_many(list(raw.values()), list(raw)))
         keys = list(raw)
         places = dict(zip(keys, range(len(keys)), strict=True))
         numbers = list(map(places.__getitem__, key_bytes))
@@ -266,7 +266,7 @@ class FoldOperator(LaneOperator[F]):
         updates = Updates(Touched(olds=olds))
         touched = updates.touched
         now = dict(raw)
-        values, times = codec.decode_many(list(raw.values()))
+        values, times = codec.decode_many(list(raw.values()), list(raw))
         totals = dict(zip(raw, values, strict=True))
         latest = dict(zip(raw, times, strict=True))
         on_user = failing(batch, self.user_failures(self._function))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from struct import Struct
+from struct import error as StructError
 from typing import Any
 
 from mustela.model import Headers
-from mustela.serdes.base import Serde
+from mustela.serdes.base import Serde, SerdeError
 from mustela.serdes.primitives import IntSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import (
@@ -17,6 +18,7 @@ from mustela.state.kinds.headers import (
     without_headers,
     without_session_headers,
 )
+from mustela.state.stored_value import unreadable
 
 __all__ = ["NO_TIMESTAMP", "StoreCodec"]
 
@@ -45,6 +47,7 @@ class StoreCodec:
     """
 
     def __init__(self, spec: StoreSpec, serde: Serde[Any]) -> None:
+        self.spec = spec
         self.serde = serde
         self.timed = spec.kind in {"timestamped_key_value", "window"}
         self.headed = spec.with_headers
@@ -56,22 +59,44 @@ class StoreCodec:
             add_headers if self.timed else add_session_headers
         )
 
-    def decode_many(self, raw: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
-        """Return values (None where there is no row) and timestamps (-1 where there is none)."""
+    def decode_many(
+        self, raw: Sequence[bytes | None], keys: Sequence[bytes] | None = None
+    ) -> tuple[list[Any], list[int]]:
+        """Return values (None where there is no row) and timestamps (-1 where there is none).
+
+        Args:
+            raw: The rows.
+            keys: Their keys, to name the one whose row cannot be read.
+
+        Raises:
+            StoredValueError: If a row cannot be read.
+        """
         if self.headed:
             bare = self._bare
             raw = [None if item is None else bare(item) for item in raw]
         if not self.timed:
-            return self.serde.deserialize_many(raw), [NO_TIMESTAMP] * len(raw)
+            return self._values(raw, keys), [NO_TIMESTAMP] * len(raw)
         if self._ints:
             unpack = _TIMED_INT.unpack
             absent = (NO_TIMESTAMP, None)
-            pairs = [absent if item is None else unpack(item) for item in raw]
-            return [pair[1] for pair in pairs], [pair[0] for pair in pairs]
+            try:
+                pairs = [absent if item is None else unpack(item) for item in raw]
+            except StructError:
+                pass  # a row of other bytes than a number has: the serde says it better
+            else:
+                return [pair[1] for pair in pairs], [pair[0] for pair in pairs]
         bodies = [None if item is None else item[8:] for item in raw]
         unpack_time = _TIME.unpack_from
         times: list[int] = [NO_TIMESTAMP if item is None else unpack_time(item)[0] for item in raw]
-        return self.serde.deserialize_many(bodies), times
+        return self._values(bodies, keys), times
+
+    def _values(
+        self, bodies: Sequence[bytes | None], keys: Sequence[bytes] | None = None
+    ) -> list[Any]:
+        try:
+            return self.serde.deserialize_many(bodies)
+        except SerdeError as error:
+            raise unreadable(self.spec, self.serde, error, keys) from error
 
     def decode_one(self, raw: bytes | None) -> Any:
         """Return the value of one row, None where there is none."""
@@ -79,7 +104,11 @@ class StoreCodec:
             return None
         if self.headed:
             raw = self._bare(raw)
-        return self.serde.deserialize(raw[8:] if self.timed else raw)
+        body = raw[8:] if self.timed else raw
+        try:
+            return self.serde.deserialize(body)
+        except SerdeError as error:
+            raise unreadable(self.spec, self.serde, error) from error
 
     def encode_many(
         self,

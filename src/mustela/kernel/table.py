@@ -99,7 +99,7 @@ class KeyedTableOperator(KeyedOperator[N]):
             batch.values,
             batch.origins,
             rows=batch.rows,
-            olds=self._codec.decode_many(before)[0] if wants_old else None,
+            olds=self._codec.decode_many(before, key_bytes)[0] if wants_old else None,
             key_bytes=key_bytes,
         )
         if self.options.emit == "barrier" or self._ends_known(batch):
@@ -125,7 +125,7 @@ class KeyedTableOperator(KeyedOperator[N]):
             batch.values,
             batch.origins,
             rows=batch.rows,
-            olds=self._codec.decode_many(before)[0] if self.step.wants_old else None,
+            olds=self._codec.decode_many(before, key_bytes)[0] if self.step.wants_old else None,
             key_bytes=key_bytes,
             latest=latest,
         )

@@ -93,7 +93,7 @@ class TableCountOperator(LaneOperator[TableAggregateNode]):
             return None
         last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
         keys = list(last)
-        before, times = self._codec.decode_many(self._store.getmulti(keys))
+        before, times = self._codec.decode_many(self._store.getmulti(keys), keys)
         counts = dict(zip(keys, before, strict=True))
         latest = dict(zip(keys, times, strict=True))
         rows = zip(key_bytes, batch.values, _olds(batch), batch.timestamps, strict=True)

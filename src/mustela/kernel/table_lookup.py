@@ -91,11 +91,12 @@ class LookupTable:
         """
         lookup = self._lookup
         if lookup.own:
-            return self._codec.decode_many(self._store.getmulti(self._places(keys)))
+            places = self._places(keys)
+            return self._codec.decode_many(self._store.getmulti(places), places)
         if lookup.store.kind == "versioned":
             values, times = self._newest(keys)
         else:
-            values, times = self._codec.decode_many(self._store.before_many(keys))
+            values, times = self._codec.decode_many(self._store.before_many(keys), keys)
         for view in lookup.views:
             values = _viewed(view, objects(), values, on_failure)
         told = self._told

@@ -129,7 +129,7 @@ class LmdbEnvironment:
     ) -> Condition:
         meta = self._read_meta(txn, handle)
         if meta is None:
-            return Condition.CURRENT if committed.token is None else Condition.EMPTY
+            return compare(Standing(), committed, has_pending=False, spec=self._spec)
         if not meta.belongs_to(self._spec):
             return Condition.FOREIGN
         if not (meta.clean or self._is_this_boot(meta)):

@@ -43,6 +43,18 @@ def test_a_new_environment_is_current_until_something_was_committed(environment)
     assert environment.positions() == {}
 
 
+def test_a_new_environment_of_stores_with_changelogs_is_empty(environment):
+    """A store that moved to another stage has rows in its changelog, and no epoch wrote it here."""
+    moved = committed(None, counts=2)
+    assert environment.condition(moved) is Condition.EMPTY
+    with pytest.raises(StateNotReadyError):
+        environment.snapshot(moved)
+    environment.restore("counts", [ROW], 2)
+    environment.restore("totals", [], 0)
+    environment.finish_restore(moved)
+    assert rows_of(environment, moved) == [ROW]
+
+
 def test_a_pending_is_seen_only_when_the_driver_names_it(environment):
     """The driver's word turns a pending into state, and nothing else does."""
     token = Token(1, 1, 0)

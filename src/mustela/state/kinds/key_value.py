@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 from mustela.model import HeadersLike, as_headers
-from mustela.serdes.base import Serde
+from mustela.serdes.base import Serde, SerdeError
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
@@ -23,6 +23,7 @@ from mustela.state.kinds.headers import (
     without_headers,
 )
 from mustela.state.kinds.typed import merging
+from mustela.state.stored_value import unreadable
 
 __all__ = [
     "NO_TIMESTAMP",
@@ -126,6 +127,12 @@ class _TypedStore(Generic[K, S]):
     def name(self) -> str:
         """The store's name."""
         return self.spec.name
+
+    def _value_of(self, data: bytes) -> Any:
+        try:
+            return self._value.deserialize(data)
+        except SerdeError as error:
+            raise unreadable(self.spec, self._value, error) from error
 
     @overload
     def get(self, key: K) -> S | None: ...
@@ -349,7 +356,7 @@ class KeyValueStore(_TypedStore[K, V]):
             stored = stored[_TIME_BYTES:]
         elif self._timed:
             stored = without_headers(stored)[_TIME_BYTES:]
-        return cast("V", self._value.deserialize(stored))
+        return self._value_of(stored)
 
 
 class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
@@ -457,7 +464,7 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
 
     def _decode(self, stored: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = self._unpack(stored)
-        return ValueAndTimestamp(cast("V", self._value.deserialize(data)), timestamp)
+        return ValueAndTimestamp(self._value_of(data), timestamp)
 
 
 class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V]]):

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar, cast
 
-from mustela.serdes.base import Serde
+from mustela.serdes.base import Serde, SerdeError
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.layout import STREAM_TIME, TIME_MAX, TIME_MIN, RowView
 from mustela.state.kinds.views import GroupedView
+from mustela.state.stored_value import unreadable
 
 __all__ = ["Moment", "TypedRows", "merging", "to_ms"]
 
@@ -109,7 +110,10 @@ class TypedRows(Generic[K, V]):
         return cast("K", self._key.deserialize(data))
 
     def _value_of(self, data: bytes) -> V:
-        return cast("V", self._value.deserialize(data))
+        try:
+            return cast("V", self._value.deserialize(data))
+        except SerdeError as error:
+            raise unreadable(self.spec, self._value, error) from error
 
     def _live_from(self, view: RowView) -> int:
         """Return the oldest time that a key group still shows."""

@@ -1,0 +1,40 @@
+"""Two versions of a program, one after the other: what becomes of the first one's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mustela import Materialized, StreamsBuilder
+from tests.integration.app_world import World
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytest_plugins = ["tests.integration.app_fixture"]
+
+Build = Callable[[StreamsBuilder], None]
+
+
+def counting(source: str, sink: str, stored: Materialized[str, int]) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream(source, key=str, value=str)
+        counts = lines.group_by_key().count(materialized=stored)
+        counts.to_stream(name="told").to(sink, key=str, value=int)
+
+    return build
+
+
+def test_a_release_with_one_store_more_keeps_the_rows_of_the_others(world: World) -> None:
+    """The stage has another set of stores then, and its state is made anew from changelogs."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    counted = counting(source, sink, Materialized[str, int](store="pending"))
+
+    def and_reduced(builder: StreamsBuilder) -> None:
+        counted(builder)
+        lines = builder.stream(source, key=str, value=str)
+        lines.group_by_key().reduce(lambda old, _: old, store="first")
+
+    for build in (counted, and_reduced):
+        world.send(source, [(key, "x") for key in ("a", "b", "a")])
+        world.run(build)
+    assert world.numbers(sink) == {"a": 4, "b": 2}
