@@ -22,6 +22,7 @@ from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
+from mustela.spark.busy import BusyNote
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
 from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
@@ -105,6 +106,7 @@ class _Process:
         self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
         self.options = KernelOptions(**program.kernel)
         self.reader = SimReader()
+        self.note = BusyNote(None)
         self.admin = SimCluster(world, life)
         self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
 
@@ -251,6 +253,9 @@ class SimEngine:
                 committed = order.marks[stage][group].committed(plan.stages[stage].logged)
                 work.act(process, stage, group, committed, report)
         return report
+
+    def interrupt(self) -> None:
+        """Nobody waits in the simulated world."""
 
     def stop(self) -> None:
         """Nothing is to be stopped."""
