@@ -114,6 +114,27 @@ def test_a_topic_that_was_made_again(application: Application) -> None:
     assert application.offsets() == [0, 0]
 
 
+def test_an_application_begins_again_where_it_is_told_to(
+    application: Application, admin: KafkaAdmin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without state, or with it; a partition that is not named begins at its first record."""
+    name, source = application.name, application.source
+    admin.set_group_offsets(name, {(source, 1): 1})
+    assert application.refused() == "OFFSETS_MOVED"
+    to = ("--to-offsets", f"{source}-1=3")
+    assert application.type("reset", name, *to, "--dry-run") == ExitCode.OK
+    assert f"begin {source}-1 at 3" in capsys.readouterr().out
+    assert application.refused() == "OFFSETS_MOVED"
+    assert application.type("reset", name, *to, "--yes") == ExitCode.OK
+    state = application.start()
+    assert [end for _, end in sorted(state.progress.next_offsets.items())] == [0, 3]
+    assert state.is_empty
+    assert application.type("reset", name, "--to-latest", "--keep-state", "--yes") == ExitCode.OK
+    assert application.offsets() == [6, 6]
+    assert application.type("reset", name, "--yes") == ExitCode.OK
+    assert application.offsets() == [0, 0]
+
+
 def test_offsets_are_set_and_a_record_is_skipped(
     application: Application, make_sink: MakeSink, capsys: pytest.CaptureFixture[str]
 ) -> None:

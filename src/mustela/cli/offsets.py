@@ -16,8 +16,10 @@ from mustela.cli.repairing import (
     ToLatest,
     ToTime,
     goal_of,
+    is_number,
     open_repair,
     settings_of,
+    sources_seen,
     target_offsets,
     told_of,
 )
@@ -108,7 +110,9 @@ def set_offsets(
     def edit(repair: Repair, sight: Sight) -> Edit:
         if goal is None:
             return edits.move(sight.views, wanted)
-        return edits.move(sight.views, target_offsets(repair, sight, goal, named))
+        return edits.move(
+            sight.views, target_offsets(repair, sight, goal, named or sources_seen(sight))
+        )
 
     return _change(application, edit, named, manner)
 
@@ -221,7 +225,7 @@ def _triples(places: Sequence[str]) -> dict[TopicPartition, int]:
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if not is_number(text):
         what = f"{text!r} is no number from 0 on"
         raise BadOffsetsError(what, fix="an offset is given as TOPIC PARTITION OFFSET")
     return int(text)

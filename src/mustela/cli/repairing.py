@@ -26,8 +26,12 @@ __all__ = [
     "ToLatest",
     "ToTime",
     "goal_of",
+    "is_number",
+    "offsets_given",
     "open_repair",
     "settings_of",
+    "sources_of",
+    "sources_seen",
     "target_offsets",
     "told_of",
 ]
@@ -71,6 +75,15 @@ def settings_of(application: str, bootstrap_servers: str | None) -> Settings:
     if bootstrap_servers is not None:
         app.configure(bootstrap_servers=bootstrap_servers)
     return app.settings
+
+
+def sources_of(application: str) -> list[str]:
+    """Return the source topics of an application that is named by module and name, else none."""
+    if ":" not in application:
+        return []
+    from mustela.cli.loading import load_app
+
+    return list(load_app(application).built_plan().topics)
 
 
 @contextmanager
@@ -122,11 +135,9 @@ def told_of(sight: Sight, edit: Edit) -> list[str]:
 def target_offsets(
     repair: Repair, sight: Sight, goal: Goal, topics: Sequence[str]
 ) -> dict[TopicPartition, int]:
-    """Return where partitions are to go; those of all recorded topics if none is named."""
+    """Return where all partitions of topics are to go."""
     from mustela.runtime.edits import whole_topics
 
-    if not topics:
-        topics = sorted({p.topic for p, v in sight.views.items() if v.recorded_id})
     places = whole_topics(sight.views, topics)
     if goal.name == "time":
         return repair.offsets_at(places, goal.time_ms)
@@ -134,6 +145,17 @@ def target_offsets(
     if goal.name == "latest":
         return {view.place: view.end for view in views if view.end is not None}
     return {view.place: view.earliest for view in views if view.earliest is not None}
+
+
+def sources_seen(sight: Sight, more: Sequence[str] = ()) -> list[str]:
+    """Return the topics that the record knows, and more of them, as far as they are there."""
+    return sorted(
+        {
+            place.topic
+            for place, view in sight.views.items()
+            if view.end is not None and (view.recorded_id or place.topic in more)
+        }
+    )
 
 
 def goal_of(*, to_earliest: bool, to_latest: bool, to_time: str | None) -> Goal | None:
@@ -154,6 +176,35 @@ def goal_of(*, to_earliest: bool, to_latest: bool, to_time: str | None) -> Goal 
     if to_earliest:
         return Goal("earliest")
     return Goal("latest") if to_latest else None
+
+
+def offsets_given(given: Sequence[str]) -> dict[TopicPartition, int]:
+    """Return the offsets that are written as ``TOPIC-PARTITION=OFFSET``, with commas between.
+
+    Raises:
+        BadOffsetsError: If one is written in another way.
+
+    Example:
+        >>> offsets_given(["lines-0=42,my-lines-1=7"])  # doctest: +NORMALIZE_WHITESPACE
+        {TopicPartition(topic='lines', partition=0): 42,
+         TopicPartition(topic='my-lines', partition=1): 7}
+    """
+    from mustela.model import TopicPartition
+
+    found: dict[TopicPartition, int] = {}
+    for text in (part for item in given for part in item.split(",")):
+        place, _, offset = text.strip().partition("=")
+        topic, _, partition = place.rpartition("-")
+        if not topic or not is_number(partition) or not is_number(offset):
+            what = f"{text.strip()!r} is not TOPIC-PARTITION=OFFSET"
+            raise BadOffsetsError(what, fix="write, for example, --to-offsets lines-0=42,lines-1=7")
+        found[TopicPartition(topic, int(partition))] = int(offset)
+    return found
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number from 0 on."""
+    return text.isascii() and text.isdigit()
 
 
 def _milliseconds(text: str) -> int:

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from cyclopts import Parameter
 
 from mustela.cli.asking import Application, Manner, NotConfirmedError, confirm
 from mustela.cli.clients import open_admin
 from mustela.cli.console import ExitCode, Json, print_json
 from mustela.cli.living import refuse_while_alive
-from mustela.cli.repairing import open_repair, settings_of
+from mustela.cli.repairing import (
+    BadOffsetsError,
+    Goal,
+    ToEarliest,
+    ToLatest,
+    ToTime,
+    goal_of,
+    offsets_given,
+    open_repair,
+    settings_of,
+    sources_of,
+    sources_seen,
+    target_offsets,
+    told_of,
+)
 from mustela.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +35,7 @@ if TYPE_CHECKING:
 
     from mustela.config.settings import Settings
     from mustela.connectors.kafka.admin import KafkaAdmin
+    from mustela.runtime.repair import Sight
 
 __all__ = [
     "NothingConfirmedError",
@@ -29,13 +47,59 @@ __all__ = [
 CHANGELOG = "-changelog"
 
 
-_PLAIN = Manner()
-
-
 class NothingConfirmedError(NotConfirmedError):
     """Nobody said yes to the deletion."""
 
     code = "RESET_NOT_CONFIRMED"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where an application is to begin.
+
+    Attributes:
+        to_earliest: At the first offset that is left of each source.
+        to_latest: With records that are still to come.
+        to_time: At the first record of this time or later.
+        to_offsets: At the offsets that are given.
+        keep_state: Keep state.
+    """
+
+    to_earliest: ToEarliest = False
+    to_latest: ToLatest = False
+    to_time: ToTime = None
+    to_offsets: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--to-offsets",
+            negative=(),
+            help="To these offsets, as TOPIC-PARTITION=OFFSET, with commas between; repeatable.",
+        ),
+    ] = None
+    keep_state: Annotated[
+        bool,
+        Parameter(
+            name="--keep-state",
+            negative=(),
+            help="Only the offsets change: what is read again is counted again.",
+        ),
+    ] = False
+
+    def goal(self) -> Goal | None:
+        """Return where all partitions are to go, None if nothing, or each one, is named.
+
+        Raises:
+            BadOffsetsError: If several are given.
+        """
+        goal = goal_of(to_earliest=self.to_earliest, to_latest=self.to_latest, to_time=self.to_time)
+        if goal is not None and self.to_offsets:
+            what = "--to-offsets excludes the other places to begin"
+            raise BadOffsetsError(what, fix="choose one of them")
+        if goal is None and not self.to_offsets and self.keep_state:
+            what = "--keep-state without a place to go on from changes nothing"
+            raise BadOffsetsError(what, fix="add --to-earliest, --to-time or --to-offsets")
+        return goal
 
 
 class NothingRecordedError(UsageError):
@@ -53,22 +117,30 @@ class Plan(NamedTuple):
     group: bool
 
 
+_PLAIN = Manner()
+_ANYWHERE = Start()
+
+
 def reset(
     application: Application,
     /,
     *,
     offsets: Literal["delete", "keep-record"] = "delete",
+    start: Start = _ANYWHERE,
     manner: Manner = _PLAIN,
     json: Json = False,
 ) -> int:
     """Delete an application's state, changelogs, epochs topic and group; stop it first.
 
-    With --offsets keep-record nothing is deleted: the group's offsets, which a tool has moved, are
-    set again to those of the last epoch record.
+    With --to-earliest, --to-latest, --to-time or --to-offsets the next start begins there, else
+    where auto_offset_reset says. With --keep-state nothing is deleted, and only the offsets change.
+    With --offsets keep-record nothing is deleted either: the group's offsets, which a tool has
+    moved, are set again to those of the last epoch record.
 
     Args:
         application: The application, or only its id.
         offsets: What becomes of the group's offsets.
+        start: Where to begin.
         manner: How it is done.
         json: Print JSON.
     """
@@ -81,8 +153,11 @@ def reset(
             else:
                 print(f"the group {settings.application_id} is at its last epoch record again")
             return ExitCode.OK
+        if (goal := start.goal()) is not None or start.to_offsets:
+            return _begin_at(application, settings, admin, (goal, start), manner)
         plan = _plan(settings, admin)
-        if not _goes_on(settings, manner, _told(plan), json=json):
+        told = [f"delete {line}" for line in _told(plan)]
+        if not _goes_on(settings, manner, told, json=json):
             return ExitCode.OK
         if plan.topics:
             with open_repair(settings) as repair:
@@ -97,10 +172,60 @@ def reset(
     return ExitCode.OK
 
 
-def _goes_on(settings: Settings, manner: Manner, told: Sequence[str], *, json: bool) -> bool:
+def _begin_at(
+    application: str,
+    settings: Settings,
+    admin: KafkaAdmin,
+    where: tuple[Goal | None, Start],
+    manner: Manner,
+) -> int:
+    """Set where the application begins, and delete its state unless that is to be kept."""
+    from mustela.runtime import edits
+
+    goal, start = where
+    named = offsets_given(start.to_offsets or ())
+    topics = [place.topic for place in named] or sources_of(application)
+    with open_repair(settings) as repair:
+        sight = repair.look(topics)
+        if start.keep_state or ":" not in application:
+            repair.recorded(sight)
+        known = sources_seen(sight, topics)
+        wanted = named if goal is None else target_offsets(repair, sight, goal, known)
+        edit = edits.move(sight.views, wanted)
+        plan = _plan(settings, admin)
+        plan = plan._replace(topics=[t for t in plan.topics if t.endswith(CHANGELOG)])
+        if start.keep_state:
+            told = told_of(sight, edit)
+        else:
+            told = [f"delete {line}" for line in _told(plan)]
+            told += [f"begin {p.topic}-{p.partition} at {at}" for p, at in sorted(wanted.items())]
+        if not _goes_on(settings, manner, told):
+            return ExitCode.OK
+        repair.fence(sight)
+        if start.keep_state:
+            repair.change(sight, edit)
+        else:
+            admin.delete_group(settings.application_id)
+            _delete(plan, admin)
+            repair.begin(sight, edit, key_groups=_key_groups(application, settings, sight))
+    for line in told:
+        print(line)
+    return ExitCode.OK
+
+
+def _key_groups(application: str, settings: Settings, sight: Sight) -> int:
+    """Return the number of key groups; an id alone says nothing of the program's own settings."""
+    if ":" in application or sight.record is None:
+        return settings.key_groups
+    return sight.record.key_groups
+
+
+def _goes_on(
+    settings: Settings, manner: Manner, told: Sequence[str], *, json: bool = False
+) -> bool:
     """Show what is to be done, and say whether to do it."""
     name = settings.application_id
-    lines = [f"{name}: to be deleted", *(f"  {line}" for line in told)]
+    lines = [f"{name}: to be done", *(f"  {line}" for line in told)]
     if manner.dry_run:
         if json:
             print_json({"application_id": name, "would": list(told)})

@@ -14,6 +14,7 @@ import msgspec
 from mustela.errors import UsageError
 from mustela.model import TopicPartition
 from mustela.runtime.epoch_record import EpochRecord, PartitionState
+from mustela.state.interfaces import STATE_FORMAT
 
 __all__ = [
     "Edit",
@@ -24,6 +25,7 @@ __all__ = [
     "Wanted",
     "accept_broker",
     "accept_group",
+    "beginning",
     "edited",
     "move",
     "skip",
@@ -231,7 +233,10 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
         if before is None or place.topic in anew:
             partitions[place] = PartitionState(place.topic, place.partition, offset)
         else:
-            partitions[place] = msgspec.structs.replace(before, end=offset)
+            # Anything else that the record knows of the old offset says nothing of the new one.
+            partitions[place] = PartitionState(
+                *place, offset, before.max_timestamp, before.seen_ms, before.idle
+            )
     return msgspec.structs.replace(
         record,
         incarnation=record.incarnation + 1,
@@ -240,6 +245,41 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
         topic_ids={**record.topic_ids, **edit.topic_ids},
         mirrored_ms=now_ms,
     )
+
+
+def beginning(
+    record: EpochRecord | None, edit: Edit, *, key_groups: int, now_ms: int, life: str
+) -> EpochRecord:
+    """Return the record of an application without any state, which begins at these offsets.
+
+    Args:
+        record: The last record, whose incarnation goes on.
+        edit: Where to begin.
+        key_groups: The number of key groups.
+        now_ms: Wall-clock time.
+        life: Names the new life, where records name lives.
+    """
+    named = {"life": life} if "life" in EpochRecord.__struct_fields__ else {}
+    made = EpochRecord(
+        incarnation=1 if record is None else record.incarnation + 1,
+        epoch=0,
+        attempt=0,
+        time_ms=now_ms,
+        partitions=[
+            PartitionState(place.topic, place.partition, offset)
+            for place, offset in sorted(edit.offsets.items())
+        ],
+        topic_ids=dict(edit.topic_ids),
+        groups={},
+        changelog_ends={},
+        watermark=-1,
+        key_groups=key_groups,
+        lanes=1,
+        fingerprint="",
+        state_format=STATE_FORMAT,
+        mirrored_ms=now_ms,
+    )
+    return msgspec.structs.replace(made, **named)
 
 
 def _there(views: Views, place: TopicPartition) -> SourceView:

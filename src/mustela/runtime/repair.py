@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
-from mustela.runtime.edits import Edit, SourceView, edited
+from mustela.plan.plan import Plan
+from mustela.runtime.edits import Edit, SourceView, beginning, edited
 from mustela.runtime.epoch_record import (
     EPOCH_RECORD_KEY,
     EpochRecord,
@@ -17,6 +18,7 @@ from mustela.runtime.epoch_record import (
 )
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.ports import World
+from mustela.runtime.topics import internal_topics
 
 __all__ = [
     "NoEpochRecordError",
@@ -151,6 +153,27 @@ class Repair:
         """
         now_ms = self._world.clock.now_ms()
         return self._commit(edited(self.recorded(sight), edit, now_ms=now_ms), sight)
+
+    def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
+        """Commit the record of an application without state, which begins at these offsets.
+
+        To be called when older instances are fenced, and what they left is deleted.
+
+        Args:
+            sight: What the edit was made from.
+            edit: Where to begin.
+            key_groups: The number of key groups.
+        """
+        nothing = Plan(stages=(), topics=(), fingerprint="")
+        self._cluster.create([*internal_topics(self._settings, nothing).values()])
+        made = beginning(
+            sight.record,
+            edit,
+            key_groups=key_groups,
+            now_ms=self._world.clock.now_ms(),
+            life=self._world.new_id(),
+        )
+        return self._commit(made, sight)
 
     def offsets_at(
         self, places: Iterable[TopicPartition], time_ms: int

@@ -180,3 +180,18 @@ def test_an_application_that_never_ran_has_nothing_to_change(bench: Bench) -> No
     del bench.admin.partitions["app-epochs"]
     error = refused("NO_EPOCH_RECORD", bench.repair.recorded, bench.repair.look())
     assert "app" in error.what
+
+
+def test_an_application_can_begin_elsewhere_without_state(bench: Bench) -> None:
+    """Nothing of its past is left but the number of its runs, which goes on."""
+    sight = bench.repair.look()
+    bench.repair.fence(sight)
+    del bench.admin.partitions["app-epochs"]
+    edit = edits.move(sight.views, {LINES[1]: 25})
+    written = bench.repair.begin(sight, edit, key_groups=8)
+    assert [spec.name for spec in bench.admin.created] == ["app-epochs"]
+    assert offsets_of(written) == [25]
+    assert bench.sink.offsets == {LINES[1]: 25}
+    assert (written.incarnation, written.epoch, written.key_groups) == (3, 0, 8)
+    assert (written.groups, written.changelog_ends, written.watermark) == ({}, {}, -1)
+    assert written.topic_ids == {"lines": "id-1"}
