@@ -20,6 +20,7 @@ from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record
 from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
 
 DEADLINE_S = 90.0
+SETTLE_S = 10.0
 _NUMBERS = itertools.count()
 
 
@@ -181,7 +182,7 @@ class World:
 
         Not for ever: an application may be writing, or have left a transaction open.
         """
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + SETTLE_S
         asked = [ClientPartition(*place, OFFSET_END) for place in places]
         while time.monotonic() < deadline:
             stable = self.admin.end_offsets(places)
