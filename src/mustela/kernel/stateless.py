@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -65,7 +65,22 @@ class FlatMapValuesOperator(FunctionOperator[FlatMapValuesNode]):
         results, failed = flat_results(self, node.mapper, batch, keyed=node.with_key)
         batch = without(batch, failed)
         results = drop(results, failed)
-        return batch.expand(map(len, results), list(chain.from_iterable(results)), None)
+        made = batch.expand(map(len, results), list(chain.from_iterable(results)), None)
+        return numbered(made, results) if self.step.numbers else made
+
+
+def numbered(made: Batch, results: Iterable[Sequence[Any]]) -> Batch:
+    """Return what records gave, each as a record of its own that comes after those before it.
+
+    Args:
+        made: The rows.
+        results: For each record what it gave.
+    """
+    order = made.order
+    if order is None:
+        return made
+    numbers = chain.from_iterable(map(range, map(len, results)))
+    return made.with_origins([(*place, n) for place, n in zip(order, numbers, strict=True)])
 
 
 def flat_results(
@@ -171,7 +186,8 @@ class FlatMapOperator(FunctionOperator[FlatMapNode]):
             batch, results = without(batch, wrong), drop(results, wrong)
             pairs = list(chain.from_iterable(results))
         keys = [pair[0] for pair in pairs]
-        return batch.expand(map(len, results), [pair[1] for pair in pairs], keys)
+        made = batch.expand(map(len, results), [pair[1] for pair in pairs], keys)
+        return numbered(made, results) if self.step.numbers else made
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return None: the keys are new."""

@@ -34,6 +34,8 @@ class Step:
         turns: Where one record may come by several inputs: a number for each input, the smallest
             comes first. Empty where none does. For a sink whose topic another one writes, too:
             the turn of the step that made its rows, and its own.
+        numbers: For a flat mapping: it numbers what it makes of each record, so that sinks of one
+            topic can keep its order.
         spread: For a sink: its topic is written in another stage, too.
     """
 
@@ -45,4 +47,5 @@ class Step:
     each_change: bool = False
     lag_ms: int = 0
     turns: tuple[int, ...] = ()
+    numbers: bool = False
     spread: bool = False

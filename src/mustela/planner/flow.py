@@ -49,6 +49,7 @@ class FlowStep:
     each_change: bool = False
     lag_ms: int = 0
     turns: tuple[int, ...] = ()
+    numbers: bool = False
     spread: bool = False
 
     @property
@@ -68,6 +69,7 @@ class FlowStep:
             each_change=self.each_change,
             lag_ms=self.lag_ms,
             turns=self.turns,
+            numbers=self.numbers,
             spread=self.spread,
         )
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.turns import first_turns, made_by
 from mustela.topology.sink import SinkNode
+from mustela.topology.stateless import FlatMapNode, FlatMapValuesNode
 
 __all__ = ["spread_sinks", "with_sink_turns"]
 
@@ -65,7 +66,8 @@ def _told(step: FlowStep, turns: Mapping[str, tuple[int, int]], behind: set[Step
         return step
     inputs = tuple(_ordered(edge) for edge in step.inputs)
     own = turns.get(step.node.name, step.turns) if isinstance(step.node, SinkNode) else step.turns
-    return replace(step, inputs=inputs, turns=own)
+    numbers = isinstance(step.node, FlatMapNode | FlatMapValuesNode)
+    return replace(step, inputs=inputs, turns=own, numbers=numbers)
 
 
 def _ordered(edge: Edge) -> Edge:

@@ -118,6 +118,28 @@ def test_what_one_record_gives_leaves_as_the_steps_were_written() -> None:
     assert at_once(builder.build(), [5, 7]) == [6, 5, 10, 8, 7, 14]
 
 
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("travels", [False, True])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_a_flat_mapping_makes_of_one_record_keeps_its_order(
+    way: dict[str, Any], *, keyed: bool, travels: bool
+) -> None:
+    """Though its parts go through several branches."""
+    builder = StreamsBuilder()
+    numbers = builder.stream("in", key=str, value=int)
+    parts = (
+        numbers.flat_map(lambda key, number: [(key, number + n) for n in (0, 10, 1, 11)])
+        if keyed
+        else numbers.flat_map_values(lambda number: [number, number + 10, number + 1, number + 11])
+    )
+    if travels:
+        parts = parts.repartition(key=str, value=int, name="travels")
+    for part in small_and_large(parts):
+        part.to("out", key=str, value=int)
+    expected = [1, 11, 2, 12, 5, 15, 6, 16]
+    assert at_once(builder.build(), [1, 5], **way) == expected
+
+
 def test_a_topic_with_one_sink_costs_nothing() -> None:
     """No order is made for it, and nothing is sorted."""
     builder = StreamsBuilder()
