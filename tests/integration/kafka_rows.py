@@ -7,6 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    NewPartitions,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.ranges import RangeReader
@@ -46,6 +50,14 @@ def values_of(
 def plain_producer(properties: dict[str, Any], **more: Any) -> Producer:
     """Make a producer outside Mustela."""
     return Producer({"log_level": 0, **properties, **more})
+
+
+def add_partitions(properties: dict[str, Any], topic: str, partitions: int) -> None:
+    """Give a topic more partitions, by a client that no other knows of."""
+    client = AdminClient(properties)
+    asked = [NewPartitions(topic, partitions)]
+    for future in client.create_partitions(asked, operation_timeout=20).values():
+        future.result(20)
 
 
 def await_end(admin: KafkaAdmin, topic: str, end: int, *, partition: int = 0) -> None:

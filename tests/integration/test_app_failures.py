@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import shlex
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from mustela import AsyncOptions, StreamsBuilder
+from mustela.broker.tools import run_tool
 from mustela.connectors.kafka.production import LETTER_HEADS
 from tests.integration.app_world import World
 
@@ -201,6 +203,31 @@ def test_a_call_that_fails_finds_the_dead_letter_topic(world: World) -> None:
     assert world.values(sink) == ["20"]
     (letter,) = world.rows(f"{world.name}-dead-letters")
     assert (letter.key, letter.value) == (b"b", b"0")
+
+
+def test_a_changelog_row_that_the_broker_refuses_is_named_with_a_way_on(world: World) -> None:
+    """Store and key, no handler that cannot apply; and what the fix names helps."""
+    source, sink = world.topic("in"), world.topic("out")
+    half = "y" * 700_000
+    world.send(source, [("ant", "x"), ("bee", half), ("bee", half), ("cow", "z")])
+
+    def build(builder: StreamsBuilder) -> None:
+        kept = builder.stream(source, key=str, value=str).group_by_key()
+        whole = kept.reduce(lambda whole, part: whole + part, store="whole")
+        whole.to_stream().map_values(len).to(sink, key=str, value=int)
+
+    error = world.fail(build, production_handler="dead_letter")
+    assert error.code == "CHANGELOG_ROW", error
+    assert error.fields["store"] == "whole"
+    assert "bee" in error.evidence["key"]
+    assert "production_handler" not in str(error)
+    assert world.rows(sink) == []
+    command, setting = error.fix.split("mustela ")[1].split(", and ")
+    tool, *arguments = shlex.split(command)
+    run_tool(tool, ["--bootstrap-server", world.broker.bootstrap_servers, *arguments])
+    name, value = setting.removeprefix("kafka.").split(" = ")
+    world.run(build, kafka={name: value})
+    assert world.numbers(sink) == {"ant": 1, "bee": 1_400_000, "cow": 1}
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])

@@ -18,7 +18,7 @@ from mustela.connectors.kafka.admin import (
 from mustela.connectors.kafka.errors import BrokerUnavailable, SourceGone
 from mustela.connectors.kafka.tools import send
 from mustela.errors import Origin
-from tests.integration.kafka_rows import MakeTopic
+from tests.integration.kafka_rows import MakeTopic, add_partitions
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 pytestmark = pytest.mark.broker
@@ -57,7 +57,21 @@ def test_a_missing_topic_is_named_with_what_was_meant(
         admin.end_offsets([(topic, 9)])
     error = admin.missing_topic(wrong, use="sink", at=Origin("app.py", 4, "x.to('t')"))
     assert "topics.create" in (error.fix or "")
+    internal = admin.missing_topic(wrong, use="internal").fix or ""
+    assert "create" not in internal
     assert "app.py:4" in str(error)
+
+
+def test_offsets_of_partitions_that_were_added_are_told(
+    make_topic: MakeTopic, admin: KafkaAdmin, properties: dict[str, Any]
+) -> None:
+    """The client that asks for offsets is not the one that was told of them."""
+    topic = make_topic()
+    assert set(admin.end_offsets([(topic, 0)]).values()) == {0}
+    add_partitions(properties, topic, 4)
+    assert admin.describe([topic])[topic].partitions == 4
+    places = [(topic, partition) for partition in range(4)]
+    assert admin.end_offsets(places) == dict.fromkeys(places, 0)
 
 
 def test_an_internal_topic_is_as_it_must_be_or_named(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mustela.broker.process import DevelopmentBroker
+from mustela.connectors.kafka import ranges
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.errors import (
     BrokerUnavailable,
@@ -25,6 +27,7 @@ from tests.integration.kafka_rows import (
     MakeSink,
     MakeTopic,
     abort_rows,
+    add_partitions,
     await_end,
     commit_rows,
     plain_producer,
@@ -172,9 +175,10 @@ def test_an_open_transaction_holds_the_end_back(
 
 
 def test_a_range_that_is_not_there_is_named(
-    make_topic: MakeTopic, properties: dict[str, Any], admin: KafkaAdmin
+    make_topic: MakeTopic, properties: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too early, too late, no partition, no topic: each is an error that says which."""
+    monkeypatch.setattr(ranges, "METADATA_LAG_S", 0.3)
     reader = RangeReader(properties, read_timeout=1.0)
     topic = make_topic()
     send(properties, topic, [(None, b"x")] * 10)
@@ -189,6 +193,38 @@ def test_a_range_that_is_not_there_is_named(
         values_of(reader, topic + "-not", 0, 5)
     assert len(values_of(reader, topic, 0, 10)) == 10
     reader.close()
+
+
+def test_a_partition_that_was_added_is_read_by_a_reader_that_knew_fewer(
+    make_topic: MakeTopic, properties: dict[str, Any], reader: RangeReader
+) -> None:
+    """The driver's client has seen it; that of a worker asks again, and does not say it is gone."""
+    topic = make_topic()
+    send(properties, topic, [(None, b"old")])
+    assert values_of(reader, topic, 0, 1) == [b"old"]
+    add_partitions(properties, topic, 3)
+    send(properties, topic, [(None, b"new")], partition=2)
+    assert values_of(reader, topic, 0, 1, partition=2) == [b"new"]
+    assert values_of(reader, topic, 0, 1) == [b"old"]
+
+
+def test_a_partition_that_appears_while_it_is_waited_for_is_read(
+    make_topic: MakeTopic, properties: dict[str, Any], reader: RangeReader
+) -> None:
+    """A broker that lags answers at first that there is none."""
+    topic = make_topic()
+    send(properties, topic, [(None, b"old")])
+    found: list[list[bytes | None]] = []
+    reading = threading.Thread(
+        target=lambda: found.append(values_of(reader, topic, 0, 1, partition=1))
+    )
+    reading.start()
+    reading.join(0.5)
+    assert reading.is_alive()
+    add_partitions(properties, topic, 2)
+    send(properties, topic, [(None, b"new")], partition=1)
+    reading.join(20)
+    assert found == [[b"new"]]
 
 
 def test_deleted_records_are_named(make_topic: MakeTopic, properties: dict[str, Any]) -> None:

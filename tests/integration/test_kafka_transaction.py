@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.errors import (
     BrokerUnavailable,
     ClientSettingsError,
@@ -72,6 +72,11 @@ def produce_until_taken(
         else:
             return skip, attempt
     pytest.fail("the transaction was never taken")
+
+
+def finish(sink: TransactionalSink) -> None:
+    sink.flush()
+    sink.commit()
 
 
 def test_everything_of_a_transaction_appears_together(
@@ -292,6 +297,56 @@ def test_a_topic_that_does_not_exist_ends_the_transaction(
         sink.flush()
     sink.reopen()
     assert committed(properties, topic) == []
+
+
+def test_rows_of_a_deleted_topic_are_told_by_topic_and_reason(
+    make_topic: MakeTopic, properties: dict[str, Any], admin: KafkaAdmin
+) -> None:
+    """The client says "see individual delivery reports"; the error says which and why."""
+    topic, log = make_topic(), make_topic()
+    # The client gives a topic that it does not find half a minute to appear.
+    quick = {**properties, "topic.metadata.propagation.max.ms": 300}
+    sink = TransactionalSink(quick, topic, options=TransactionOptions(commit_timeout=20.0))
+    told: list[str] = []
+    admin.delete([topic])
+    for _ in range(2):
+        sink.reopen()
+        sink.begin()
+        sink.produce_columns(topic, [b"k"], [b"v"])
+        sink.produce_tracked(log, 0, [b"k"], [b"v"])
+        with pytest.raises(TransactionAborted) as aborted:
+            finish(sink)
+        told.append(str(aborted.value))
+    assert not any("individual" in text for text in told), told
+    assert all(f"{topic}: does not exist" in text for text in told), told
+    assert f"1 row(s) to {topic}: UNKNOWN_TOPIC" in told[1]
+    # The way on that the error names.
+    assert f"mustela topics create {topic}" in told[1]
+    admin.create([TopicSpec(name=topic, partitions=1)])
+    sink.reopen()
+    commit_rows(sink, topic, [b"again"])
+    assert committed(properties, topic) == [(None, b"again")]
+    sink.close()
+
+
+def test_a_tracked_row_that_is_refused_comes_back_with_its_tag(
+    make_topic: MakeTopic, make_sink: MakeSink
+) -> None:
+    """So that the row of a changelog can be named with its store and key."""
+    log, sink = make_topic(max_message_bytes="2000"), make_sink()
+    values: list[bytes | None] = [b"1", b"2", b"v" * 5_000]
+    for size in (5_000, 5_000_000):  # refused by the broker, and by the client
+        values[2] = b"v" * size
+        for attempt in range(2):
+            sink.reopen()
+            sink.begin()
+            sink.produce_tracked(log, 0, [b"a", b"b", b"c"], values, tag="mine")
+            with pytest.raises(RowsRefused) as refused:
+                sink.flush()
+            if refused.value.known:
+                break
+            assert attempt == 0
+        assert [(row.tag, row.row) for row in refused.value.rows] == [("mine", 2)]
 
 
 def test_the_crash_points_are_reached_in_order(

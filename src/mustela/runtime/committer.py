@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mustela.connectors.kafka.columns import RowColumns
@@ -17,11 +18,13 @@ from mustela.connectors.kafka.errors import (
 from mustela.connectors.kafka.production import (
     SEARCHES_MAX,
     can_be_mended,
+    changelog_error,
     letters_of,
     mended_letters,
     production_error,
 )
 from mustela.connectors.kafka.row_checks import RowChecks
+from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
 from mustela.plan.epoch import changelog_topic
@@ -36,6 +39,8 @@ from mustela.runtime.epoch_record import (
 from mustela.runtime.ports import Transactions
 
 __all__ = ["Committer"]
+
+_CHANGELOG = "changelog"
 
 
 class Committer:
@@ -98,6 +103,7 @@ class Committer:
             TransactionFailed: If the epoch is not known to be committed; the producer is useless
                 then, and the barrier says what is known.
             ProductionError: If the broker refuses a row and the handler says to fail.
+            ChangelogRowError: If it refuses a row of a changelog.
         """
         self.left_out = Counter()
         refused = self._refused_before(output)
@@ -110,6 +116,7 @@ class Committer:
             except RowsRefused as error:
                 barrier.again()
                 if error.known or searches == SEARCHES_MAX:
+                    _refuse_changelogs(error, output)
                     refused.extend(self._handle(error, refused))
                     searches = 0
                 else:  # the same transaction, tried again, finds out which rows it is
@@ -146,17 +153,19 @@ class Committer:
             made = letters_of(left_out, lambda row: parts[_sink_part(row)], self._dead_letter_topic)
             self._send_letters(("refused", 0), made, header, refused)
         stores: dict[tuple[str, int], tuple[str, int]] = {}
-        for store, columns in output.changelogs:
+        for number, (store, columns) in enumerate(output.changelogs):
             group = columns.partitions
             assert isinstance(group, int), "a changelog frame is for one partition"
             topic = changelog_topic(self._group, store)
-            sink.produce_tracked(topic, group, columns.keys, columns.values)
+            tag = (_CHANGELOG, number)
+            sink.produce_tracked(topic, group, columns.keys, columns.values, tag=tag)
             stores[topic, group] = (store, group)
         barrier.move(Phase.PRODUCED)
         if offsets:
             sink.send_offsets({(tp.topic, tp.partition): end for tp, end in offsets.items()})
         barrier.move(Phase.OFFSETS_ADDED)
         ends = sink.flush()
+        _check_ends(stores, ends)
         written = record({stores[place]: end for place, end in ends.items() if place in stores})
         sink.produce_tracked(
             self._epochs_topic, 0, [EPOCH_RECORD_KEY], [encode_epoch_record(written)]
@@ -225,9 +234,38 @@ class Committer:
         letters = [row for row in rows if _is_letter(row)]
         fails = len(sinks) + len(letters) < len(rows) or (sinks and self._handler == "fail")
         if not rows or fails or not all(can_be_mended(letter, before) for letter in letters):
-            raise production_error(rows, error) from error
+            handled = len(sinks) == len(rows)
+            raise production_error(rows, error, handled=handled) from error
         self.left_out.update(row.topic for row in sinks)
         return rows
+
+
+def _check_ends(
+    stores: Mapping[tuple[str, int], tuple[str, int]], ends: Mapping[tuple[str, int], int]
+) -> None:
+    """Refuse an epoch whose record would not name the end of a changelog that it writes.
+
+    Raises:
+        InvariantError: If an end is missing.
+    """
+    missing = sorted(stores.keys() - ends.keys())
+    if missing:
+        topic, group = missing[0]
+        what = f"the end of {topic}-{group} is not known, so the epoch cannot be committed"
+        raise InvariantError(what, fix="this is a bug of Mustela's: report it")
+
+
+def _refuse_changelogs(error: RowsRefused, output: EpochOutput) -> None:
+    """Raise the error of a row of a changelog; there is nothing to handle about it.
+
+    Raises:
+        ChangelogRowError: If one of the rows is a changelog's.
+    """
+    for row in error.rows:
+        tag: Any = row.tag
+        if tag is not None and tag[0] == _CHANGELOG:
+            store, columns = next(islice(output.changelogs, tag[1], None))
+            raise changelog_error(row, store, columns) from error
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from mustela.clock import Clock
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
-from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.admin import KafkaAdmin, MissingTopicError
 from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.faultpoints import armed, reach
 from mustela.runtime.epoch_record import EpochRecord, epochs_topic
-from mustela.runtime.epochs import EpochReader
+from mustela.runtime.epochs import EpochReader, refuse_gone
 from mustela.runtime.ports import Cluster, LocalState, World
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 
@@ -63,12 +63,21 @@ class KafkaEpochLog:
         self._cluster = cluster
 
     def newest_first(self) -> Iterator[bytes]:
-        """Yield the values of the committed records, the last one first."""
+        """Yield the values of the committed records, the last one first.
+
+        Raises:
+            EpochsTopicGoneError: If there is no such topic.
+        """
         topic = epochs_topic(self._settings.application_id)
         rows = read_newest_first(
             client_properties(self._settings, "consumer"), topic, offsets=self._cluster
         )
-        return (row.value for row in rows if row.value is not None)
+        try:
+            for row in rows:
+                if row.value is not None:
+                    yield row.value
+        except MissingTopicError:
+            refuse_gone(self._settings.application_id, [topic])
 
 
 class LocalDisk:

@@ -113,9 +113,10 @@ class Transactions(Protocol):
         partition: int,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
+        *,
+        tag: object = None,
     ) -> None:
-        """Produce rows whose end offset `flush` returns."""
+        """Produce rows whose end offset `flush` returns; ``tag`` comes back with a refused one."""
         ...
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -12,11 +12,12 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epoch_record import EpochRecord
-from mustela.runtime.epochs import EpochReader
+from mustela.runtime.epochs import EpochReader, refuse_gone
 from mustela.runtime.found_topics import with_found
+from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import World
 from mustela.runtime.staleness import stale_ages
-from mustela.runtime.topics import ensure_topics, sink_topics
+from mustela.runtime.topics import ensure_topics, internal_topics, sink_topics
 from mustela.runtime.watermark import WatermarkState, watermark_options
 from mustela.state.interfaces import STATE_FORMAT
 
@@ -94,7 +95,7 @@ class Recovery:
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
         self.cluster_id = self._admin.cluster_id()
-        self._partitions = ensure_topics(self._admin, self._settings, self._plan)
+        self._partitions = ensure_topics(self._admin, self._settings, self._plan, self._clock)
 
     def stale_after_ms(self) -> dict[str, int]:
         """Return by topic the age above which a local copy of it is not believed."""
@@ -109,7 +110,7 @@ class Recovery:
 
     def sink_partitions(self) -> dict[str, int]:
         """Return the partition count of each sink topic that exists."""
-        known = self._admin.describe(list(sink_topics(self._plan)))
+        known = describe_all(self._admin, self._clock, sink_topics(self._plan))
         return {topic: described.partitions for topic, described in known.items()}
 
     def read_state(self, *, lanes: int) -> CommittedState:
@@ -242,7 +243,7 @@ class Recovery:
                 why="the epoch record is the truth, the group only mirrors it: to follow the group"
                 " alone would count records twice or lose them",
                 fix="mustela reset --offsets keep-record writes the record's offsets back to the"
-                " group; mustela reset begins anew from the group's offsets without state",
+                " group; mustela reset begins anew without state, where auto_offset_reset says",
                 fields={"moved": moved},
             )
 
@@ -256,8 +257,11 @@ class Recovery:
         if self._plan.has_patterns:
             name, there = self._settings.application_id, self._admin.topics()
             self._plan = state.plan = with_found(self._plan, name, (), there)
-        described = self._admin.describe(list(self._plan.topics))
+        internal = internal_topics(self._settings, self._plan)
         may_go = set(self._plan.found_topics)
+        wanted = [*internal, *(topic for topic in self._plan.topics if topic not in may_go)]
+        described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
+        refuse_gone(self._settings.application_id, internal.keys() - described.keys())
         for topic in self._plan.topics:
             if topic not in described:
                 if topic not in may_go:
@@ -268,7 +272,9 @@ class Recovery:
             then = state.topic_ids.setdefault(topic, now)
             if now != then:
                 raise _recreated(topic, then, now)
-        self._partitions = {topic: found.partitions for topic, found in described.items()}
+        self._partitions = {
+            topic: found.partitions for topic, found in described.items() if topic not in internal
+        }
         self._start_offsets(state, known=known)
 
     def _start_offsets(self, state: CommittedState, known: set[str]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
+from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicSpec
+from mustela.connectors.kafka.topic_checks import missing_topics
 from mustela.errors import Origin
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import Cluster
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.sink import SinkNode
@@ -87,22 +90,24 @@ def first_chooser(plan: Plan) -> Origin | None:
     return None
 
 
-def ensure_topics(admin: Cluster, settings: Settings, plan: Plan) -> Mapping[str, int]:
+def ensure_topics(
+    admin: Cluster, settings: Settings, plan: Plan, clock: Clock
+) -> Mapping[str, int]:
     """Check all topics, create the internal ones, and return the sources' partition counts.
 
     Raises:
-        MissingTopicError: If a source topic does not exist, or a sink topic does not and
-            ``topics.create`` is off.
+        MissingTopicError: If source topics or global tables' do not exist, or sink topics do not
+            and ``topics.create`` is off; it names all of them.
         InternalTopicError: If an internal topic exists with other partitions or policy.
     """
     sinks = sink_topics(plan)
     wanted = internal_topics(settings, plan)
     dead_letters = _dead_letter_topics(settings, plan)
     known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
-    _require(admin, plan, [topic for topic in plan.topics if topic not in known])
-    for topic in sinks:
-        if topic not in known and not settings.topics.create:
-            raise admin.missing_topic(topic, use="sink", at=sinks[topic].origin)
+    required = _required(settings, plan, sinks)
+    if required.keys() - known.keys():
+        known |= describe_all(admin, clock, required)
+        _refuse_missing(admin, required, known)
     admin.check_internal([spec for name, spec in wanted.items() if name in known])
     missing = [spec for name, spec in wanted.items() if name not in known]
     widest = max((known[name].partitions for name in plan.topics), default=1)
@@ -120,10 +125,37 @@ def ensure_topics(admin: Cluster, settings: Settings, plan: Plan) -> Mapping[str
     return {topic: known[topic].partitions for topic in plan.topics}
 
 
-def _require(admin: Cluster, plan: Plan, missing: Iterable[str]) -> None:
-    for topic in missing:
-        source = next(node for node in plan.stages[0].sources if topic in node.topics)
-        raise admin.missing_topic(topic, use="source", at=source.origin)
+def _required(
+    settings: Settings, plan: Plan, sinks: Mapping[str, SinkNode]
+) -> dict[str, tuple[str, Origin | None]]:
+    """Return the topics that nobody makes for the user, each with its use and the user's line."""
+    required: dict[str, tuple[str, Origin | None]] = {}
+    for source in plan.stages[0].sources:
+        for topic in source.topics:
+            required.setdefault(topic, ("source", source.origin))
+    for table in plan.global_tables:
+        required.setdefault(table.topic, ("global table", table.origin))
+    if not settings.topics.create:
+        for topic, sink in sinks.items():
+            required.setdefault(topic, ("sink", sink.origin))
+    return required
+
+
+def _refuse_missing(
+    admin: Cluster, required: Mapping[str, tuple[str, Origin | None]], known: Collection[str]
+) -> None:
+    """Name all missing topics at once, so that nobody has to find them one start at a time.
+
+    Raises:
+        MissingTopicError: If there is one.
+    """
+    errors = [
+        admin.missing_topic(topic, use=use, at=at)
+        for topic, (use, at) in required.items()
+        if topic not in known
+    ]
+    if errors:
+        raise errors[0] if len(errors) == 1 else missing_topics(errors)
 
 
 def _dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from mustela.connectors.kafka import admin as module
-from mustela.connectors.kafka.admin import KafkaAdmin
-from mustela.connectors.kafka.errors import KafkaRetryable
+from mustela.connectors.kafka import metadata
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicDescription
+from mustela.connectors.kafka.errors import KafkaRetryable, SourceGone
 
 
 class Answers:
@@ -19,6 +19,11 @@ class Answers:
 
     def __init__(self, *errors: int | None) -> None:
         self._errors = list(errors)
+        self.learned: list[str] = []
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """Learn anew of a topic."""
+        self.learned.append(topic)
 
     def offsets_for_times(self, asked: Sequence[Any], timeout: float) -> list[Any]:
         """Answer with an offset, or with an error."""
@@ -36,9 +41,10 @@ class Answers:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses of the admin, which takes none here."""
+    """The pauses of the admin, which takes none here: only its clock goes on."""
     made: list[float] = []
-    monkeypatch.setattr(module, "sleep", made.append)
+    monkeypatch.setattr(metadata, "sleep", made.append)
+    monkeypatch.setattr(metadata, "perf_counter", lambda: sum(made))
     return made
 
 
@@ -57,7 +63,38 @@ def test_a_partition_whose_leader_is_not_ready_is_asked_again(pauses: list[float
 
 def test_a_partition_that_is_not_ready_for_long_is_told(pauses: list[float]) -> None:
     """The error says that it may be tried again."""
-    asked = admin(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 20)
-    with pytest.raises(KafkaRetryable, match="offset of t-0"):
+    asked = admin(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 50)
+    with pytest.raises(KafkaRetryable, match="offsets of t-0"):
         asked.end_offsets([("t", 0)])
-    assert len(pauses) == module.UNKNOWN_ATTEMPTS - 1
+    assert metadata.METADATA_LAG_S <= sum(pauses) < metadata.METADATA_LAG_S + 1
+
+
+def knowing(asked: KafkaAdmin, monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    """Let the brokers know so many partitions of the topic."""
+    there = TopicDescription(name="t", topic_id="i", partitions=partitions, replication_factor=1)
+    monkeypatch.setattr(asked, "describe", lambda _topics: {"t": there})
+
+
+UNKNOWN = KafkaError._UNKNOWN_PARTITION  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_partition_that_one_client_does_not_know_is_asked_for_again(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was added a moment ago; the client is made to learn anew which there are."""
+    asked = admin(UNKNOWN, UNKNOWN, UNKNOWN, None)
+    knowing(asked, monkeypatch, 2)
+    assert asked.end_offsets([("t", 1)]) == {("t", 1): 7}
+    assert len(pauses) == 3
+    assert asked._consumer_client.learned == ["t"] * 3  # type: ignore[union-attr] # pyright: ignore
+
+
+def test_a_partition_that_nobody_knows_is_gone(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients agree: they are believed sooner, for they may ask one broker that lags."""
+    asked = admin(*[UNKNOWN] * 50)
+    knowing(asked, monkeypatch, 1)
+    with pytest.raises(SourceGone, match="no partition 1"):
+        asked.end_offsets([("t", 1)])
+    assert metadata.AGREED_LAG_S <= sum(pauses) < metadata.AGREED_LAG_S + 1

@@ -65,7 +65,7 @@ def test_a_refused_login_names_the_settings() -> None:
     """The fix names what to look at, in Mustela's words."""
     error = fault(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), "list topics", servers="b:1")
     assert isinstance(error, AuthenticationRefused)
-    assert "kafka.sasl_password" in (error.fix or "")
+    assert "kafka.sasl.password" in (error.fix or "")
     assert error.evidence["servers"] == "b:1"
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
+from mustela.connectors.kafka.topic_checks import missing_topic
+from mustela.errors import Origin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
 from mustela.runtime.epoch_record import EpochRecord, encode_epoch_record
@@ -63,8 +65,10 @@ class FakeAdmin:
     def check_internal(self, specs: Sequence[TopicSpec]) -> None:
         self.checked.extend(specs)
 
-    def missing_topic(self, topic: str, *, use: str = "", at: object = None) -> MissingTopicError:
-        return MissingTopicError(f"{use} topic {topic}", fields={"topic": topic, "at": at})
+    def missing_topic(
+        self, topic: str, *, use: str = "", at: Origin | None = None
+    ) -> MissingTopicError:
+        return missing_topic(topic, self.topics(), use=use, at=at, servers="fake:1")
 
     def _known(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         wanted = [TopicPartition(*place) for place in places]
@@ -137,6 +141,9 @@ class FakeSink:
 
     Args:
         failures: By call, what it raises the next times.
+
+    Attributes:
+        forgets: Places whose end it does not tell.
     """
 
     def __init__(self, **failures: list[Exception]) -> None:
@@ -147,6 +154,7 @@ class FakeSink:
         self._failures = failures
         self._ends: dict[tuple[str, int], int] = {}
         self.batch_bytes = 1_000_000
+        self.forgets: set[tuple[str, int]] = set()
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -163,7 +171,9 @@ class FakeSink:
         self.sent.append({**row, "headers": headers, "partitions": partitions, **more})
         self._call("rows")
 
-    def produce_tracked(self, topic: str, partition: int, keys: Any, values: Any) -> None:
+    def produce_tracked(
+        self, topic: str, partition: int, keys: Any, values: Any, *, tag: object = None
+    ) -> None:
         self.sent.append({"topics": topic, "keys": keys, "values": values})
         self._ends[topic, partition] = self._ends.get((topic, partition), 100) + len(values)
         self._call("tracked")
@@ -174,7 +184,7 @@ class FakeSink:
 
     def flush(self) -> dict[tuple[str, int], int]:
         self._call("flush")
-        return dict(self._ends)
+        return {place: end for place, end in self._ends.items() if place not in self.forgets}
 
     def commit(self) -> None:
         self._call("commit")

@@ -15,8 +15,13 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
-from mustela.connectors.kafka.production import LETTER_HEADS, ProductionError
+from mustela.connectors.kafka.production import (
+    LETTER_HEADS,
+    ChangelogRowError,
+    ProductionError,
+)
 from mustela.connectors.kafka.row_checks import outline_of
+from mustela.errors import InvariantError
 from mustela.model import TopicPartition
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.committer import Committer
@@ -160,8 +165,9 @@ def test_with_dead_letter_refused_rows_go_to_the_dead_letters_in_the_same_transa
 @pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
 def test_a_dead_letter_that_is_refused_again_and_again_stops_the_epoch(handler: str) -> None:
     """There is nowhere else to put it."""
-    with pytest.raises(ProductionError):
+    with pytest.raises(ProductionError) as caught:
         commit(FakeSink(flush=[refused(("dead-letter", 0, 0))] * 3), handler=handler)
+    assert "production_handler" not in (caught.value.fix or "")
     later = RefusedRow(("dead-letter", 0), 0, "letters", "POLICY_VIOLATION", "no")
     with pytest.raises(ProductionError):
         commit(FakeSink(flush=[RowsRefused.of([later])]), handler=handler)
@@ -220,12 +226,29 @@ def test_headers_that_are_too_large_leave_what_went_wrong() -> None:
     assert told == {"mustela.error.text": b"e" * 256, "mustela.error.cut.headers": b"75019"}
 
 
-@pytest.mark.parametrize("handler", ["continue", "dead_letter"])
+@pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
 def test_a_changelog_row_may_only_fail(handler: str) -> None:
-    """State without it would be wrong after a restore."""
-    row = RefusedRow(None, 0, "app-counts-changelog", "MSG_SIZE_TOO_LARGE", "too large")
-    with pytest.raises(ProductionError):
+    """State without it would be wrong after a restore; the error says which row of which store."""
+    topic = "app-counts-changelog"
+    row = RefusedRow(("changelog", 1), 1, topic, "MSG_SIZE_TOO_LARGE", "too large")
+    with pytest.raises(ChangelogRowError) as caught:
         commit(FakeSink(flush=[RowsRefused.of([row])]), handler=handler)
+    error = caught.value
+    assert (error.fields["store"], error.fields["key"]) == ("counts", b"m")
+    assert error.evidence["store"] == "counts"
+    assert error.evidence["key"] == "b'm'"
+    assert error.evidence["topic"] == f"{topic}, partition 3"
+    assert "handler" not in (error.fix or "")
+    assert topic in (error.fix or "")
+
+
+def test_an_epoch_without_the_end_of_a_changelog_is_not_committed() -> None:
+    """Whatever the sink says: the record would name an end that is too early."""
+    sink = FakeSink()
+    sink.forgets.add(("app-counts-changelog", 3))
+    with pytest.raises(InvariantError, match="app-counts-changelog-3"):
+        commit(sink)
+    assert not sink.committed
 
 
 @pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])

@@ -201,6 +201,28 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
         recovery.add_new_partitions(state)
 
 
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [("app-epochs", "EPOCHS_TOPIC_GONE"), ("app-counts-changelog", "CHANGELOG_GONE")],
+)
+def test_an_internal_topic_that_is_deleted_while_it_runs_is_a_stop_of_its_own(
+    tmp_path: Path, topic: str, code: str
+) -> None:
+    """It is noticed though nothing is to be committed; nobody is told to make it by hand."""
+    admin = admin_with(2)
+    recovery = Recovery(settings_for(tmp_path), PLAN, world_of(admin, clock=ManualClock()))
+    recovery.ensure_topics()
+    state = some_state(PLAN)
+    recovery.add_new_partitions(state)
+    del admin.partitions[topic]
+    with pytest.raises(MustelaError) as caught:
+        recovery.add_new_partitions(state)
+    assert caught.value.code == code
+    assert topic in caught.value.what
+    assert "create" not in (caught.value.fix or "")
+    assert "mustela reset app" in (caught.value.fix or "")
+
+
 def test_reading_may_begin_some_time_ago(start: Any) -> None:
     """With the first record that is not older; behind the last one where all are older."""
     ends = {LINES[0]: 9, LINES[1]: 9}

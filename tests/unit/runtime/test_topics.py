@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mustela import AsyncOptions, Consumed, LatePolicy, RequestReply
-from mustela.connectors.kafka.admin import MissingTopicError
+from mustela.clock import ManualClock
+from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
 from mustela.runtime.topics import changelog_config, ensure_topics, internal_topics, sink_topics
@@ -23,7 +24,7 @@ PLAN = word_count_plan()
 
 
 def ensure(admin: FakeAdmin, directory: Path, **code: Any) -> dict[str, int]:
-    return dict(ensure_topics(admin, settings_for(directory, **code), PLAN))  # pyright: ignore[reportArgumentType]
+    return dict(ensure_topics(admin, settings_for(directory, **code), PLAN, ManualClock()))  # pyright: ignore[reportArgumentType]
 
 
 def test_internal_topics_are_made_as_the_protocol_needs_them(tmp_path: Path) -> None:
@@ -54,21 +55,57 @@ def test_internal_topics_that_exist_are_checked_and_not_made(tmp_path: Path) -> 
 def test_a_missing_source_is_an_error_that_names_the_users_line(tmp_path: Path) -> None:
     """Nothing is made before everything was checked."""
     admin = FakeAdmin({"counts": 1})
-    with pytest.raises(MissingTopicError, match="source topic lines") as caught:
+    with pytest.raises(MissingTopicError, match="source topic 'lines'") as caught:
         ensure(admin, tmp_path)
-    assert "builder.stream" in str(caught.value.fields["at"])
+    assert "builder.stream" in str(caught.value.at)
     assert not admin.created
 
 
 def test_a_missing_sink_is_an_error_unless_topics_may_be_created(tmp_path: Path) -> None:
     """A sink that is made gets as many partitions as the widest source."""
     admin = FakeAdmin({"lines": 3})
-    with pytest.raises(MissingTopicError, match="sink topic counts") as caught:
+    with pytest.raises(MissingTopicError, match="sink topic 'counts'") as caught:
         ensure(admin, tmp_path)
-    assert ".to(" in str(caught.value.fields["at"])
+    assert ".to(" in str(caught.value.at)
     assert not admin.created
     ensure(admin, tmp_path, topics={"create": True})
     assert [(s.name, s.partitions) for s in admin.created if s.name == "counts"] == [("counts", 3)]
+
+
+def test_all_missing_topics_are_named_at_once(tmp_path: Path) -> None:
+    """Sources, global tables and sinks, each with its line and what makes it; nothing is made."""
+    builder = StreamsBuilder()
+    prices = builder.global_table("prices", key=str, value=str)
+    lines = builder.stream("lines", key=str, value=str)
+    joined = lines.join(prices, str.__add__, key_mapper=lambda key, _: key, name="joined")
+    joined.to("out", value=str)
+    made, admin = plan(builder.build()), FakeAdmin({})
+    with pytest.raises(MissingTopicError) as caught:
+        ensure_topics(admin, settings_for(tmp_path), made, ManualClock())  # pyright: ignore[reportArgumentType]
+    error = caught.value
+    assert sorted(error.fields["topics"]) == ["lines", "out", "prices"]
+    text = str(error)
+    for topic in ("lines", "out", "prices"):
+        assert f"mustela topics create {topic} " in text
+    assert "builder.stream(" in text
+    assert 'joined.to("out"' in text
+    assert not admin.created
+
+
+def test_a_topic_that_one_broker_does_not_know_yet_is_asked_for_again(tmp_path: Path) -> None:
+    """It was made a moment before the start."""
+
+    class Lagging(FakeAdmin):
+        """Knows the source from the third answer on."""
+
+        answers = 0
+
+        def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
+            self.answers += 1
+            found = super().describe(topics)
+            return {name: one for name, one in found.items() if self.answers > 2 or name != "lines"}
+
+    assert ensure(Lagging({"lines": 3, "counts": 1}), tmp_path) == {"lines": 3}
 
 
 def test_the_dead_letter_topic_is_made_when_a_handler_writes_to_it(tmp_path: Path) -> None:
@@ -114,7 +151,7 @@ def test_the_dead_letter_topic_is_made_when_a_step_writes_to_it(
     builder.stream("more", key=str, value=str).to("out")
     admin = FakeAdmin({"lines": 2, "more": 1, "out": 1, "replies": 1, "asked": 1})
     made = plan(builder.build())
-    ensure_topics(admin, settings_for(tmp_path), made)  # pyright: ignore[reportArgumentType]
+    ensure_topics(admin, settings_for(tmp_path), made, ManualClock())  # pyright: ignore[reportArgumentType]
     assert "app-dead-letters" in admin.partitions
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
 from time import perf_counter, sleep
 from typing import Any, TypeVar, cast
 
@@ -30,7 +29,18 @@ from mustela.connectors.kafka.client import (
     unavailable,
 )
 from mustela.connectors.kafka.errors import ErrorKind, SourceGone, error_of, fault, kind_of
-from mustela.errors import InvariantError, Origin, UsageError
+from mustela.connectors.kafka.metadata import UNKNOWN_PAUSE_S, Doubt
+from mustela.connectors.kafka.topic_checks import (
+    INTERNAL,
+    InternalTopicError,
+    MissingTopicError,
+    TopicDescription,
+    TopicSpec,
+    check_config,
+    check_partitions,
+    missing_topic,
+)
+from mustela.errors import Origin, UsageError
 from mustela.model import TopicPartition as Place
 
 __all__ = [
@@ -44,63 +54,15 @@ __all__ = [
 
 T = TypeVar("T")
 
-UNKNOWN_ATTEMPTS = 8
-UNKNOWN_PAUSE_S = 0.02
+LISTENED_MAX = 100
 LATEST = -1
 EARLIEST = -2
-_CHECKED_BY_DEFAULT = ("cleanup.policy", "message.timestamp.type")
-
-
-class MissingTopicError(UsageError):
-    """A topic that the application reads or writes does not exist."""
-
-    code = "TOPIC_MISSING"
-
-
-class InternalTopicError(UsageError):
-    """An internal topic exists, but not as the application needs it."""
-
-    code = "TOPIC_INTERNAL_DIFFERS"
 
 
 class GroupInUseError(UsageError):
     """The group's offsets cannot be changed, because it has members."""
 
     code = "GROUP_IN_USE"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSpec:
-    """A topic as it should be.
-
-    Attributes:
-        name: Its name.
-        partitions: Number of partitions.
-        replication_factor: Copies; -1 for the broker's default.
-        config: Topic settings that differ from the broker's.
-    """
-
-    name: str
-    partitions: int
-    replication_factor: int = -1
-    config: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDescription:
-    """A topic as it is.
-
-    Attributes:
-        name: Its name.
-        topic_id: Differs after the topic was deleted and created again.
-        partitions: Number of partitions.
-        replication_factor: Copies of the first partition.
-    """
-
-    name: str
-    topic_id: str
-    partitions: int
-    replication_factor: int
 
 
 class KafkaAdmin:
@@ -214,22 +176,10 @@ class KafkaAdmin:
 
         Args:
             topic: The name that was given.
-            use: ``source`` or ``sink``, where known.
+            use: ``source``, ``sink``, ``global table`` or ``internal``, where known.
             at: The user's line.
         """
-        close = difflib.get_close_matches(topic, self.topics(), n=3, cutoff=0.6)
-        evidence = {"servers": self._servers}
-        if close:
-            evidence["did you mean"] = ", ".join(close)
-        create = f"create it, for example: mustela topics create {topic} --partitions 6"
-        fix = f"{create}; or set topics.create = true" if use == "sink" else create
-        return MissingTopicError(
-            f"{use} topic '{topic}' does not exist".lstrip(),
-            evidence=evidence,
-            at=at,
-            fix=f"correct the name, or {fix}" if close else fix,
-            fields={"topic": topic, "use": use, "close": close},
-        )
+        return missing_topic(topic, self.topics(), use=use, at=at, servers=self._servers)
 
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics and wait until they can be used; those that exist already stay.
@@ -273,13 +223,15 @@ class KafkaAdmin:
             InternalTopicError: If one differs.
         """
         names = [spec.name for spec in specs]
-        described, configs = self.describe(names), self.configs(names)
+        described = self.describe(names)
         for spec in specs:
             topic = described.get(spec.name)
             if topic is None:
-                raise self.missing_topic(spec.name, use="internal")
-            _check_partitions(spec, topic)
-            _check_config(spec, configs[spec.name])
+                raise self.missing_topic(spec.name, use=INTERNAL)
+            check_partitions(spec, topic)
+        configs = self.configs(names)  # what cannot be changed is told before what can
+        for spec in specs:
+            check_config(spec, configs[spec.name])
 
     def delete(self, topics: Iterable[str]) -> None:
         """Delete topics and wait until they are gone; those that do not exist are no error."""
@@ -428,26 +380,26 @@ class KafkaAdmin:
             return {}
         asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
         asker = consumer or self._consumer
-        for attempt in range(UNKNOWN_ATTEMPTS):
-            is_last = attempt == UNKNOWN_ATTEMPTS - 1
+        doubt = Doubt()
+        while True:
             try:
                 found = asker.offsets_for_times(asked, timeout=self._timeout)
+                answers = self._answers(found)
             except KafkaException as raised:
-                if kind_of(raised) is ErrorKind.TOPIC_GONE:
-                    self._check_there(times)
-                elif not _passes_soon(raised):
-                    raise self._fault(raised, "ask for offsets") from raised
-                if is_last:
-                    raise self._fault(raised, "ask for offsets") from raised
+                unknown = kind_of(raised) is ErrorKind.TOPIC_GONE
+                if not unknown and not _passes_soon(raised):
+                    raise self._fault(raised, _of_places("ask for offsets", asked)) from raised
+                # It was made a moment ago: the other client, or its leader, does not know it yet.
+                gone = self._gone(times) if unknown else None
+                if doubt.is_over(agreed=gone is not None):
+                    raise (
+                        gone or self._fault(raised, _of_places("ask for offsets", asked))
+                    ) from raised
+                if unknown:
+                    self._ask_again(asker, {topic for topic, _ in times})
             else:
                 self._errors.heard()
-                errors = [place.error for place in found if place.error is not None]
-                if is_last or not any(map(_passes_soon, errors)):
-                    return self._answers(found)
-            # The topic was made, or its leader began, a moment ago: somebody does not know it yet.
-            sleep(UNKNOWN_PAUSE_S * 2**attempt)
-        what = "the last attempt returns or raises"
-        raise InvariantError(what)
+                return answers
 
     def _await(self, names: set[str], *, there: bool) -> None:
         """Wait until brokers answer as if an order that they have taken were carried out."""
@@ -458,29 +410,40 @@ class KafkaAdmin:
                 return
             if perf_counter() >= deadline:
                 doing = f"see topics {', '.join(sorted(names))} {'made' if there else 'deleted'}"
-                raise unavailable(doing, self._servers, self._timeout, self._errors.last)
+                raise unavailable(doing, self._servers, self._timeout, self._errors)
             sleep(UNKNOWN_PAUSE_S)
 
     def _answers(self, found: Iterable[TopicPartition]) -> dict[Place, int]:
+        """Return the offsets; the first error among them is raised as the client would."""
         answers: dict[Place, int] = {}
         for answer in found:
             if answer.error is not None:
-                if kind_of(answer.error) is ErrorKind.TOPIC_GONE:
-                    self._check_there([(answer.topic, answer.partition)])
-                doing = f"ask for an offset of {answer.topic}-{answer.partition}"
-                raise self._fault(answer.error, doing)
+                raise KafkaException(answer.error)
             answers[Place(answer.topic, answer.partition)] = answer.offset
         return answers
 
-    def _check_there(self, places: Iterable[tuple[str, int]]) -> None:
-        """Raise the error for the first topic or partition that does not exist."""
+    def _gone(self, places: Iterable[tuple[str, int]]) -> UsageError | SourceGone | None:
+        """Return the error for the first topic or partition that the brokers do not know."""
         known = self.describe({topic for topic, _ in places})
         for topic, partition in places:
             if topic not in known:
-                raise self.missing_topic(topic)
+                return self.missing_topic(topic)
             if partition >= known[topic].partitions:
                 what = f"topic '{topic}' has no partition {partition}"
-                raise SourceGone(what, evidence={"partitions": known[topic].partitions})
+                return SourceGone(
+                    what,
+                    evidence={"partitions": known[topic].partitions},
+                    why="Kafka never takes partitions away: the topic was deleted and made again",
+                    fix="start again: the start says what became of the topic",
+                    fields={"topic": topic, "partition": partition},
+                )
+        return None
+
+    def _ask_again(self, asker: Consumer, topics: Iterable[str]) -> None:
+        """Have the client that asks for offsets learn anew which partitions there are."""
+        for topic in topics:
+            with suppress(KafkaException):
+                asker.list_topics(topic, timeout=self._timeout)
 
     def _group_result(self, future: Future[Any], group: str, doing: str) -> None:
         try:
@@ -514,17 +477,31 @@ class KafkaAdmin:
         self._errors.heard()
         return answer
 
+    def _listen(self) -> None:
+        """Let the clients say what went wrong: they keep it until they are asked."""
+        for _ in range(LISTENED_MAX):
+            heard = 0 if self._admin_client is None else self._admin.poll(0)
+            if not heard:
+                break
+
     def _fault(self, raised: KafkaException | KafkaError | TimeoutError, doing: str) -> Exception:
         """Say why a request failed: when no broker answers, the client only says "timed out"."""
+        self._listen()
         if self._errors.refused is not None:
             return fault(self._errors.refused, doing, servers=self._servers)
         late = isinstance(raised, TimeoutError) or (
             error_of(raised).code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # pyright: ignore[reportPrivateUsage]
         )
         if late:
-            return unavailable(doing, self._servers, self._timeout, self._errors.last)
+            return unavailable(doing, self._servers, self._timeout, self._errors)
         assert not isinstance(raised, TimeoutError), "handled above"
         return fault(raised, doing, servers=self._servers)
+
+
+def _of_places(doing: str, places: Sequence[TopicPartition]) -> str:
+    first = places[0]
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f"{doing} of {first.topic}-{first.partition}{more}"
 
 
 def _code(raised: KafkaException | TimeoutError) -> int | None:
@@ -548,36 +525,3 @@ def _group_in_use(group: str, doing: str) -> GroupInUseError:
         fix=f"stop the consumers of group '{group}', or give the application another id",
         fields={"group": group},
     )
-
-
-def _check_partitions(spec: TopicSpec, topic: TopicDescription) -> None:
-    if topic.partitions == spec.partitions:
-        return
-    what = f"internal topic '{spec.name}' has {topic.partitions} partitions, not {spec.partitions}"
-    raise InternalTopicError(
-        what,
-        why="a changelog has one partition for each key group, for the whole life of the "
-        "application; the epochs topic has one",
-        fix=f"set key_groups to {topic.partitions} again if it was changed, "
-        "or clear the application with: mustela reset",
-        fields={"topic": spec.name, "has": topic.partitions, "wanted": spec.partitions},
-    )
-
-
-def _check_config(spec: TopicSpec, config: Mapping[str, str]) -> None:
-    for name in _CHECKED_BY_DEFAULT:
-        wanted, has = spec.config.get(name), config.get(name)
-        if wanted is None or has is None or _items(wanted) == _items(has):
-            continue
-        what = f"internal topic '{spec.name}' has {name}={has}, not {wanted}"
-        raise InternalTopicError(
-            what,
-            why="with another setting the broker could delete what a restore needs",
-            fix=f"kafka-configs --alter --entity-type topics --entity-name {spec.name} "
-            f"--add-config {name}=[{wanted}]",
-            fields={"topic": spec.name, "setting": name, "has": has, "wanted": wanted},
-        )
-
-
-def _items(value: str) -> frozenset[str]:
-    return frozenset(item.strip() for item in value.split(","))

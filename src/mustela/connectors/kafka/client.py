@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -17,6 +18,7 @@ from mustela.connectors.kafka.errors import (
     BrokerUnavailable,
     ClientSettingsError,
     ErrorKind,
+    SecurityMismatch,
     fault,
     kind_of,
 )
@@ -58,6 +60,9 @@ _CONSUMER_FIXED = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
 }
+# What the client was at when a connection ended: in these states it agrees on how to talk.
+_AGREEING = re.compile(r"in state (APIVERSION_QUERY|SSL_HANDSHAKE|AUTH_\w+)")
+_CONNECTING = "in state CONNECT)"
 T = TypeVar("T")
 
 
@@ -70,25 +75,41 @@ class ClientErrors:
         refused: The last error about who the client is, which waiting does not mend.
         down_since: When the last broker was lost, on the monotonic clock; None while one is up.
         trouble: Whether any error was written down since this was last reset.
+        mismatch: What the client said of a connection that ended before it could be used, which
+            is what a wrong ``security.protocol`` looks like.
     """
 
     last: KafkaError | None = None
     refused: KafkaError | None = None
     down_since: float | None = None
     trouble: bool = True
+    mismatch: str | None = None
 
     def note(self, error: KafkaError) -> None:
         """Write down an error; the client calls this."""
         self.last = error
         self.trouble = True
+        self._suspect(error.str())
         kind = kind_of(error)
         if kind is ErrorKind.AUTHENTICATION:
             self.refused = error
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self.down_since is None:  # pyright: ignore[reportPrivateUsage]
             self.down_since = perf_counter()
 
+    def log(self, level: int, text: str, *parts: object) -> None:
+        """Take a line of the client's log: some reasons stand nowhere else."""
+        LOGGER.log(level, text, *parts)
+        self._suspect(text % parts if parts else text)
+
+    def _suspect(self, text: str) -> None:
+        if _AGREEING.search(text):
+            self.mismatch = text
+        elif _CONNECTING in text:
+            self.mismatch = None  # nobody listens there: an end in mid-talk was a broker's own end
+
     def heard(self) -> None:
         """Note that a broker answered."""
+        self.mismatch = None
         self.down_since = None
         self.refused = None
 
@@ -107,16 +128,32 @@ class ClientErrors:
         """Return the error of a wait that ended, or None if the brokers are there."""
         if self.refused is not None:
             return fault(self.refused, doing, servers=servers)
-        if self.down_since is None:
+        if self.down_since is None and self.mismatch is None:
             return None
-        return unavailable(doing, servers, waited, self.last)
+        return unavailable(doing, servers, waited, self)
 
 
 def unavailable(
-    doing: str, servers: str, waited: float, last: KafkaError | None = None
-) -> BrokerUnavailable:
-    """Make the error that no broker answers."""
+    doing: str, servers: str, waited: float, said: ClientErrors
+) -> BrokerUnavailable | SecurityMismatch:
+    """Make the error that no broker answers, or none that the client understands.
+
+    Args:
+        doing: What was tried.
+        servers: The bootstrap servers.
+        waited: For how many seconds.
+        said: What the client said meanwhile.
+    """
     evidence = {"servers": servers, "waited": f"{waited:.1f} s"}
+    last = said.last
+    if said.mismatch is not None:
+        return SecurityMismatch(
+            f"could not {doing}: the broker ends each connection before it can be used",
+            evidence={**evidence, "kafka": said.mismatch},
+            why="the listener speaks another protocol than the client: TLS or none, SASL or none",
+            fix="set kafka.security.protocol as the listener has it: plaintext, ssl,"
+            " sasl_plaintext or sasl_ssl; or name another listener in bootstrap_servers",
+        )
     if last is not None:
         evidence["kafka"] = f"{last.name()}: {last.str()}"
     return BrokerUnavailable(
@@ -150,7 +187,12 @@ def consumer_client(
         **_CONSUMER_FIXED,
         **(overrides or {}),
     }
-    return _made(lambda: Consumer(_with_callbacks(settings, errors), logger=LOGGER), settings)
+    return _made(
+        lambda: Consumer(
+            _with_callbacks(settings, errors), logger=LOGGER if errors is None else errors
+        ),
+        settings,
+    )
 
 
 def producer_client(
@@ -164,7 +206,12 @@ def producer_client(
         ClientSettingsError: If the client does not accept a property.
     """
     settings = {**_COMMON, **properties, **overrides}
-    return _made(lambda: Producer(_with_callbacks(settings, errors), logger=LOGGER), settings)
+    return _made(
+        lambda: Producer(
+            _with_callbacks(settings, errors), logger=LOGGER if errors is None else errors
+        ),
+        settings,
+    )
 
 
 def admin_client(properties: Mapping[str, Any], errors: ClientErrors | None = None) -> AdminClient:
@@ -174,7 +221,12 @@ def admin_client(properties: Mapping[str, Any], errors: ClientErrors | None = No
         ClientSettingsError: If the client does not accept a property.
     """
     settings = {**_COMMON, **properties}
-    return _made(lambda: AdminClient(_with_callbacks(settings, errors), logger=LOGGER), settings)
+    return _made(
+        lambda: AdminClient(
+            _with_callbacks(settings, errors), logger=LOGGER if errors is None else errors
+        ),
+        settings,
+    )
 
 
 def _with_callbacks(settings: dict[str, Any], errors: ClientErrors | None) -> dict[str, Any]:

@@ -21,11 +21,13 @@ __all__ = [
     "CommitOutcome",
     "ErrorKind",
     "KafkaFault",
+    "KafkaRetryable",
     "OffsetOutOfRange",
     "PermissionRefused",
     "ReadTimedOut",
     "RefusedRow",
     "RowsRefused",
+    "SecurityMismatch",
     "SourceGone",
     "TransactionAborted",
     "TransactionExpired",
@@ -176,6 +178,13 @@ class AuthenticationRefused(EnvironmentFault):
     """The broker did not accept who the client says it is, or they share no way to say so."""
 
     code = "KAFKA_AUTHENTICATION"
+
+
+class SecurityMismatch(EnvironmentFault):
+    """Client and listener speak different protocols: one has TLS or SASL, the other has not."""
+
+    code = "KAFKA_SECURITY_MISMATCH"
+    retryable = True
 
 
 class PermissionRefused(EnvironmentFault):
@@ -360,11 +369,11 @@ _FIX_OF_KIND = {
     ErrorKind.RETRYABLE: "try again; look at the broker's log if it stays",
     ErrorKind.BROKER_GONE: NO_BROKER_FIX,
     ErrorKind.AUTHENTICATION: (
-        "check kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username, "
-        "kafka.sasl_password and kafka.ssl_ca_location"
+        "check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username, "
+        "kafka.sasl.password and kafka.ssl.ca.location"
     ),
     ErrorKind.AUTHORIZATION: (
-        "let the user in kafka.sasl_username (or the certificate in kafka.ssl_certificate_location)"
+        "let the user in kafka.sasl.username (or the certificate in kafka.ssl.certificate.location)"
         " do it, with kafka-acls: read and write its topics, its group and its transactional id, "
         "which are all named after application_id"
     ),

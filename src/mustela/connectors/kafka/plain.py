@@ -19,12 +19,14 @@ from mustela.connectors.kafka.client import (
 from mustela.connectors.kafka.columns import Columns, RowCallback, feed
 from mustela.connectors.kafka.errors import (
     ErrorKind,
+    KafkaRetryable,
     RefusedRow,
     RowsRefused,
     error_of,
     fault,
     kind_of,
 )
+from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import Headers
 
 __all__ = ["PlainSink"]
@@ -100,7 +102,7 @@ class PlainSink:
             feed(self._client(), columns, watched, refuse)
         except KafkaException as raised:
             self.close()
-            raise fault(raised, f"produce to {columns.topic(0)}", servers=self._servers) from raised
+            raise self._fault(error_of(raised), columns.topic(0)) from raised
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has every row.
@@ -127,9 +129,9 @@ class PlainSink:
             return
         self.close()
         doing = "send rows"
-        for _, _, error, _ in failures:
+        for _, _, error, message in failures:
             if kind_of(error) not in (ErrorKind.ROW, ErrorKind.RETRYABLE):
-                raise fault(error, doing, servers=self._servers)
+                raise self._fault(error, message.topic() or "")
         suspects = _located(failures)
         refused += self._alone(suspects)
         if refused:
@@ -139,8 +141,10 @@ class PlainSink:
             self._batch_bytes = SMALL_BATCH_BYTES if self._batch_bytes > SMALL_BATCH_BYTES else 1
             raise RowsRefused.later(first.name(), first.str())
         waited = perf_counter() - start
+        if failures and self._errors.last is None:
+            self._errors.last = failures[0][2]
         raise self._errors.why(doing, self._servers, waited) or unavailable(
-            doing, self._servers, waited, failures[0][2] if failures else self._errors.last
+            doing, self._servers, waited, self._errors
         )
 
     def _alone(self, suspects: Sequence[tuple[object, Columns, int]]) -> list[RefusedRow]:
@@ -170,6 +174,19 @@ class PlainSink:
             feed(producer, one, lambda _row, s=suspect: partial(note, s), lambda _row, _error: None)
         producer.flush(self._send_timeout)
         return refused
+
+    def _fault(self, error: KafkaError, topic: str) -> EnvironmentFault | UsageError:
+        """Say why rows do not go out; a topic or partition that is not known may be soon."""
+        doing = f"send rows to {topic}"
+        if kind_of(error) is not ErrorKind.TOPIC_GONE:
+            return fault(error, doing, servers=self._servers)
+        return KafkaRetryable(
+            f"could not {doing}: the brokers do not know it, or not the partition",
+            evidence={"kafka": f"{error.name()}: {error.str()}", "servers": self._servers},
+            fix=f"if the topic was deleted, make it again: mustela topics create {topic}"
+            " --partitions 6",
+            fields={"topic": topic},
+        )
 
     @property
     def batch_bytes(self) -> int:

@@ -15,9 +15,11 @@ from mustela.model import Headers
 __all__ = [
     "LETTER_HEADS",
     "SEARCHES_MAX",
+    "ChangelogRowError",
     "Letters",
     "ProductionError",
     "can_be_mended",
+    "changelog_error",
     "letters_of",
     "mended_letters",
     "production_error",
@@ -26,6 +28,9 @@ __all__ = [
 SEARCHES_MAX = 8
 """How often rows are sent again to find out which of them the broker refuses."""
 _SHOWN_MAX = 3
+_KEY_SHOWN_MAX = 80
+_OVERHEAD = 1_000
+"""Bytes around a row, at most: its batch, and what compression may add."""
 
 LETTER_HEADS: Final = (64 * 1024, 1024)
 """How many bytes are kept of a dead letter that is too large for its topic: first so many of its
@@ -40,6 +45,12 @@ class ProductionError(DataError):
     """The broker refuses an output row."""
 
     code = "PRODUCTION"
+
+
+class ChangelogRowError(DataError):
+    """The broker refuses a row of a changelog; ``fields`` as in store, key and size."""
+
+    code = "CHANGELOG_ROW"
 
 
 @dataclass(slots=True)
@@ -151,8 +162,17 @@ def _fewer_headers(headers: Headers, head: int, facts: dict[str, int]) -> Header
     )
 
 
-def production_error(rows: Sequence[RefusedRow], cause: RowsRefused) -> ProductionError:
-    """Make the error that ends an application whose rows the broker refuses."""
+def production_error(
+    rows: Sequence[RefusedRow], cause: RowsRefused, *, handled: bool = True
+) -> ProductionError:
+    """Make the error that ends an application whose rows the broker refuses.
+
+    Args:
+        rows: The rows.
+        cause: What the sink said of them.
+        handled: Whether a handler could leave them out; none can leave out dead letters.
+    """
+    handler = ", or set production_handler to continue or dead_letter" if handled else ""
     evidence: dict[str, Any] = {
         f"row {row.row}": f"topic {row.topic}, {row.reason}: {row.text}"
         for row in rows[:_SHOWN_MAX]
@@ -161,6 +181,43 @@ def production_error(rows: Sequence[RefusedRow], cause: RowsRefused) -> Producti
         cause.what,
         evidence=evidence or cause.evidence,
         why="an output row that the broker refuses would stop the epoch for ever",
-        fix="make the rows fit the topic, or set production_handler to continue or dead_letter",
+        fix=f"make the rows fit the topic, or raise its limits (max.message.bytes){handler}",
         fields=cause.fields,
+    )
+
+
+def changelog_error(row: RefusedRow, store: str, columns: RowColumns) -> ChangelogRowError:
+    """Make the error of a store's row that the broker refuses: no handler can leave it out.
+
+    Args:
+        row: The row.
+        store: Its store.
+        columns: The rows that it is one of.
+    """
+    key, value = columns.keys[row.row] or b"", columns.values[row.row] or b""
+    size = len(key) + len(value)
+    shown = repr(key[:_KEY_SHOWN_MAX]) + (" …" if len(key) > _KEY_SHOWN_MAX else "")
+    if row.reason in _TOO_LARGE:
+        limit = size + _OVERHEAD
+        fix = (
+            f"keep less under one key; or raise the limits of the topic and of the client: mustela "
+            f"kafka-configs --alter --entity-type topics --entity-name {row.topic} "
+            f"--add-config max.message.bytes={limit}, and kafka.message.max.bytes = {limit}"
+        )
+    else:
+        fix = f"mend the settings of {row.topic}: mustela kafka-configs --describe " + (
+            f"--entity-type topics --entity-name {row.topic}"
+        )
+    return ChangelogRowError(
+        f"the broker refuses a row of store '{store}' with {size} bytes",
+        evidence={
+            "store": store,
+            "key": shown,
+            "topic": f"{row.topic}, partition {columns.partitions}",
+            "kafka": f"{row.reason}: {row.text}",
+        },
+        why="a row that is missing from a changelog would be missing from the store after a"
+        " restore; no handler can leave it out",
+        fix=fix,
+        fields={"store": store, "key": key, "size": size, "topic": row.topic},
     )

@@ -6,6 +6,7 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
@@ -22,6 +23,7 @@ from mustela.connectors.kafka.errors import (
     fault,
     kind_of,
 )
+from mustela.connectors.kafka.metadata import METADATA_LAG_S
 from mustela.errors import InvariantError, MustelaError
 from mustela.model import Headers
 
@@ -69,17 +71,25 @@ class RawChunk:
 
 
 class _Client(NamedTuple):
-    """A consumer, what it said went wrong, and the topics that it has heard of."""
+    """A consumer, what it said went wrong, and how many partitions it knows of each topic."""
 
     consumer: Consumer
     errors: ClientErrors
-    topics: set[str]
+    topics: dict[str, int]
 
-    def hear_of(self, topic: str, timeout: float) -> None:
-        """Ask for a topic's leaders once; an assignment alone would find them a second later."""
-        if topic not in self.topics:
-            self.consumer.list_topics(topic, timeout=timeout)
-            self.topics.add(topic)
+    def hear_of(self, topic: str, partition: int, timeout: float) -> None:
+        """Ask for a topic's leaders once; an assignment alone would find them a second later.
+
+        A partition that was added since is asked for again: the client takes it for an error
+        otherwise.
+        """
+        if partition >= self.topics.get(topic, 0):
+            self.topics[topic] = self.partitions_of(topic, timeout)
+
+    def partitions_of(self, topic: str, timeout: float) -> int:
+        """Ask how many partitions a topic has; 0 if it is not there."""
+        found = self.consumer.list_topics(topic, timeout=timeout).topics.get(topic)
+        return 0 if found is None or found.error is not None else len(found.partitions)
 
 
 class RangeReader:
@@ -156,7 +166,7 @@ class RangeReader:
         self._give_back(self._ahead.pop(place), TopicPartition(*place), sound=True)
 
     def _point(self, client: _Client, where: TopicPartition) -> None:
-        client.hear_of(where.topic, self._read_timeout)
+        client.hear_of(where.topic, where.partition, self._read_timeout)
         client.consumer.incremental_assign([where])
 
     def read(  # noqa: PLR0913 - what is read, and how
@@ -229,7 +239,7 @@ class RangeReader:
         errors = ClientErrors()
         consumer = consumer_client(self._properties, {"isolation.level": self._isolation}, errors)
         self._made += 1
-        return _Client(consumer, errors, set())
+        return _Client(consumer, errors, {})
 
     def _give_back(self, client: _Client, where: TopicPartition, sound: bool) -> None:
         if sound:
@@ -259,6 +269,7 @@ class RangeReader:
         chunk = RawChunk()
         size = 0
         heard = perf_counter()
+        missing = _Missing(client, where)
         while position < end:
             # A drain never asks for more than the range can hold, and never waits: a wait for a
             # number of records would not end where control records or aborted data take offsets.
@@ -266,12 +277,15 @@ class RangeReader:
             if not messages:
                 messages = consume(1, _WAIT_S)
             if not messages:
+                missing.look()
                 self._check_progress(consumer, errors, where, (position, end), heard)
                 continue
-            heard = perf_counter()
             reached = position
             if any(map(_ERROR, messages)):
-                messages, reached = self._without_events(consumer, messages, where, position)
+                messages, reached = self._without_events(missing, messages, where, position)
+            if messages or reached >= 0:
+                heard = perf_counter()
+                missing.found()
             if messages:
                 _check_order(messages, position)
                 append(chunk, messages)
@@ -290,7 +304,7 @@ class RangeReader:
 
     def _without_events(
         self,
-        consumer: Consumer,
+        missing: _Missing,
         messages: Sequence[Message],
         where: TopicPartition,
         position: int,
@@ -307,8 +321,10 @@ class RangeReader:
                 reached = max(reached, message.offset() or -1)
             elif kind_of(error) in (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE):
                 continue  # the client tries again by itself; the read timeout bounds that
+            elif kind_of(error) is ErrorKind.TOPIC_GONE:
+                missing.note()
             else:
-                raise self._named(consumer, error, where, position)
+                raise self._named(missing.client.consumer, error, where, position)
         return records, reached
 
     def _named(
@@ -317,8 +333,6 @@ class RangeReader:
         kind = kind_of(error)
         if kind is ErrorKind.OUT_OF_RANGE:
             return _out_of_range(where, position, _bounds(consumer, where))
-        if kind is ErrorKind.TOPIC_GONE:
-            return _gone(where)
         doing = f"read {where.topic}-{where.partition} at {position}"
         return fault(error, doing, servers=self._servers)
 
@@ -348,8 +362,44 @@ class RangeReader:
         raise ReadTimedOut(
             what,
             evidence={"servers": self._servers, "log": bounds or "did not answer"},
-            fix="look at the broker's log; read_timeout says how long to wait",
+            fix="look at the broker's log and load; the read is tried again",
         )
+
+
+class _Missing:
+    """A partition that the client says is not there, while the driver has seen it.
+
+    Args:
+        client: The client.
+        where: The partition.
+    """
+
+    def __init__(self, client: _Client, where: TopicPartition) -> None:
+        self.client = client
+        self._where = where
+        self._since: float | None = None
+
+    def note(self) -> None:
+        """Note that the client says so."""
+        if self._since is None:
+            self._since = perf_counter()
+
+    def found(self) -> None:
+        """Note that something came from the partition."""
+        self._since = None
+
+    def look(self) -> None:
+        """Have the client learn anew which partitions there are, if it did not know this one.
+
+        Raises:
+            SourceGone: If the brokers it asks do not know it for too long.
+        """
+        if self._since is None:
+            return
+        with suppress(KafkaException):
+            known = self.client.partitions_of(self._where.topic, QUERY_TIMEOUT_S)
+            if known <= self._where.partition and perf_counter() - self._since > METADATA_LAG_S:
+                raise _gone(self._where)
 
 
 _ERROR = Message.error
@@ -407,7 +457,7 @@ def _gone(where: TopicPartition) -> SourceGone:
     return SourceGone(
         f"there is no partition {where.partition} of topic '{where.topic}'",
         why="it was there when the epoch was planned",
-        fix="create the topic again and reset the application, or leave the topic out",
+        fix="start the application again: the start says what became of the topic",
         fields={"topic": where.topic, "partition": where.partition},
     )
 
@@ -421,8 +471,8 @@ def _out_of_range(
         evidence={"earliest": earliest, "end": end},
         why="the broker's retention deleted the records before they were read, "
         "or the topic was deleted and created again",
-        fix="keep records longer (retention.ms, retention.bytes); to go on behind the loss, "
-        "reset the application's offsets",
+        fix="keep records longer (retention.ms, retention.bytes of the topic); mustela reset"
+        " clears the application, so that it begins anew with what is there",
         fields={
             "topic": where.topic,
             "partition": where.partition,

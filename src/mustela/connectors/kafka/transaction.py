@@ -34,22 +34,24 @@ from mustela.connectors.kafka.client import (
     unavailable,
 )
 from mustela.connectors.kafka.columns import Columns, RowCallback, feed
+from mustela.connectors.kafka.deliveries import Deliveries
 from mustela.connectors.kafka.errors import (
     ErrorKind,
     RefusedRow,
     RowsRefused,
-    TransactionAborted,
-    TransactionExpired,
-    TransactionFailed,
-    TransactionFenced,
     TransactionTimeoutRefused,
-    TransactionUnknown,
     error_of,
     fault,
     kind_of,
 )
 from mustela.connectors.kafka.plain import SMALL_BATCH_BYTES, PlainSink
 from mustela.connectors.kafka.refusals import Suspect, refused_of
+from mustela.connectors.kafka.transaction_failures import (
+    Circumstances,
+    ends_missing,
+    failure_of,
+    is_about_delivery,
+)
 from mustela.errors import InvariantError
 from mustela.model import Headers
 
@@ -113,7 +115,7 @@ class TransactionalSink:
         self._producer: Producer | None = None
         self._group_metadata: object | None = None
         self._began: float | None = None
-        self._ends: dict[tuple[str, int], int] = {}
+        self._deliveries = Deliveries()
         self._refused: list[RefusedRow] = []
         self._suspects: list[Suspect] = []
         self._diagnose = False
@@ -143,7 +145,7 @@ class TransactionalSink:
     def begin(self) -> None:
         """Begin a transaction."""
         producer = self._open_producer()
-        self._ends, self._refused, self._suspects = {}, [], []
+        self._deliveries, self._refused, self._suspects = Deliveries(), [], []
         self._began = perf_counter()
         try:
             producer.begin_transaction()
@@ -189,6 +191,7 @@ class TransactionalSink:
         ).without(skip)
         if not len(columns):
             return
+        self._deliveries.sent(columns)
         callback = self._watch(columns, tag) if self._diagnose else None
         self._feed(columns, tag, callback, partial(self._reach, "half-produced"))
 
@@ -198,24 +201,32 @@ class TransactionalSink:
         partition: int,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
+        *,
+        tag: object = None,
     ) -> None:
         """Produce rows whose end offset `flush` returns: changelogs and the epoch record.
 
         Only the last row asks for a delivery report: a report for each row costs a third more.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            keys: Keys.
+            values: Values.
+            tag: Comes back in `RefusedRow.tag`.
         """
         if not values:
             return
-        columns = Columns(
-            topics=topic, keys=keys, values=values, timestamps=timestamps, partitions=partition
-        )
+        columns = Columns(topics=topic, keys=keys, values=values, partitions=partition)
+        self._deliveries.sent(columns)
+        self._deliveries.expect(topic, partition)
         if self._diagnose:
-            self._feed(columns, None, self._watch(columns, None))
+            self._feed(columns, tag, self._watch(columns, tag))
         else:
             last = len(values) - 1
             if last:
-                self._feed(_rows(columns, slice(0, last)), None, None)
-            self._feed(_rows(columns, slice(last, None)), None, lambda _row: self._note_end)
+                self._feed(_rows(columns, slice(0, last)), tag, None)
+            self._feed(_rows(columns, slice(last, None)), tag, lambda _row: self._deliveries.note)
 
     def flush(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
         """Wait until the broker has every row.
@@ -241,8 +252,9 @@ class TransactionalSink:
         if left:
             timed_out = KafkaError(KafkaError._TIMED_OUT, f"{left} rows are not sent")  # pyright: ignore[reportPrivateUsage]
             self._fail(KafkaException(timed_out), doing)
+        self._check_ends(doing)
         self._reach("flushed")
-        return dict(self._ends)
+        return dict(self._deliveries.ends)
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit the group's offsets with the transaction.
@@ -274,14 +286,15 @@ class TransactionalSink:
             TransactionAborted: If it is not committed for another reason.
         """
         producer = self._open_producer()
+        doing = "commit a transaction"
         if self._refused:
-            self._fail(None, "commit a transaction")
+            self._fail(None, doing)
         try:
             limit = self._options.commit_timeout
             sent = partial(self._reach, "commit-sent")
             within(lambda: producer.commit_transaction(limit), limit, sent)
         except KafkaException as raised:
-            self._fail(raised, "commit a transaction", commit_sent=True)
+            self._fail(raised, doing, commit_sent=True)
         self._began = None
         self._diagnose = False
         self._reach("committed")
@@ -378,7 +391,7 @@ class TransactionalSink:
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             raise self._timeout_refused()
         if again and self._errors.down_since is not None:
-            raise unavailable(doing, self._servers, waited, self._errors.last)
+            raise unavailable(doing, self._servers, waited, self._errors)
         raise fault(error, doing, servers=self._servers)
 
     def _timeout_refused(self) -> TransactionTimeoutRefused:
@@ -411,10 +424,11 @@ class TransactionalSink:
         except KafkaException as raised:
             self._fail(raised, f"produce to {columns.topic(0)}")
 
-    def _note_end(self, error: KafkaError | None, message: Message) -> None:
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
-        if error is None and topic is not None and partition is not None and offset is not None:
-            self._ends[topic, partition] = offset + 1
+    def _check_ends(self, doing: str) -> None:
+        """Refuse to commit rows that did not arrive, or at an offset which nobody knows."""
+        if self._deliveries.without_end():
+            first = self._deliveries.first_error
+            self._fail(None if first is None else KafkaException(first), doing)
 
     def _watch(self, columns: Columns, tag: object) -> RowCallback:
         """Make a callback for each row, which remembers the row if the broker refuses it."""
@@ -427,9 +441,8 @@ class TransactionalSink:
     def _note_row(
         self, tag: object, row: int, columns: Columns, error: KafkaError | None, message: Message
     ) -> None:
-        if error is None:
-            self._note_end(error, message)
-        elif kind_of(error) in (ErrorKind.ROW, ErrorKind.AUTHORIZATION):
+        self._deliveries.note(error, message)
+        if error is not None and kind_of(error) in (ErrorKind.ROW, ErrorKind.AUTHORIZATION):
             own = () if columns.headers is None else columns.headers[row]
             extra = () if columns.header is None else (columns.header,)
             self._suspects.append(
@@ -477,19 +490,32 @@ class TransactionalSink:
         opened, self._began = self._began, None
         elapsed = 0.0 if opened is None else perf_counter() - opened
         self._producer = None
-        may_abort = not isinstance(raised, StuckError) and self._errors.down_since is None
-        if may_abort and (
+        answers = not isinstance(raised, StuckError) and self._errors.down_since is None
+        open_yet = error is None or error.txn_requires_abort() or not commit_sent
+        about_rows = is_about_delivery(error) and open_yet
+        diagnosis = self._deliveries.diagnose(producer if answers and about_rows else None)
+        if answers and (
             error is None or error.txn_requires_abort() or not (error.fatal() or commit_sent)
         ):
             # A new producer would have to wait for the coordinator to do this.
             abort_quietly(producer)
         _let_go(producer, raised)
-        if self._refused or self._suspects or (error and _is_about_rows(error)):
+        if self._refused or self._suspects or (error and self._is_about_rows(error)):
             refusal = self._refusal(error)
             if refusal is not None:
                 raise refusal from raised
-        assert error is not None, "a failure without an error is about rows"
-        raise self._failure(error, doing, elapsed, commit_sent=commit_sent) from raised
+        self._diagnose = self._diagnose or about_rows  # the next attempt finds out which rows
+        limit = self._options.commit_timeout
+        now = Circumstances(f"could not {doing} of '{self._id}'", elapsed, limit, commit_sent)
+        if error is None:
+            missing = self._deliveries.without_end()
+            assert missing, "a failure without an error is about rows or their ends"
+            raise ends_missing(now.what, missing)
+        raise failure_of(error, now, diagnosis) from raised
+
+    def _is_about_rows(self, error: KafkaError) -> bool:
+        of_rows = error.txn_requires_abort() or error is self._deliveries.first_error
+        return of_rows and kind_of(error) is ErrorKind.ROW
 
     def _cause(self, producer: Producer) -> KafkaError | None:
         """Ask a transaction that takes no more rows why; what it is asked with is aborted."""
@@ -526,56 +552,15 @@ class TransactionalSink:
         self._batch_bytes = SMALL_BATCH_BYTES if self._batch_bytes > SMALL_BATCH_BYTES else 1
         return RowsRefused.later(first.name(), first.str())
 
-    def _failure(
-        self, error: KafkaError, doing: str, elapsed: float, *, commit_sent: bool
-    ) -> TransactionFailed:
-        kind = kind_of(error)
-        evidence = {
-            "kafka": f"{error.name()}: {error.str()}",
-            "open for": f"{elapsed:.1f} s of {self._options.commit_timeout:g} s",
-        }
-        fields = {"kafka": error.name(), "seconds": elapsed, "commit_sent": commit_sent}
-        what = f"could not {doing} of '{self._id}'"
-        if kind is ErrorKind.FENCED and elapsed >= self._options.commit_timeout:
-            return TransactionExpired(
-                what,
-                evidence=evidence,
-                why="the broker aborts a transaction that is open for longer than commit_timeout",
-                fix="run smaller epochs, or raise commit_timeout",
-                fields=fields,
-            )
-        if kind is ErrorKind.FENCED:
-            return TransactionFenced(
-                what,
-                evidence=evidence,
-                why="another producer with the same transactional id has started",
-                fix="run one instance of an application_id at a time",
-                fields=fields,
-            )
-        known = error.txn_requires_abort() or kind is ErrorKind.ABORTED
-        if commit_sent and not known:
-            return TransactionUnknown(
-                what,
-                evidence=evidence,
-                why="the commit was asked for, and its answer did not come",
-                fix="open the producer again and read the epoch record",
-                fields=fields,
-            )
-        return TransactionAborted(what, evidence=evidence, fields=fields)
-
 
 def _rows(columns: Columns, span: slice) -> Columns:
     return Columns(
         topics=columns.topics,
         keys=columns.keys[span],
         values=columns.values[span],
-        timestamps=None if columns.timestamps is None else columns.timestamps[span],
         partitions=columns.partitions,
+        rows=range(len(columns))[span],
     )
-
-
-def _is_about_rows(error: KafkaError) -> bool:
-    return error.txn_requires_abort() and kind_of(error) is ErrorKind.ROW
 
 
 def _init(producer: Producer, seconds: float) -> None:
