@@ -13,6 +13,7 @@ __all__ = [
     "StateIOError",
     "StateLockedError",
     "StateNotReadyError",
+    "StateReaderError",
     "StoreError",
 ]
 
@@ -61,6 +62,12 @@ class StateLockedError(EnvironmentFault):
 
     code = "STATE_LOCKED"
     retryable = True
+
+
+class StateReaderError(EnvironmentFault):
+    """A process reads an old view of state and does not end: its pages cannot be used again."""
+
+    code = "STATE_READER"
 
 
 class StateDirectoryError(UsageError):

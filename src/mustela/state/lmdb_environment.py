@@ -34,6 +34,7 @@ from mustela.state.lmdb_files import (
     DATA_FILE,
     Handle,
     LmdbOptions,
+    check_readers,
     damaged,
     open_handle,
     reported,
@@ -272,7 +273,7 @@ class LmdbEnvironment:
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
-                handle.env.reader_check()
+                check_readers(handle.env, self.path, self._options.reader_writes_max)
                 self._declare_open(handle)
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle) or Meta.fresh(self._spec, self._boot)

@@ -20,6 +20,7 @@ from mustela.state.faults import (
     StateDiskFullError,
     StateIOError,
     StateNotReadyError,
+    StateReaderError,
     gone,
 )
 from mustela.state.interfaces import EnvironmentSpec
@@ -28,7 +29,15 @@ from mustela.state.verify import verify_environments
 if TYPE_CHECKING:
     from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
 
-__all__ = ["DATA_FILE", "Handle", "LmdbOptions", "damaged", "open_handle", "reported"]
+__all__ = [
+    "DATA_FILE",
+    "Handle",
+    "LmdbOptions",
+    "check_readers",
+    "damaged",
+    "open_handle",
+    "reported",
+]
 
 DATA_FILE = "data.mdb"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -46,6 +55,9 @@ class LmdbOptions:
             without room for it ends the process with a signal.
         lock_timeout_ms: How long to wait for another writer.
         readers_max: How many snapshots may be open in all processes together.
+        reader_writes_max: How many writes a snapshot may outlive: the pages that it sees cannot be
+            used again, so the file grows with each of them. It is there for an epoch or a query,
+            and an epoch writes once or twice.
         saved_in: For state on tmpfs, the directory on disk that a clean close copies it to and
             that it is read back from.
     """
@@ -54,6 +66,7 @@ class LmdbOptions:
     reserve_bytes: int = 8 << 20
     lock_timeout_ms: int = 30_000
     readers_max: int = 254
+    reader_writes_max: int = 10_000
     saved_in: Path | None = None
 
 
@@ -181,6 +194,27 @@ def open_handle(root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOpti
         except BaseException:
             env.close()
             raise
+
+
+def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> None:
+    """Forget the readers that have died, and look whether one that lives holds on to old pages.
+
+    Raises:
+        StateReaderError: If one has been reading while there were too many writes.
+    """
+    env.reader_check()
+    last = env.info()["last_txnid"]
+    for row in env.readers().splitlines()[1:]:
+        pid, _, seen = row.split()
+        if seen != "-" and last - int(seen) > writes_max:
+            msg = f"process {pid} reads an old view of the state in {path}, and does not end"
+            raise StateReaderError(
+                msg,
+                evidence={"writes since": last - int(seen)},
+                why="the pages that it sees cannot be used again, so the file would grow for ever",
+                fix=f"end process {pid}, which is stopped or hangs, then start again",
+                fields={"path": str(path), "pid": int(pid)},
+            )
 
 
 def _check_length(env: lmdb.Environment, path: Path) -> None:
