@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -38,3 +40,40 @@ def test_a_release_with_one_store_more_keeps_the_rows_of_the_others(world: World
         world.send(source, [(key, "x") for key in ("a", "b", "a")])
         world.run(build)
     assert world.numbers(sink) == {"a": 4, "b": 2}
+
+
+@dataclass
+class Order:
+    total: int
+
+
+@dataclass
+class OrderWithNote:
+    total: int
+    note: str = "none"
+
+
+def summing(source: str, sink: str, value: Any, add: Callable[..., Any]) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream(source, key=str, value=str).group_by_key()
+        orders = lines.aggregate(lambda: value(0), add, store="orders", value=value)
+        orders.to_stream(name="told").to(sink, key=str, value=value)
+
+    return build
+
+
+def test_a_value_that_gained_a_field_reads_the_rows_from_before(world: World) -> None:
+    """The field has its default there, and is kept from then on."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("a", "1"), ("a", "2")])
+    world.run(summing(source, sink, Order, lambda _, text, sum: Order(sum.total + int(text))))
+    world.send(source, [("a", "4")])
+    world.run(
+        summing(
+            source,
+            sink,
+            OrderWithNote,
+            lambda _, text, sum: OrderWithNote(sum.total + int(text), f"was {sum.note}"),
+        )
+    )
+    assert world.values(sink)[-1] == '{"total":7,"note":"was none"}'
