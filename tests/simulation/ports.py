@@ -232,7 +232,8 @@ class SimTransactions:
         partition: int,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
+        *,
+        tag: object = None,
     ) -> None:
         """Produce rows whose end offset `flush` returns."""
         for key, value in zip(keys, values, strict=True):
