@@ -235,6 +235,8 @@ def environments(inside: Inside, boot: str) -> list[tuple[LmdbEnvironment, Commi
             group=group,
             groups=record.key_groups,
             stores=stage.stores,
+            life=record.life,
+            changelog_ids={name: record.stores[name].changelog_id for name in stage.logged},
         )
         assert state is not None
         committed = Committed(

@@ -97,6 +97,7 @@ def command_line() -> App:
     from mustela.cli import (
         applications,
         broker,
+        check,
         doctor,
         offsets,
         records,
@@ -118,6 +119,7 @@ def command_line() -> App:
     app.command(applications.run)
     app.command(applications.describe)
     app.command(applications.explain)
+    app.command(check.check)
     app.command(records.send)
     app.command(records.tail)
     app.command(reset.reset)

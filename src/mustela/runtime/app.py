@@ -23,7 +23,9 @@ from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
 from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
+from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.lease import LeaseWatch
+from mustela.runtime.opening import check_before_start
 from mustela.runtime.pace import Pace
 from mustela.runtime.patience import Patience
 from mustela.topology.checks import unnamed_stateful_steps
@@ -324,23 +326,16 @@ class App:
             if self._stopping.is_set():
                 return
         engine = self._engine = _load_engine(self._engine_name)
-        timeout = settings.processing.timeout
-        engine.start(
-            EngineOptions(
-                application_id=settings.application_id,
-                properties=dict(settings.spark),
-                session=self._session,
-                debug=self._debug,
-                class_archive=settings.class_archive,
-                state_backend=settings.state.backend,
-                warn_s=settings.processing.warn_after.total_seconds(),
-                kill_s=None if timeout is None else timeout.total_seconds(),
-                say=lambda text: _Fan(self._listeners).on_event(Said(text=text)),
-            )
-        )
+        fan, world = _Fan(self._listeners), kafka_world(settings, self._clock)
+        try:
+            check_before_start(settings, plan, world, fan)
+        except BaseException:
+            world.cluster.close()
+            raise
+        engine.start(self._engine_options(settings))
         try:
             coordinator = Coordinator(
-                settings, plan, engine, clock=self._clock, listener=_Fan(self._listeners)
+                settings, plan, engine, clock=self._clock, listener=fan, world=world
             )
             self._coordinator = coordinator
             keeper = keeper_of(
@@ -378,6 +373,20 @@ class App:
         finally:
             log.close()
         self._set(AppState.STARTING)
+
+    def _engine_options(self, settings: Settings) -> EngineOptions:
+        timeout = settings.processing.timeout
+        return EngineOptions(
+            application_id=settings.application_id,
+            properties=dict(settings.spark),
+            session=self._session,
+            debug=self._debug,
+            class_archive=settings.class_archive,
+            state_backend=settings.state.backend,
+            warn_s=settings.processing.warn_after.total_seconds(),
+            kill_s=None if timeout is None else timeout.total_seconds(),
+            say=lambda text: _Fan(self._listeners).on_event(Said(text=text)),
+        )
 
     def _loop(self, coordinator: Coordinator, settings: Settings) -> None:
         pace = Pace(settings.commit_interval.total_seconds())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
-from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState
+from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
 from mustela.runtime.progress import Cut, Progress
-from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+from mustela.runtime.watermark import PartitionTime, WatermarkState
 from mustela.state.interfaces import STATE_FORMAT, Token
 
 __all__ = ["CommittedState", "EpochChange"]
@@ -57,6 +57,11 @@ class CommittedState:
         changelog_ends: By store, the changelog end of each key group.
         mirrored_ms: When all group offsets were mirrored last.
         global_marks: How far the topic of each global table was read.
+        life: Names the life of the application.
+        adopts_unnamed: Whether local state without the name of a life is this life's.
+        event_time: What closes windows and fires timers.
+        stores: What each store is, or was when it was last part of the program.
+        dormant: By topic, how far each partition was read of sources that are not read now.
     """
 
     plan: Plan
@@ -74,6 +79,13 @@ class CommittedState:
     changelog_ends: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     mirrored_ms: int = 0
     global_marks: dict[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
+    life: str = ""
+    adopts_unnamed: bool = False
+    event_time: str = ""
+    stores: dict[str, StoreState] = field(default_factory=dict[str, StoreState])
+    dormant: dict[str, list[PartitionState]] = field(
+        default_factory=dict[str, list[PartitionState]]
+    )
 
     def __post_init__(self) -> None:
         for stage in self.plan.stages:
@@ -82,36 +94,6 @@ class CommittedState:
             for store in stage.stores:
                 if store.logged:
                     self.changelog_ends.setdefault(store.name, [0] * self.key_groups)
-
-    @classmethod
-    def from_record(
-        cls, record: EpochRecord, plan: Plan, *, lanes: int, options: WatermarkOptions
-    ) -> CommittedState:
-        """Return the state that an epoch record tells of."""
-        watermark = WatermarkState(options, record.watermark)
-        progress = Progress()
-        for part in record.partitions:
-            place = TopicPartition(part.topic, part.partition)
-            progress.next_offsets[place] = part.end
-            watermark.partitions[place] = PartitionTime(part.max_timestamp, part.seen_ms, part.idle)
-        return cls(
-            plan=plan,
-            key_groups=record.key_groups,
-            lanes=lanes,
-            incarnation=record.incarnation,
-            epoch=record.epoch,
-            attempt=record.attempt,
-            progress=progress,
-            watermark=watermark,
-            topic_ids=dict(record.topic_ids),
-            groups={identity: list(groups) for identity, groups in record.groups.items()},
-            changelog_ends={store: list(ends) for store, ends in record.changelog_ends.items()},
-            mirrored_ms=record.mirrored_ms,
-            global_marks={
-                topic: GlobalMark(topic_id, tuple(ends))
-                for topic, (topic_id, ends) in record.global_ends.items()
-            },
-        )
 
     @property
     def is_empty(self) -> bool:
@@ -152,16 +134,13 @@ class CommittedState:
             ends[store][group] = end
         progress = Progress(dict(self.progress.next_offsets))
         progress.advance(change.cuts)
-        return CommittedState(
-            plan=self.plan,
-            key_groups=self.key_groups,
-            lanes=self.lanes,
+        return replace(
+            self,
             incarnation=change.token.incarnation,
             epoch=change.token.epoch,
             attempt=change.token.attempt,
             progress=progress,
             watermark=change.watermark,
-            topic_ids=self.topic_ids,
             groups=groups,
             changelog_ends=ends,
             mirrored_ms=change.time_ms if change.mirrored else self.mirrored_ms,
@@ -170,33 +149,38 @@ class CommittedState:
 
     def claimed_by(self, incarnation: int) -> CommittedState:
         """Return the same state under a new incarnation, which a start commits first."""
-        claimed = self.after(
-            EpochChange(
-                token=Token(incarnation, self.epoch, self.attempt),
-                time_ms=0,
-                cuts={},
-                wrote={},
-                changelog_ends={},
-                watermark=self.watermark,
-            )
-        )
-        return claimed
+        return replace(self, incarnation=incarnation)
+
+    def let_rest(self, topic: str) -> None:
+        """Read a source no more; what was read of it is kept, for as long as the topic is."""
+        times, offsets = self.watermark.partitions, self.progress.next_offsets
+        places = sorted(place for place in offsets if place.topic == topic)
+        self.dormant[topic] = [
+            _partition_state(place, offsets.pop(place), times.pop(place, PartitionTime()))
+            for place in places
+        ]
+
+    def wake(self, topic: str, now_ms: int) -> None:
+        """Read a source again, from where it was left."""
+        for part in self.dormant.pop(topic, []):
+            place = TopicPartition(part.topic, part.partition)
+            self.progress.next_offsets[place] = part.end
+            self.watermark.partitions[place] = PartitionTime(part.max_timestamp, now_ms)
+
+    def forget(self, topic: str) -> None:
+        """Forget a source that rests, because the topic it was is gone."""
+        self.dormant.pop(topic, None)
+        self.topic_ids.pop(topic, None)
 
     def to_record(self, time_ms: int) -> EpochRecord:
         """Return the epoch record that tells of this state."""
-        times = self.watermark.partitions
-        nothing = PartitionTime()
+        times, nothing = self.watermark.partitions, PartitionTime()
         partitions = [
-            PartitionState(
-                place.topic,
-                place.partition,
-                end,
-                times.get(place, nothing).max_timestamp,
-                times.get(place, nothing).seen_ms,
-                times.get(place, nothing).idle,
-            )
+            _partition_state(place, end, times.get(place, nothing))
             for place, end in sorted(self.progress.next_offsets.items())
         ]
+        for _, parts in sorted(self.dormant.items()):
+            partitions.extend(parts)
         return EpochRecord(
             incarnation=self.incarnation,
             epoch=self.epoch,
@@ -218,4 +202,14 @@ class CommittedState:
                 for topic, mark in sorted(self.global_marks.items())
             },
             layouts={name: spec.layout for name, (_, spec) in sorted(self.plan.stores.items())},
+            life=self.life,
+            adopts_unnamed=self.adopts_unnamed,
+            event_time=self.event_time,
+            stores=self.stores,
+            dormant=sorted(self.dormant),
         )
+
+
+def _partition_state(place: TopicPartition, end: int, time: PartitionTime) -> PartitionState:
+    """Return what the record says of a partition; when it was seen says nothing to another run."""
+    return PartitionState(place.topic, place.partition, end, time.max_timestamp, 0, time.idle)

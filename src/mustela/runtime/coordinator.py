@@ -29,6 +29,8 @@ from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.events import EpochDone, Listener
+from mustela.runtime.gate.watch import TruncationWatch
+from mustela.runtime.held import HeldPartitions
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.opening import Opening, all_groups, row_limits
 from mustela.runtime.outcome import Outcome
@@ -39,7 +41,7 @@ from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
 from mustela.runtime.topics import first_chooser
-from mustela.runtime.watermark import Look, scheduled_watermark
+from mustela.runtime.watermark import Look, scheduled_watermark, steady_ms
 from mustela.state.faults import StateDamagedError
 from mustela.state.interfaces import Token
 
@@ -113,6 +115,8 @@ class Coordinator:
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
         self._was_blind = False
+        self._truncation = TruncationWatch(settings.application_id, clock)
+        self._held = HeldPartitions(world.cluster, clock)
         self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
         self._ahead = Ahead()
@@ -227,13 +231,16 @@ class Coordinator:
 
     def _cut(self, state: CommittedState, now_ms: int) -> tuple[dict[TopicPartition, Cut], Look]:
         """Choose what the epoch behind a state reads; return it with what was seen of the rest."""
-        state.watermark.track(state.progress.next_offsets, now_ms)
+        seen_ms = steady_ms(self._clock)
+        state.watermark.track(state.progress.next_offsets, seen_ms)
         budget = self._budget.records
         ends = state.progress.next_offsets if self._due.is_full else self.ends
         cuts, until_ms = self._cutter.cut(self._plan, state, ends, budget=budget, now_ms=now_ms)
+        short = left_behind(state, self.ends, cuts)
         return cuts, Look(
             now_ms=now_ms,
-            short=left_behind(state, self.ends, cuts),
+            steady_ms=seen_ms,
+            short=short | self._held.among(state.watermark, set(self.ends) - short, self.ends),
             until_ms=until_ms,
             at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
         )
@@ -275,9 +282,11 @@ class Coordinator:
             self._patience.bear(fault)
             return False
         self._patience.rest()
+        if not self._truncation.see(self.state.progress.next_offsets, self.ends):
+            return False
         if self._was_blind:
             self._was_blind = False
-            self.state.watermark.resume(self._clock.now_ms())
+            self.state.watermark.resume(steady_ms(self._clock))
         return True
 
     def _rest(self, look: Look) -> None:
@@ -285,7 +294,7 @@ class Coordinator:
         if self._tidying.is_due() and not self.state.is_empty:
             self._tidy()
         for place in self.state.progress.next_offsets:
-            self.state.watermark.rest(place, look.now_ms, read_to_end=place not in look.short)
+            self.state.watermark.rest(place, look.seen_ms, read_to_end=place not in look.short)
 
     def _tidy(self) -> None:
         """Give disk back; where that fails the next epoch looks at the state before it uses it."""

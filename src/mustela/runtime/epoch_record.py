@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import msgspec
 
@@ -15,12 +16,15 @@ __all__ = [
     "EpochRecordFormatError",
     "GroupState",
     "PartitionState",
+    "StoreState",
     "decode_epoch_record",
     "encode_epoch_record",
     "epochs_topic",
 ]
 
-EPOCH_RECORD_FORMAT = 1
+EPOCH_RECORD_FORMAT = 2
+"""2 names lives, stores and dormant sources; a record of format 1 names none."""
+_READ = (1, EPOCH_RECORD_FORMAT)
 EPOCH_RECORD_KEY = b"epoch"
 _MAGIC = b"MEP"
 
@@ -41,6 +45,7 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
         max_timestamp: The largest timestamp seen, or -1.
         seen_ms: When the last record was seen, by the driver's clock.
         idle: Whether the partition is idle.
+        leader_epoch: The leader epoch of the last record that was read, or -1.
     """
 
     topic: str
@@ -49,6 +54,28 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     max_timestamp: int = -1
     seen_ms: int = 0
     idle: bool = False
+    leader_epoch: int = -1
+
+
+class StoreState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a store was when it was last part of the program.
+
+    Attributes:
+        logged: Whether it had a changelog that holds all of it.
+        changelog_id: The id of the changelog topic, which changes when it is made anew.
+        stage: Identity of the stage where it lived.
+        meaning: What its bytes mean, by name of the aspect.
+        sources: The source topics whose records reach it.
+        slept_at: Where it is not part of the program any more: topic, partition and offset of what
+            its sources were read to when it left.
+    """
+
+    logged: bool
+    changelog_id: str = ""
+    stage: str = ""
+    meaning: dict[str, Any] = {}
+    sources: tuple[str, ...] = ()
+    slept_at: list[tuple[str, int, int]] | None = None
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +109,13 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             which is part of the order of their records.
         global_ends: By topic of a global table, its id and how far each partition was read.
         layouts: By store, how its rows are laid out.
+        life: Names the life of the application: a reset begins another one.
+        adopts_unnamed: Whether local state that names no life is this life's, because it began
+            under a version that gave lives no names.
+        event_time: What closes windows and fires timers.
+        stores: By name, what each store was that was ever part of the program.
+        dormant: The source topics that were not read in this epoch: they are not in the program,
+            or were not there. What was read of them stays in ``partitions`` and ``topic_ids``.
     """
 
     incarnation: int
@@ -101,6 +135,11 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     found_topics: list[str] = []
     global_ends: dict[str, tuple[str, list[int]]] = {}
     layouts: dict[str, str] = {}
+    life: str = ""
+    adopts_unnamed: bool = False
+    event_time: str = ""
+    stores: dict[str, StoreState] = {}
+    dormant: list[str] = []
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -135,7 +174,7 @@ def decode_epoch_record(data: bytes) -> EpochRecord:
     if data[:3] != _MAGIC or len(data) < 4:
         msg = "the epochs topic holds something that is no epoch record"
         raise InvariantError(msg, fix="check who else writes to this topic")
-    if data[3] != EPOCH_RECORD_FORMAT:
+    if data[3] not in _READ:
         msg = (
             f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
         )

@@ -22,10 +22,10 @@ from mustela.runtime.ports import LocalState, World
 from mustela.runtime.recovery import Recovery
 from mustela.runtime.successor import Successor
 from mustela.runtime.topics import first_chooser
-from mustela.runtime.watermark import topic_options
+from mustela.runtime.watermark import steady_ms, topic_options
 from mustela.state.faults import StateDamagedError
 
-__all__ = ["Opening", "all_groups", "row_limits"]
+__all__ = ["Opening", "all_groups", "check_before_start", "row_limits"]
 
 
 def row_limits(settings: Settings) -> RowLimits:
@@ -36,6 +36,18 @@ def row_limits(settings: Settings) -> RowLimits:
         creates=settings.topics.create,
         refuses=settings.production_handler == "fail",
     )
+
+
+def check_before_start(settings: Settings, plan: Plan, world: World, listener: Listener) -> None:
+    """See whether the application can run at all, before an engine is started for it.
+
+    Raises:
+        MustelaError: If topics are missing, or record, broker and program do not fit.
+    """
+    recovery = Recovery(settings, plan, world)
+    patience = Patience(world.clock, limit=settings.commit_timeout.total_seconds())
+    patience.insist(recovery.examine, listener.on_error)
+    patience.insist(recovery.ensure_topics, listener.on_error)
 
 
 class Opening:
@@ -71,7 +83,7 @@ class Opening:
         self._world = world
         self._listener = listener
         self._lanes = lanes
-        self.recovery = Recovery(settings, plan, world)
+        self.recovery = Recovery(settings, plan, world, self._say)
         self.global_tables = GlobalFollower(plan, world.cluster)
         self._state_dir = settings.state_dir
         self._is_loaded = False
@@ -88,16 +100,20 @@ class Opening:
         on_fault = self._listener.on_error
         # Before the claim: a program that cannot be sent must not end an instance that runs.
         self._engine.check(self.plan)
+        patience.insist(self.recovery.examine, on_fault)
         patience.insist(self.recovery.ensure_topics, on_fault)
         state = patience.insist(lambda: self._claim(committer, successor), on_fault)
         self.global_tables.resume(state.global_marks)
         patience.insist(self.global_tables.find, on_fault)
-        state.watermark.resume(self._world.clock.now_ms())
+        state.watermark.resume(steady_ms(self._world.clock))
         self._place_state()
-        self._load()
+        self._load(state)
         if not state.is_empty:
             self._restore(state)
         return state
+
+    def _say(self, text: str) -> None:
+        self._listener.on_event(Said(text=text))
 
     def take_plan(self, state: CommittedState) -> bool:
         """Go on with the plan of the state, which may read topics that a pattern has found.
@@ -109,7 +125,7 @@ class Opening:
             return False
         self.plan = state.plan
         if self._is_loaded:
-            self._load()
+            self._load(state)
         return True
 
     def settle(self, state: CommittedState) -> None:
@@ -150,18 +166,18 @@ class Opening:
         backend = "memory" if settings.state.backend == "memory" else "disk"
         self._state_dir = disk.choose(
             LocalState(application_id=name, root=settings.state_dir, backend=backend),
-            lambda text: self._listener.on_event(Said(text=text)),
+            self._say,
         )
         claimed = {stage.identity for stage in self.plan.stages if stage.stores}
         claimed |= self.global_tables.claimed
         for place in {self._state_dir, settings.state_dir}:
             disk.remove_unclaimed(place, name, claimed)
 
-    def _load(self) -> None:
-        self._engine.load(self._program())
+    def _load(self, state: CommittedState) -> None:
+        self._engine.load(self._program(state))
         self._is_loaded = True
 
-    def _program(self) -> Program:
+    def _program(self, state: CommittedState) -> Program:
         settings = self._settings
         new_topics = (self.recovery.widest_source, settings.replication_factor)
         return Program(
@@ -188,6 +204,13 @@ class Opening:
                 "origin": first_chooser(self.plan),
             },
             stale_after_ms=self.recovery.stale_after_ms(),
+            life=state.life,
+            changelog_ids={
+                name: store.changelog_id
+                for name, store in state.stores.items()
+                if store.changelog_id
+            },
+            adopts_unnamed=state.adopts_unnamed,
         )
 
     def _kernel_options(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
+from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
@@ -21,6 +22,7 @@ __all__ = [
     "WatermarkOptions",
     "WatermarkState",
     "scheduled_watermark",
+    "steady_ms",
     "topic_options",
     "watermark_options",
 ]
@@ -105,6 +107,17 @@ def _own(strategy: WatermarkStrategy, options: WatermarkOptions) -> WatermarkOpt
     )
 
 
+def steady_ms(clock: Clock) -> int:
+    """Return monotonic milliseconds: what idleness is measured by, so that no clock's jump counts.
+
+    Example:
+        >>> from mustela.clock import ManualClock
+        >>> steady_ms(ManualClock(1_500))
+        1500
+    """
+    return int(clock.monotonic() * 1000)
+
+
 def _ms(span: timedelta) -> int:
     return span // timedelta(milliseconds=1)
 
@@ -115,7 +128,8 @@ class PartitionTime:
 
     Attributes:
         max_timestamp: The largest timestamp that counts, or -1.
-        seen_ms: When the partition last had a record, or was last not read to its end.
+        seen_ms: When the partition last had a record, or was last not read to its end; on a clock
+            that does not jump.
         idle: Whether it is left out of the minimum.
     """
 
@@ -136,6 +150,7 @@ class Look:
         at_least_ms: How far the watermark comes whatever the partitions say: where there is no
             partition to say it, or by a test's word.
         triggered: Scheduled sources that tick whatever their schedule says; a test's word.
+        steady_ms: The time that idleness is measured by; None where that is ``now_ms``.
     """
 
     now_ms: int
@@ -143,6 +158,12 @@ class Look:
     until_ms: int | None = None
     at_least_ms: int = -1
     triggered: Collection[str] = ()
+    steady_ms: int | None = None
+
+    @property
+    def seen_ms(self) -> int:
+        """The time that idleness is measured by."""
+        return self.now_ms if self.steady_ms is None else self.steady_ms
 
 
 @dataclass(slots=True)
@@ -183,7 +204,7 @@ class WatermarkState:
         Args:
             place: The partition.
             max_timestamp: The largest timestamp that counts, or -1.
-            now_ms: The epoch's wall-clock time.
+            now_ms: The time that idleness is measured by.
         """
         time = self.partitions.setdefault(place, PartitionTime())
         time.seen_ms = now_ms
@@ -212,7 +233,7 @@ class WatermarkState:
     def resume(self, now_ms: int) -> None:
         """Begin every idle period anew, after a time in which nobody could look."""
         for time in self.partitions.values():
-            time.seen_ms = max(time.seen_ms, now_ms)
+            time.seen_ms = now_ms
 
     def near(
         self, waiting: Mapping[TopicPartition, T], drift_ms: int | None
@@ -254,7 +275,7 @@ class WatermarkState:
         rested = self.copy()
         short = set(look.short)
         for place in rested.partitions:
-            rested.rest(place, look.now_ms, read_to_end=place not in short)
+            rested.rest(place, look.seen_ms, read_to_end=place not in short)
         return WatermarkOrder(
             before=self.value,
             at_least_ms=look.at_least_ms,
@@ -282,9 +303,9 @@ class WatermarkState:
         state = self.copy()
         for place in state.partitions.keys() | seen.keys():
             if place in seen:
-                state.observe(place, seen[place], look.now_ms)
+                state.observe(place, seen[place], look.seen_ms)
             else:
-                state.rest(place, look.now_ms, read_to_end=place not in short)
+                state.rest(place, look.seen_ms, read_to_end=place not in short)
         state.future_records += sum(report.future for report in reports)
         state.value = watermark_after(self.order(topics, look), reports)
         return state

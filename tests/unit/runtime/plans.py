@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import TopicDescription
 from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
 from mustela.runtime.committed import CommittedState
+from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.gate.adopt import adopted
+from mustela.runtime.gate.differences import BrokerFacts, ProgramFacts
+from mustela.runtime.gate.gate import Examination
 from mustela.runtime.progress import Progress
 from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
 
@@ -48,6 +53,25 @@ def some_state(plan: Plan, *, epoch: int = 3) -> CommittedState:
         ),
         topic_ids={"lines": "id-1"},
         mirrored_ms=77,
+        life="life",
+        event_time="watermark",
     )
     state.changelog_ends["counts"] = [5, 0, 7, 0]
     return state
+
+
+def begun_from(plan: Plan, record: EpochRecord | None, *, lanes: int = 1) -> CommittedState:
+    """What a run begins with behind a record, where all topics are as it says."""
+    ids = record.topic_ids if record else {}
+    topics = {
+        topic: TopicDescription(
+            name=topic, topic_id=ids.get(topic, "id-1"), partitions=3, replication_factor=1
+        )
+        for topic in plan.topics
+    }
+    program = ProgramFacts(
+        application_id="app", plan=plan, key_groups=GROUPS, event_time="watermark"
+    )
+    broker = BrokerFacts(topics=topics, starts={}, ends={}, group={})
+    seen = Examination(record=record, program=program, broker=broker)
+    return adopted(seen, lanes=lanes, options=WatermarkOptions(), new_id=lambda: "new-life")

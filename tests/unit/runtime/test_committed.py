@@ -10,9 +10,8 @@ from mustela.plan.epoch import GroupMark
 from mustela.runtime.committed import CommittedState, EpochChange
 from mustela.runtime.epoch_record import GroupState, decode_epoch_record, encode_epoch_record
 from mustela.runtime.progress import Cut
-from mustela.runtime.watermark import WatermarkOptions
 from mustela.state.interfaces import Token
-from tests.unit.runtime.plans import GROUPS, some_state, word_count_plan
+from tests.unit.runtime.plans import GROUPS, begun_from, some_state, word_count_plan
 
 PLAN = word_count_plan()
 (STAGE,) = (stage for stage in PLAN.stages if stage.stores)
@@ -116,11 +115,11 @@ def test_a_record_tells_the_whole_state(epochs: list[tuple[list[int], int, int, 
             )
         )
     record = decode_epoch_record(encode_epoch_record(state.to_record(123)))
-    again = CommittedState.from_record(record, PLAN, lanes=5, options=WatermarkOptions())
+    again = begun_from(PLAN, record, lanes=5)
     assert again.lanes == 5
     assert again.marks() == state.marks()
     assert again.watermark.value == state.watermark.value
-    again.lanes = state.lanes
+    again.lanes, again.stores = state.lanes, state.stores
     assert again.to_record(123) == state.to_record(123)
     assert again.is_empty == (not epochs)
 
@@ -130,7 +129,7 @@ def test_a_store_that_is_new_in_the_program_begins_empty() -> None:
     record = some_state(PLAN).to_record(1)
     for known in (record.groups, record.changelog_ends):
         known.clear()
-    state = CommittedState.from_record(record, PLAN, lanes=1, options=WatermarkOptions())
+    state = begun_from(PLAN, record)
     assert state.marks()[STAGE.index] == (GroupMark(None, (0,), 0),) * GROUPS
 
 

@@ -28,6 +28,13 @@ from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_coun
 
 PLAN = word_count_plan()
 LINES = [TopicPartition("lines", n) for n in range(3)]
+READ = {
+    LINES[0]: 10,
+    LINES[1]: 20,
+    TopicPartition("app-counts-changelog", 0): 5,
+    TopicPartition("app-counts-changelog", 2): 7,
+}
+"""What the record tells of: sources were read, and the changelog written, up to here."""
 
 
 def admin_with(partitions: int = 2, **more: Any) -> FakeAdmin:
@@ -45,6 +52,8 @@ def start(tmp_path: Path):
     def run(admin: FakeAdmin, record: EpochRecord | None = None, **code: Any) -> CommittedState:
         settings = settings_for(tmp_path, **code)
         records = [record] if record else []
+        for place, end in READ.items() if record else ():
+            admin.ends.setdefault(place, end)
         recovery = Recovery(settings, PLAN, world_of(admin, *records, clock=ManualClock(60_000)))
         recovery.ensure_topics()
         return recovery.read_state(lanes=2)
@@ -141,14 +150,14 @@ def test_a_source_topic_that_was_made_anew_is_refused(start: Any) -> None:
     admin = admin_with()
     admin.ids["lines"] = "id-2"
     error = refused(start, "SOURCE_TOPIC_RECREATED", admin, record_of())
-    assert error.evidence == {"id then": "id-1", "id now": "id-2"}
+    assert error.evidence == {"lines": "id-1, now id-2"}
 
 
 def test_offsets_that_a_tool_moved_are_refused_with_both_numbers(start: Any) -> None:
     """The epoch record is the truth; the two ways out are named."""
     admin = admin_with(group={LINES[0]: 10, LINES[1]: 4})
     error = refused(start, "OFFSETS_MOVED", admin, record_of())
-    assert error.evidence == {"lines-1": "epoch record 20, group 4"}
+    assert error.evidence == {"lines-1": "epoch record 20, now group 4"}
     assert error.fields["moved"] == {LINES[1]: (20, 4)}
 
 

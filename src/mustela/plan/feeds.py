@@ -1,0 +1,43 @@
+"""Which topics a store is made of."""
+
+from __future__ import annotations
+
+from mustela.plan.plan import Plan
+
+__all__ = ["topics_behind"]
+
+
+def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return, for each store, the names of the source topics whose records reach it, sorted.
+
+    A store holds what its topics held up to the offsets that were read of them; one that sleeps
+    while they are read on is not what it would be.
+
+    Example:
+        >>> topics_behind(Plan(stages=(), topics=(), fingerprint=""))
+        {}
+    """
+    known: dict[tuple[int, str], frozenset[str]] = {}
+    for stage in plan.stages:
+        for source in stage.sources:
+            known[stage.index, source.name] = frozenset(source.topics)
+    found: dict[str, frozenset[str]] = {spec: frozenset() for spec in plan.stores}
+    for stage in plan.stages:  # a stage reads what earlier ones send, a step what stands before it
+        for name in stage.inputs:
+            senders = [
+                known.get((sender.index, exchange.step), frozenset[str]())
+                for sender in plan.stages[: stage.index]
+                for exchange in sender.exchanges
+                if exchange.name == name and exchange.target == stage.index
+            ]
+            known[stage.index, name] = frozenset[str]().union(*senders)
+        for step in stage.steps:
+            read = [known.get((stage.index, name), frozenset[str]()) for name in step.inputs]
+            topics = frozenset[str]().union(*read)
+            known[stage.index, step.name] = known.get(
+                (stage.index, step.name), frozenset[str]()
+            ).union(topics)
+            for spec in step.node.stores:
+                if spec.name in found:
+                    found[spec.name] |= topics
+    return {name: tuple(sorted(topics)) for name, topics in found.items()}

@@ -1,0 +1,131 @@
+"""From what the gate saw to the state that a run begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mustela.model import TopicPartition
+from mustela.plan.epoch import GlobalMark, changelog_topic
+from mustela.plan.feeds import topics_behind
+from mustela.runtime.committed import CommittedState
+from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
+from mustela.runtime.gate.differences import holds_rows
+from mustela.runtime.gate.gate import Examination
+from mustela.runtime.progress import Progress
+from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+
+__all__ = ["adopted"]
+
+
+def adopted(
+    seen: Examination, *, lanes: int, options: WatermarkOptions, new_id: Callable[[], str]
+) -> CommittedState:
+    """Return the state that a run begins with; sources that are new have no offsets in it yet.
+
+    Args:
+        seen: What the gate saw; nothing in it is a stop.
+        lanes: Number of lanes.
+        options: How the watermark follows partitions.
+        new_id: Makes the name of a new life.
+    """
+    program, record = seen.program, seen.record
+    plan = program.plan
+    state = CommittedState(
+        plan=plan,
+        key_groups=program.key_groups,
+        lanes=lanes,
+        watermark=WatermarkState(options),
+        event_time=program.event_time,
+    )
+    there = seen.broker.topics
+    ids = {topic: there[topic].topic_id for topic in plan.topics if topic in there}
+    if record is None:
+        state.life = new_id()
+        state.topic_ids = ids
+        state.stores = _stores(seen, None)
+        return state
+    state.incarnation, state.epoch, state.attempt = record.incarnation, record.epoch, record.attempt
+    state.life = record.life or new_id()
+    state.adopts_unnamed = record.adopts_unnamed or not record.life
+    state.mirrored_ms = record.mirrored_ms
+    state.watermark.value = record.watermark
+    state.changelog_ends.update({name: list(ends) for name, ends in record.changelog_ends.items()})
+    state.groups = _groups(state, record)
+    state.global_marks = {
+        topic: GlobalMark(topic_id, tuple(ends))
+        for topic, (topic_id, ends) in record.global_ends.items()
+    }
+    _take_sources(state, record, ids)
+    state.stores = _stores(seen, record)
+    return state
+
+
+def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str]) -> None:
+    """Give each source the offsets that are recorded, and let those rest that are not read now."""
+    state.progress = Progress()
+    by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in record.topic_ids}
+    for part in record.partitions:
+        by_topic.setdefault(part.topic, []).append(part)
+    for topic, parts in by_topic.items():
+        if topic in ids and ids[topic] == record.topic_ids.get(topic, ids[topic]):
+            for part in parts:
+                place = TopicPartition(part.topic, part.partition)
+                state.progress.next_offsets[place] = part.end
+                state.watermark.partitions[place] = PartitionTime(part.max_timestamp, 0, part.idle)
+        elif topic not in ids:  # another topic of that name is not the one that was read
+            state.dormant[topic] = parts
+    then = record.topic_ids
+    state.topic_ids = {**{t: then[t] for t in state.dormant if t in then}, **ids}
+
+
+def _groups(state: CommittedState, record: EpochRecord) -> dict[str, list[GroupState | None]]:
+    """Return the key groups' last writes, by the stages of the program.
+
+    Stages that are gone are forgotten: stores that come back are restored from their changelogs,
+    whatever lies on some disk. A stage that holds other stores than before lives in another place;
+    there its stores are restored, as of the last epoch.
+    """
+    last = GroupState(record.incarnation, record.epoch, record.attempt, record.time_ms)
+    groups: dict[str, list[GroupState | None]] = {}
+    for stage in state.plan.stages:
+        if not stage.stores:
+            continue
+        known = record.groups.get(stage.identity)
+        if known is None:
+            ends = [state.changelog_ends[name] for name in stage.logged]
+            known = [last if any(column) else None for column in zip(*ends, strict=True)]
+        groups[stage.identity] = list(known) or [None] * state.key_groups
+    return groups
+
+
+def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreState]:
+    """Return what the stores are, and what those were that the program has no more."""
+    program, topics = seen.program, seen.broker.topics
+    sources, meanings = topics_behind(program.plan), program.plan.meanings
+    stores: dict[str, StoreState] = {}
+    for name, (index, spec) in program.plan.stores.items():
+        log = topics.get(changelog_topic(program.application_id, name))
+        stores[name] = StoreState(
+            logged=spec.logged,
+            changelog_id=log.topic_id if log is not None and spec.logged else "",
+            stage=program.plan.stages[index].identity,
+            meaning=meanings[name].as_dict(),
+            sources=sources[name],
+        )
+    if record is not None:
+        for name, was in record.stores.items():
+            if name not in stores and holds_rows(record, name):
+                stores[name] = was if was.slept_at is not None else _asleep(was, record)
+    return stores
+
+
+def _asleep(store: StoreState, record: EpochRecord) -> StoreState:
+    at = [(p.topic, p.partition, p.end) for p in record.partitions if p.topic in store.sources]
+    return StoreState(
+        logged=store.logged,
+        changelog_id=store.changelog_id,
+        stage=store.stage,
+        meaning=store.meaning,
+        sources=store.sources,
+        slept_at=at,
+    )

@@ -1,0 +1,319 @@
+"""What differs between the last epoch record, the broker and the program. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mustela.connectors.kafka.admin import TopicDescription
+from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.epoch_record import EpochRecord, StoreState
+from mustela.state.interfaces import STATE_FORMAT, StoreSpec
+from mustela.topology.meaning_changes import compare_meanings
+from mustela.topology.store_meaning import StoreMeaning
+
+__all__ = ["BrokerFacts", "Difference", "Kind", "ProgramFacts", "differences"]
+
+
+_TOLD_ELSEWHERE = frozenset({"layout", "logged"})
+
+
+class Kind(Enum):
+    """The kinds of differences; `answers.ANSWERS` says what each leads to."""
+
+    KEY_GROUPS = "key-groups"
+    STATE_FORMAT = "state-format"
+    EVENT_TIME = "event-time"
+    LIFE_UNNAMED = "life-unnamed"
+    STATE_WITHOUT_RECORD = "state-without-record"
+    GROUP_FOREIGN = "group-foreign"
+    OFFSETS_MOVED = "offsets-moved"
+    SOURCE_RECREATED = "source-recreated"
+    SOURCE_REPLACED = "source-replaced"
+    SOURCE_LEFT = "source-left"
+    SOURCE_RETURNED = "source-returned"
+    SOURCE_TRUNCATED = "source-truncated"
+    SOURCE_EXPIRED = "source-expired"
+    STORE_LAYOUT = "store-layout"
+    STORE_MEANING = "store-meaning"
+    STORE_WIDENED = "store-widened"
+    STORE_UNCLAIMED = "store-unclaimed"
+    STORE_SLEPT = "store-slept"
+    STORE_RETURNED = "store-returned"
+    STORE_MOVED = "store-moved"
+    STORE_UNLOGGED = "store-unlogged"
+    CHANGELOG_INCOMPLETE = "changelog-incomplete"
+    CHANGELOG_RECREATED = "changelog-recreated"
+    CHANGELOG_TRUNCATED = "changelog-truncated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that is not as the last epoch record says.
+
+    Attributes:
+        kind: What kind of difference.
+        subject: The topic, partition, store or setting.
+        then: What the record says.
+        now: What is found.
+        fields: Values for programs.
+    """
+
+    kind: Kind
+    subject: str
+    then: str = ""
+    now: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramFacts:
+    """What results depend on in the program and its settings.
+
+    Attributes:
+        application_id: The application.
+        plan: The plan, which reads the topics that patterns have found, too.
+        key_groups: Number of key groups.
+        event_time: What closes windows and fires timers.
+    """
+
+    application_id: str
+    plan: Plan
+    key_groups: int
+    event_time: str
+    meanings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """What the broker says.
+
+    Attributes:
+        topics: Those of the record's and the program's sources and changelogs that exist.
+        starts: The first offset of each recorded partition of a source that is still the same.
+        ends: The offset behind the last record of each, and of the changelogs' partitions.
+        group: The offsets of the consumer group.
+    """
+
+    topics: Mapping[str, TopicDescription]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    group: Mapping[TopicPartition, int]
+
+
+def differences(
+    record: EpochRecord | None, broker: BrokerFacts, program: ProgramFacts
+) -> list[Difference]:
+    """Return everything in which record, broker and program differ.
+
+    Args:
+        record: The last epoch record, if any epoch was ever committed.
+        broker: What the broker says.
+        program: What is to run.
+    """
+    if record is None:
+        return [*_without_record(broker, program)]
+    return [
+        *_settings(record, program),
+        *_sources(record, broker, program),
+        *_offsets(record, broker),
+        *_stores(record, broker, program),
+    ]
+
+
+def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
+    logs = {changelog_topic(program.application_id, name) for name in program.plan.stores}
+    full = {place.topic for place, end in broker.ends.items() if place.topic in logs and end > 0}
+    for topic in sorted(full):
+        yield Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic, now="holds rows")
+    for place, offset in sorted(broker.group.items()):
+        if place.topic in program.plan.topics:
+            yield Difference(
+                kind=Kind.GROUP_FOREIGN,
+                subject=_name(place),
+                now=f"group {offset}",
+                fields={"moved": {place: (None, offset)}},
+            )
+
+
+def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference]:
+    if record.key_groups != program.key_groups:
+        yield _changed(Kind.KEY_GROUPS, "key_groups", record.key_groups, program.key_groups)
+    if record.state_format != STATE_FORMAT:
+        yield _changed(Kind.STATE_FORMAT, "format", record.state_format, STATE_FORMAT)
+    if record.event_time and record.event_time != program.event_time:
+        yield _changed(Kind.EVENT_TIME, "event_time", record.event_time, program.event_time)
+    if not record.life:
+        yield Difference(kind=Kind.LIFE_UNNAMED, subject=program.application_id)
+
+
+def _sources(
+    record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
+) -> Iterator[Difference]:
+    found = set(program.plan.found_topics)
+    for topic, then in sorted(record.topic_ids.items()):
+        there = broker.topics.get(topic)
+        slept = topic in record.dormant
+        if there is None or topic not in program.plan.topics:
+            if not slept:
+                now = "is not read" if there else "is not there"
+                yield Difference(kind=Kind.SOURCE_LEFT, subject=topic, now=now)
+        elif there.topic_id != then:
+            kind = Kind.SOURCE_REPLACED if slept and topic in found else Kind.SOURCE_RECREATED
+            yield _changed(kind, topic, then, there.topic_id)
+        elif slept:
+            yield Difference(kind=Kind.SOURCE_RETURNED, subject=topic)
+    for place, end in sorted(_recorded(record, broker, program).items()):
+        last, first = broker.ends.get(place, end), broker.starts.get(place, end)
+        if last < end:
+            yield _changed(Kind.SOURCE_TRUNCATED, _name(place), f"read to {end}", f"ends at {last}")
+        elif first > end:
+            told = f"begins at {first}"
+            yield _changed(Kind.SOURCE_EXPIRED, _name(place), f"read to {end}", told)
+
+
+def _recorded(
+    record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
+) -> dict[TopicPartition, int]:
+    """Return the recorded offsets of the topics that are read, and are still the same."""
+    return {
+        TopicPartition(part.topic, part.partition): part.end
+        for part in record.partitions
+        if part.topic in program.plan.topics
+        and part.topic in broker.topics
+        and broker.topics[part.topic].topic_id == record.topic_ids.get(part.topic)
+    }
+
+
+def _offsets(record: EpochRecord, broker: BrokerFacts) -> Iterator[Difference]:
+    """Compare the group's offsets with the record that they mirror, whoever reads the topic now."""
+    ends = {TopicPartition(part.topic, part.partition): part.end for part in record.partitions}
+    for place, theirs in sorted(broker.group.items()):
+        there, ours = broker.topics.get(place.topic), ends.get(place)
+        same = there is None or there.topic_id == record.topic_ids.get(place.topic)
+        if ours is not None and ours != theirs and same:
+            yield Difference(
+                kind=Kind.OFFSETS_MOVED,
+                subject=_name(place),
+                then=f"epoch record {ours}",
+                now=f"group {theirs}",
+                fields={"moved": {place: (ours, theirs)}},
+            )
+
+
+def _stores(
+    record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
+) -> Iterator[Difference]:
+    claimed = program.plan.stores
+    offsets = {(part.topic, part.partition): part.end for part in record.partitions}
+    for name in sorted({*record.stores, *record.changelog_ends}):
+        if name not in claimed and holds_rows(record, name):
+            state = record.stores.get(name)
+            if state is None or state.slept_at is None:
+                yield Difference(kind=Kind.STORE_UNCLAIMED, subject=name)
+    for name, (index, spec) in sorted(claimed.items()):
+        if not holds_rows(record, name):
+            continue
+        known = record.layouts.get(name, spec.layout)
+        if not spec.reads(known):
+            yield _changed(Kind.STORE_LAYOUT, name, known, spec.layout)
+        state = record.stores.get(name)
+        if state is None:
+            continue
+        yield from _meaning(name, state, program)
+        yield from _rest(name, state, offsets)
+        moved = program.plan.stages[index].identity not in record.groups
+        yield from _log(record, broker, program, spec, moved=moved)
+
+
+def holds_rows(record: EpochRecord, store: str) -> bool:
+    """Whether a store was ever written, as far as the record can tell."""
+    state = record.stores.get(store)
+    if state is not None and not state.logged:
+        return any(known is not None for known in record.groups.get(state.stage, ()))
+    return any(record.changelog_ends.get(store, ()))
+
+
+def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Difference]:
+    """Compare what a store's rows were written as with what the program takes them for."""
+    if not state.meaning:
+        return
+    then = StoreMeaning.from_dict(state.meaning)
+    for change in compare_meanings(then, program.plan.meanings[name]):
+        if change.field in _TOLD_ELSEWHERE:
+            continue
+        kind = Kind.STORE_WIDENED if change.compatible else Kind.STORE_MEANING
+        yield Difference(
+            kind=kind,
+            subject=name,
+            then=f"{change.field} {change.then}",
+            now=change.now,
+            fields={"store": name, "aspect": change.field, "why": change.why},
+        )
+
+
+def _rest(
+    name: str, state: StoreState, offsets: Mapping[tuple[str, int], int]
+) -> Iterator[Difference]:
+    """Compare what a store's topics were read to when it left with what they are read to now."""
+    if state.slept_at is None:
+        return
+    missed = [
+        f"{topic}-{partition}"
+        for topic, partition, end in state.slept_at
+        if offsets.get((topic, partition), end) != end
+    ]
+    if missed:
+        now = f"records of {', '.join(missed[:5])} were read without it"
+        yield Difference(kind=Kind.STORE_SLEPT, subject=name, now=now)
+    else:
+        yield Difference(kind=Kind.STORE_RETURNED, subject=name)
+
+
+def _log(
+    record: EpochRecord,
+    broker: BrokerFacts,
+    program: ProgramFacts,
+    spec: StoreSpec,
+    *,
+    moved: bool,
+) -> Iterator[Difference]:
+    """Compare a store's changelog with what the record says that it holds."""
+    name, state = spec.name, record.stores[spec.name]
+    if not state.logged and (moved or record.groups.get(state.stage) is None):
+        yield Difference(kind=Kind.STORE_MOVED, subject=name)
+        return
+    if spec.logged and not state.logged:
+        yield Difference(kind=Kind.CHANGELOG_INCOMPLETE, subject=name)
+        return
+    if not spec.logged:
+        if state.logged:
+            kind = Kind.STORE_MOVED if moved else Kind.STORE_UNLOGGED
+            yield Difference(kind=kind, subject=name)
+        return
+    topic = changelog_topic(program.application_id, name)
+    there = broker.topics.get(topic)
+    if there is None:
+        yield _changed(Kind.CHANGELOG_RECREATED, name, f"topic {topic}", "no such topic")
+        return
+    if state.changelog_id and there.topic_id != state.changelog_id:
+        yield _changed(Kind.CHANGELOG_RECREATED, name, state.changelog_id, there.topic_id)
+        return
+    for group, end in enumerate(record.changelog_ends.get(name, ())):
+        last = broker.ends.get(TopicPartition(topic, group), end)
+        if last < end:
+            told = f"{topic}-{group} ends at {last}"
+            yield _changed(Kind.CHANGELOG_TRUNCATED, name, f"written to {end}", told)
+            return
+
+
+def _changed(kind: Kind, subject: str, then: object, now: object) -> Difference:
+    return Difference(kind=kind, subject=subject, then=str(then), now=str(now))
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic}-{place.partition}"

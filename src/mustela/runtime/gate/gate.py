@@ -1,0 +1,114 @@
+"""Looks at record, broker and program, and lets an application go on or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mustela.config.settings import Settings
+from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.epochs import EpochReader
+from mustela.runtime.found_topics import with_found
+from mustela.runtime.gate.answers import ANSWERS, Verdict, stop_of, told
+from mustela.runtime.gate.differences import BrokerFacts, Difference, ProgramFacts, differences
+from mustela.runtime.ports import World
+
+__all__ = ["Examination", "Gate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What the gate saw.
+
+    Attributes:
+        record: The last epoch record, if any epoch was ever committed.
+        program: What is to run.
+        broker: What the broker says.
+        found: All differences.
+    """
+
+    record: EpochRecord | None
+    program: ProgramFacts
+    broker: BrokerFacts
+    found: list[Difference] = field(default_factory=list[Difference])
+
+    def decide(self, say: Callable[[str], None]) -> None:
+        """Say what goes on differently, or raise what stops the application.
+
+        Raises:
+            MustelaError: For the first difference that is a stop.
+        """
+        name = self.program.application_id
+        error = stop_of(self.found, name)
+        if error is not None:
+            raise error
+        for difference in self.found:
+            say(told(difference, name))
+
+    def stops(self) -> list[Difference]:
+        """Return the differences that stop the application."""
+        return [d for d in self.found if ANSWERS[d.kind].verdict is Verdict.STOP]
+
+
+class Gate:
+    """Compares the last epoch record, the broker and the program; writes nothing.
+
+    Args:
+        settings: The settings.
+        world: Kafka.
+    """
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        self._settings = settings
+        self._cluster = world.cluster
+        self._epochs = EpochReader(world.epochs)
+
+    def examine(self, plan: Plan) -> Examination:
+        """Return everything in which record, broker and program differ.
+
+        Args:
+            plan: The plan; topics that its patterns match are looked for.
+        """
+        name = self._settings.application_id
+        there = self._cluster.describe([epochs_topic(name)])
+        record = self._epochs.last() if there else None
+        if plan.has_patterns:
+            known = record.found_topics if record else ()
+            plan = with_found(plan, name, known, self._cluster.topics())
+        program = ProgramFacts(
+            application_id=name,
+            plan=plan,
+            key_groups=self._settings.key_groups,
+            event_time=self._settings.event_time,
+        )
+        broker = self._ask(record, program)
+        found = differences(record, broker, program)
+        return Examination(record=record, program=program, broker=broker, found=found)
+
+    def _ask(self, record: EpochRecord | None, program: ProgramFacts) -> BrokerFacts:
+        name, plan, cluster = program.application_id, program.plan, self._cluster
+        logs = {changelog_topic(name, store) for store in plan.stores}
+        known = set(record.topic_ids) if record else set[str]()
+        topics = cluster.describe({*plan.topics, *logs, *known})
+        sources = [
+            TopicPartition(part.topic, part.partition)
+            for part in (record.partitions if record else ())
+            if record is not None
+            and part.topic in topics
+            and topics[part.topic].topic_id == record.topic_ids.get(part.topic)
+            and part.partition < topics[part.topic].partitions
+        ]
+        written = [
+            TopicPartition(log, group)
+            for log in sorted(logs & topics.keys())
+            for group in range(topics[log].partitions)
+        ]
+        return BrokerFacts(
+            topics=topics,
+            starts=cluster.earliest_offsets(sources) if sources else {},
+            ends=cluster.end_offsets([*sources, *written]) if sources or written else {},
+            group=cluster.group_offsets(name),
+        )

@@ -1,0 +1,444 @@
+"""The gate: every kind of difference between record, broker and program, and what it leads to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mustela.clock import ManualClock
+from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.options import Materialized
+from mustela.dsl.windows import TimeWindows
+from mustela.errors import MustelaError
+from mustela.model import TopicPartition
+from mustela.plan.feeds import topics_behind
+from mustela.plan.plan import Plan
+from mustela.planner.planner import plan
+from mustela.runtime.committed import CommittedState, EpochChange
+from mustela.runtime.epoch_record import (
+    EpochRecord,
+    decode_epoch_record,
+    encode_epoch_record,
+)
+from mustela.runtime.gate.answers import ANSWERS, Verdict
+from mustela.runtime.gate.differences import Kind
+from mustela.runtime.gate.watch import TruncationWatch
+from mustela.runtime.progress import Cut
+from mustela.runtime.recovery import Recovery
+from mustela.state.interfaces import Token
+from tests.unit.runtime.fakes import FakeAdmin, world_of
+from tests.unit.runtime.plans import GROUPS, settings_for
+
+Program = Callable[[StreamsBuilder], object]
+
+
+def counting(*topics: str, store: str = "counts", logged: bool = True, value: Any = str) -> Program:
+    """Count the words of topics by word."""
+
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream(list(topics or ("lines",)), key=str, value=value)
+        grouped = lines.group_by(lambda _key, word: word, key=str)
+        grouped.count(materialized=Materialized(store=store, logged=logged))
+
+    return build
+
+
+@dataclass
+class Runs:
+    """An application's runs one after another, each with a program of its own."""
+
+    home: Path
+    admin: FakeAdmin = field(default_factory=FakeAdmin)
+    record: EpochRecord | None = None
+    said: list[str] = field(default_factory=list[str])
+    code: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def plan_of(self, program: Program) -> Plan:
+        builder = StreamsBuilder()
+        program(builder)
+        return plan(builder.build())
+
+    def start(self, program: Program, **code: Any) -> CommittedState:
+        """Go through the gate, and commit the claim."""
+        records = [self.record] if self.record else []
+        settings = settings_for(self.home, **{**self.code, **code})
+        world = world_of(self.admin, *records, clock=ManualClock(60_000))
+        recovery = Recovery(settings, self.plan_of(program), world, self.said.append)
+        recovery.ensure_topics()
+        state = recovery.read_state(lanes=1)
+        state = state.claimed_by(state.incarnation + 1)
+        self.keep(state)
+        return state
+
+    def keep(self, state: CommittedState) -> None:
+        self.record = decode_epoch_record(encode_epoch_record(state.to_record(1)))
+
+    def run(self, program: Program, read: int = 10, **code: Any) -> CommittedState:
+        """Start, and commit an epoch that reads from each partition and writes each store."""
+        state = self.start(program, **code)
+        cuts = {p: Cut(at, at + read, at + read) for p, at in state.progress.next_offsets.items()}
+        ends: dict[tuple[str, int], int] = {}
+        for name, (_, spec) in state.plan.stores.items():
+            if spec.logged:
+                end = state.changelog_ends[name][1] + 2
+                ends[name, 1] = end
+                self.admin.ends[TopicPartition(f"app-{name}-changelog", 1)] = end
+        for place, cut in cuts.items():
+            self.admin.ends[place] = max(cut.end, self.admin.ends.get(place, 0))
+        state = state.after(
+            EpochChange(
+                token=Token(state.incarnation, state.epoch + 1, 0),
+                time_ms=5,
+                cuts=cuts,
+                wrote={stage.index: [1] for stage in state.plan.stages if stage.stores},
+                changelog_ends=ends,
+                watermark=state.watermark,
+            )
+        )
+        self.keep(state)
+        return state
+
+    def refused(self, program: Program, code: str, **settings: Any) -> MustelaError:
+        """Start, and be stopped before anything is written."""
+        before = self.record
+        with pytest.raises(MustelaError) as raised:
+            self.start(program, **settings)
+        assert raised.value.code == code
+        assert self.record is before
+        return raised.value
+
+    def heard(self, text: str) -> bool:
+        return any(text in said for said in self.said)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path, FakeAdmin({"lines": 1, "more": 1}))
+
+
+def place(topic: str = "lines", partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def test_every_kind_has_an_answer() -> None:
+    """A stop has an error of its own code, the reason, and a way on."""
+    assert set(ANSWERS) == set(Kind)
+    for answer in ANSWERS.values():
+        stops = answer.verdict is Verdict.STOP
+        assert bool(answer.why) == bool(answer.fix) == stops
+        assert (answer.error is not MustelaError) == stops
+
+
+def test_a_source_that_leaves_for_one_run_goes_on_where_it_was(runs: Runs) -> None:
+    """A release that was rolled back reads no record twice, and misses none."""
+    runs.run(counting("lines", "more"))
+    first = runs.run(counting("lines"))
+    assert runs.heard("more is not read: its offsets are kept")
+    assert place("more") not in first.progress.next_offsets
+    runs.admin.ends[place("more")] = 40
+    again = runs.start(counting("lines", "more"), auto_offset_reset="latest")
+    assert again.progress.next_offsets == {place(): 20, place("more"): 10}
+    assert runs.heard("more is read again, from where it was left")
+
+
+def test_a_source_that_left_and_was_made_anew_is_refused(runs: Runs) -> None:
+    """However many runs ago it left."""
+    runs.run(counting("lines", "more"))
+    runs.run(counting("lines"))
+    runs.run(counting("lines"))
+    runs.admin.ids["more"] = "another"
+    error = runs.refused(counting("lines", "more"), "SOURCE_TOPIC_RECREATED")
+    assert error.evidence == {"more": "id-more, now another"}
+
+
+def test_a_topic_of_a_pattern_that_one_answer_lacks_is_not_forgotten(
+    runs: Runs, tmp_path: Path
+) -> None:
+    """A broker that does not know it yet, or any more, is not the last word."""
+
+    def found(builder: StreamsBuilder) -> None:
+        builder.stream(re.compile("li.*|mo.*"), key=str, value=str, name="found").to("out")
+
+    runs.admin.partitions["out"] = 1
+    state = runs.run(found)
+    world = world_of(runs.admin, clock=ManualClock())
+    recovery = Recovery(settings_for(tmp_path), runs.plan_of(found), world)
+    recovery.add_new_partitions(state)
+    del runs.admin.partitions["more"]
+    recovery.add_new_partitions(state)
+    assert place("more") not in state.progress.next_offsets
+    runs.keep(state)
+    runs.admin.partitions["more"] = 1
+    recovery.add_new_partitions(state)
+    assert state.progress.next_offsets[place("more")] == 10
+    assert runs.start(found).progress.next_offsets[place("more")] == 10
+
+
+def test_a_topic_of_a_pattern_that_was_gone_may_come_back_as_another(
+    runs: Runs, tmp_path: Path
+) -> None:
+    """Who deletes a topic that nobody named wants what it was to end there."""
+
+    def found(builder: StreamsBuilder) -> None:
+        builder.stream(re.compile("li.*|mo.*"), key=str, value=str, name="found").to("out")
+
+    runs.admin.partitions["out"] = 1
+    state = runs.run(found)
+    said: list[str] = []
+    world = world_of(runs.admin, clock=ManualClock())
+    recovery = Recovery(settings_for(tmp_path), runs.plan_of(found), world, said.append)
+    recovery.add_new_partitions(state)
+    del runs.admin.partitions["more"]
+    recovery.add_new_partitions(state)
+    runs.admin.partitions["more"], runs.admin.ids["more"] = 1, "another"
+    recovery.add_new_partitions(state)
+    assert state.progress.next_offsets[place("more")] == 0
+    assert state.topic_ids["more"] == "another"
+    assert "deleted and made anew" in said[0]
+
+
+def test_a_source_that_ends_before_what_was_read_is_refused(runs: Runs) -> None:
+    """What is written to it next would be skipped, up to the old offset."""
+    runs.run(counting())
+    runs.admin.ends[place()] = 6
+    error = runs.refused(counting(), "SOURCE_TRUNCATED")
+    assert error.evidence == {"lines-0": "read to 10, now ends at 6"}
+
+
+def test_a_source_that_lost_records_unread_is_refused(runs: Runs) -> None:
+    """Retention was shorter than the application was down."""
+    runs.run(counting())
+    runs.admin.ends[place()], runs.admin.first[place()] = 30, 12
+    error = runs.refused(counting(), "SOURCE_EXPIRED")
+    assert error.evidence == {"lines-0": "read to 10, now begins at 12"}
+    runs.admin.first[place()] = 10
+    runs.start(counting())
+
+
+def test_while_it_runs_a_short_source_is_believed_after_a_while() -> None:
+    """A leader that was just elected may not know yet how far its log goes."""
+    clock = ManualClock()
+    watch = TruncationWatch("app", clock)
+    assert watch.see({place(): 10}, {place(): 10})
+    assert not watch.see({place(): 10}, {place(): 9})
+    clock.advance(4_000)
+    assert watch.see({place(): 10}, {place(): 11})
+    assert not watch.see({place(): 10}, {place(): 9})
+    clock.advance(6_000)
+    with pytest.raises(MustelaError) as raised:
+        watch.see({place(): 10}, {place(): 9})
+    assert raised.value.code == "SOURCE_TRUNCATED"
+
+
+def test_offsets_of_a_source_that_left_are_compared_too(runs: Runs) -> None:
+    """A tool may move what nobody reads at the moment."""
+    runs.run(counting("lines", "more"))
+    runs.run(counting("lines"))
+    runs.admin.group[place("more")] = 3
+    error = runs.refused(counting("lines"), "OFFSETS_MOVED")
+    assert error.fields["moved"] == {place("more"): (10, 3)}
+
+
+def test_a_store_that_was_written_without_changelog_gets_none_later(runs: Runs) -> None:
+    """The changelog would hold the second half of the store."""
+    runs.run(counting())
+    runs.run(counting(logged=False))
+    assert runs.heard("'counts' has no changelog any more")
+    error = runs.refused(counting(), "CHANGELOG_INCOMPLETE")
+    assert error.fields["store"] == "counts"
+
+
+def test_a_store_that_was_never_written_may_get_a_changelog(runs: Runs) -> None:
+    """There is nothing that it would lack."""
+    runs.start(counting(logged=False))
+    runs.run(counting())
+    runs.start(counting())
+
+
+def test_a_changelog_that_was_made_anew_is_refused_before_anything_is_written(runs: Runs) -> None:
+    """A restore would find a part of the store, or nothing."""
+    runs.run(counting())
+    runs.admin.ids["app-counts-changelog"] = "another"
+    error = runs.refused(counting(), "CHANGELOG_RECREATED")
+    assert error.evidence == {"counts": "id-app-counts-changelog, now another"}
+
+
+def test_a_changelog_that_is_gone_is_refused_before_it_is_made_anew(
+    runs: Runs, tmp_path: Path
+) -> None:
+    """Nothing is created where something was lost."""
+    runs.run(counting())
+    del runs.admin.partitions["app-counts-changelog"]
+    assert runs.record is not None
+    world = world_of(runs.admin, runs.record, clock=ManualClock())
+    recovery = Recovery(settings_for(tmp_path), runs.plan_of(counting()), world)
+    with pytest.raises(MustelaError) as raised:
+        recovery.examine()
+    assert raised.value.code == "CHANGELOG_RECREATED"
+    assert "app-counts-changelog" not in runs.admin.partitions
+
+
+def test_a_changelog_that_was_cut_is_refused(runs: Runs) -> None:
+    """An unclean election took rows that were committed."""
+    runs.run(counting())
+    runs.admin.ends[place("app-counts-changelog", 1)] = 1
+    error = runs.refused(counting(), "CHANGELOG_TRUNCATED")
+    assert error.evidence == {"counts": "written to 2, now app-counts-changelog-1 ends at 1"}
+
+
+def test_a_store_that_nobody_has_any_more_is_named(runs: Runs) -> None:
+    """Renamed or removed: its rows do not go without a word."""
+    runs.run(counting())
+    runs.run(counting(store="renamed"))
+    assert runs.heard("no step of the program has the store 'counts' any more")
+    runs.said.clear()
+    runs.start(counting(store="renamed"))
+    assert not runs.heard("no step")
+
+
+def test_a_store_that_comes_back_after_its_topics_were_read_on_is_refused(runs: Runs) -> None:
+    """What it missed cannot be told from what it has."""
+    runs.run(counting())
+    runs.run(counting(store="renamed"))
+    error = runs.refused(counting(), "STORE_SLEPT")
+    assert "records of lines-0 were read without it" in str(error)
+
+
+def test_a_store_that_missed_nothing_comes_back_with_its_rows(runs: Runs) -> None:
+    """A release was rolled back before it read anything."""
+    before = runs.run(counting())
+    runs.start(counting(store="renamed"))
+    after = runs.start(counting())
+    assert runs.heard("'counts' is back, and none of its records was read meanwhile")
+    (stage,) = (stage for stage in after.plan.stages if stage.stores)
+    marks = after.marks()[stage.index]
+    assert [mark.changelog_ends for mark in marks] == [(0,), (2,), (0,), (0,)]
+    assert [mark.token is None for mark in marks] == [True, False, True, True]
+    assert before.changelog_ends["counts"] == after.changelog_ends["counts"]
+
+
+def both(**more: Any) -> Program:
+    """Two stores in one stage."""
+
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream("lines", key=str, value=str)
+        grouped = lines.group_by(lambda _key, word: word, key=str)
+        grouped.count(materialized=Materialized(store="counts", **more))
+        grouped.reduce(lambda a, _b: a, store="longest")
+
+    return build
+
+
+def test_a_store_that_gets_a_neighbour_keeps_its_rows(runs: Runs) -> None:
+    """Local state lives at another place then, and is restored there from the changelog."""
+    runs.run(counting())
+    state = runs.start(both())
+    (stage,) = (stage for stage in state.plan.stages if stage.stores)
+    mark = state.marks()[stage.index][1]
+    assert mark.changelog_ends == tuple({"counts": 2, "longest": 0}[name] for name in stage.logged)
+    assert mark.token == (1, 1, 0)
+
+
+def test_a_store_without_changelog_that_gets_a_neighbour_is_refused(runs: Runs) -> None:
+    """Its rows lie where the stage was, and nothing could bring them along."""
+    runs.run(counting(logged=False))
+    error = runs.refused(both(logged=False), "STORE_MOVED_WITHOUT_CHANGELOG")
+    assert error.fields["store"] == "counts"
+
+
+def windows(seconds: int, grace: int = 0) -> Program:
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream("lines", key=str, value=str)
+        span = TimeWindows(size=timedelta(seconds=seconds), grace=timedelta(seconds=grace))
+        lines.group_by_key().windowed_by(span).count(store="counts")
+
+    return build
+
+
+def table(value: type) -> Program:
+    def build(builder: StreamsBuilder) -> None:
+        builder.table("lines", key=str, value=value, store="rows")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "aspect"),
+    [(table(float), table(int), "value"), (windows(60), windows(120), "window")],
+)
+def test_rows_that_would_mean_something_else_are_refused(
+    runs: Runs, then: Program, now: Program, aspect: str
+) -> None:
+    """4.5 is not 4616752568008179713, and a minute's count is no part of two minutes' count."""
+    runs.run(then)
+    error = runs.refused(now, "STORE_MEANING_CHANGED")
+    assert error.fields["aspect"] == aspect
+    runs.start(then)
+
+
+def test_what_only_widens_goes_on_and_is_said(runs: Runs) -> None:
+    """A longer grace finds all rows as they were."""
+    runs.run(windows(60))
+    runs.start(windows(60, grace=30))
+    assert runs.heard("'counts' goes on in another way: grace_ms")
+
+
+@pytest.mark.parametrize(
+    ("setting", "then", "now", "code"),
+    [
+        ("key_groups", GROUPS, 8, "KEY_GROUPS_CHANGED"),
+        ("event_time", "watermark", "stream-time", "EVENT_TIME_CHANGED"),
+    ],
+)
+def test_settings_that_the_state_was_made_by_are_kept(
+    runs: Runs, setting: str, then: Any, now: Any, code: str
+) -> None:
+    """The error says what to set."""
+    runs.run(counting(), **{setting: then})
+    error = runs.refused(counting(), code, **{setting: now})
+    assert f"set {setting} to {then}" in str(error)
+
+
+def test_a_record_of_an_older_version_gets_a_life(runs: Runs) -> None:
+    """By a migration that has a name; local state without a name is this life's from then on."""
+    runs.run(counting())
+    assert runs.record is not None
+    runs.record = msgspec.structs.replace(runs.record, life="", stores={}, event_time="")
+    state = runs.start(counting())
+    assert runs.heard("migration name-life")
+    assert state.life
+    assert state.adopts_unnamed
+    again = runs.start(counting())
+    assert (again.life, again.adopts_unnamed) == (state.life, True)
+
+
+def test_a_new_application_begins_a_life_of_its_own(runs: Runs) -> None:
+    """It adopts nothing that lies around."""
+    state = runs.start(counting())
+    assert state.life
+    assert not state.adopts_unnamed
+    assert runs.said == []
+
+
+def test_topics_behind_a_store_are_all_whose_records_reach_it(runs: Runs) -> None:
+    """Over joins, re-keyings and merges."""
+
+    def build(builder: StreamsBuilder) -> None:
+        prices = builder.table("prices", key=str, value=str, store="prices")
+        lines = builder.stream("lines", key=str, value=str).merge(
+            builder.stream("more", key=str, value=str)
+        )
+        joined = lines.join(prices, lambda a, b: a + b, name="joined")
+        joined.group_by(lambda _key, word: word, key=str).count(store="counts")
+
+    assert topics_behind(runs.plan_of(build)) == {
+        "prices": ("prices",),
+        "counts": ("lines", "more", "prices"),
+    }
