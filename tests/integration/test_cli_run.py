@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,6 +192,22 @@ def test_a_function_that_raises_stops_the_application(topics: Shell) -> None:
     listed = json.loads(shell.ok("topics", "list", "--json"))
     sizes = {row["topic"]: row["offsets"] for row in listed}
     assert sizes[f"{shell.name}-out"] == 0
+    _follow_the_way_on(shell, done.stderr)
+
+
+def _follow_the_way_on(shell: Shell, error: str) -> None:
+    """Do as the errors say: come to the bad record, skip it, and go on."""
+    advice = re.search(r"mustela (offsets skip) MODULE:APP (\S+) (\d+) (\d+)", error)
+    assert advice is not None, error
+    skip = [*advice[1].split(), shell.name, *advice.groups()[1:], "--yes"]
+    refused = shell.type(*skip)
+    assert "OFFSETS_SKIP_NOT_NEXT" in refused.stderr
+    assert "--set epoch.max_records=1" in refused.stderr
+    assert shell.type("run", "shouting:app", "--set", "epoch.max_records=1").returncode == 1
+    shell.ok(*skip)
+    with shell.running():
+        shell.ok("send", f"{shell.name}-in", "k", "fine")
+        assert counts(shell, 2) == {"k": 2}
 
 
 def test_an_instance_that_is_fenced_says_so(topics: Shell) -> None:

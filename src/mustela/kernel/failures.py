@@ -95,6 +95,26 @@ def failing_line(error: BaseException, function: Callable[..., Any] | None) -> O
     return Origin(file=found[0], line=found[1], code=linecache.getline(*found).strip())
 
 
+_HANDLERS: dict[type[DataError], str] = {
+    ProcessingError: "processing_handler",
+    DeserializationError: "deserialization_handler",
+    SerializationError: "production_handler",
+}
+"""The setting that says what becomes of such a record."""
+
+
+def _ways_on(kind: type[DataError], context: RecordContext, own: str | None) -> str:
+    """Return what can be done about a bad record: what its error says, a handler, or to skip it."""
+    ways = [] if own is None else [own]
+    setting = _HANDLERS.get(kind)
+    if setting is not None:
+        ways.append(f"set {setting} to continue or dead_letter")
+    if context.topic is not None:
+        place = f"{context.topic} {context.partition} {context.offset}"
+        ways.append(f"go past this record alone: mustela offsets skip MODULE:APP {place}")
+    return "; or ".join(ways) or "correct the function"
+
+
 class Failures:
     """What happens to the bad records of one step.
 
@@ -176,7 +196,7 @@ class Failures:
             f"step {self.node.name!r} failed on {place}: {type(cause).__name__}: {told}",
             evidence=evidence,
             at=at,
-            fix=getattr(cause, "fix", None),
+            fix=_ways_on(self.kind, context, getattr(cause, "fix", None)),
             fields={
                 "step": self.node.name,
                 "topic": context.topic,

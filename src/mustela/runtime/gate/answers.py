@@ -96,15 +96,16 @@ ANSWERS: Mapping[Kind, Answer] = {
         "the offsets of consumer group {app} were changed",
         why="the epoch record is the truth, the group only mirrors it: to follow the group alone"
         " would count records twice or lose them",
-        fix="write the record's offsets back to the group with: mustela reset {app} --offsets"
-        " keep-record; " + _BEGIN_ANEW,
+        fix="go on from the group's offsets with: mustela offsets accept {app}; or set the group"
+        " back to the record with: mustela offsets accept {app} --record; " + _BEGIN_ANEW,
     ),
     Kind.SOURCE_RECREATED: _stops(
         errors.SourceTopicRecreatedError,
         "the source topic {subject} was deleted and made anew",
         why="the offsets of the last epoch mean other records now, and the state holds what the"
         " deleted topic held",
-        fix="begin with the new topic and without state: mustela reset {app}",
+        fix="read the new topic from its start and keep the state with: mustela offsets accept"
+        " {app} --truncated; or begin without state: mustela reset {app}",
     ),
     Kind.SOURCE_REPLACED: _goes_on(
         "the topic {subject}, which a pattern found, was deleted and made anew: the new one is read"
@@ -121,13 +122,15 @@ ANSWERS: Mapping[Kind, Answer] = {
         "the source partition {subject} ends before what was read of it",
         why="the log lost records that were counted already; what is written to it next would"
         " be skipped up to the old offset",
-        fix="begin anew, from what the topics hold: mustela reset {app}",
+        fix="go on at the end of the log with: mustela offsets accept {app} --truncated; or begin"
+        " anew, from what the topics hold: mustela reset {app}",
     ),
     Kind.SOURCE_EXPIRED: _stops(
         errors.SourceExpiredError,
         "records of the source partition {subject} were deleted before they were read",
         why="retention, or a tool, removed them; results would lack them without a word",
-        fix="raise retention.ms of the topic, and begin anew, from what the topics hold:"
+        fix="raise retention.ms of the topic, and go on at the first record that is left with:"
+        " mustela offsets accept {app} --truncated; or begin anew, from what the topics hold:"
         " mustela reset {app}",
     ),
     Kind.STORE_LAYOUT: _stops(
