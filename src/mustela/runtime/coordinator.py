@@ -180,6 +180,7 @@ class Coordinator:
             self._failed(error)
             return True
         job_seconds = self._clock.monotonic() - turn.started
+        before = self.barrier.last_epoch
         try:
             if not self._cutter.came_to_the_moment(output, turn, self._topics):
                 self.barrier.nothing_to_say()
@@ -187,7 +188,8 @@ class Coordinator:
             self._commit(output, turn)
         finally:
             output.close()
-        self._learn(output, turn.started, job_seconds)
+        if self.barrier.last_epoch > before:  # what was not committed teaches nothing
+            self._learn(output, turn.started, job_seconds)
         return True
 
     def _next_turn(self) -> Turn | None:
