@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
 
         return search_all(options.bugs, options.seeds or 10_000)
     from tests.simulation.draw import ALL, NOT_YET
+    from tests.simulation.invariants import NOT_HELD
 
     kinds = frozenset(options.kinds.split(",")) if options.kinds else ALL - NOT_YET
     if options.seed is not None:
@@ -35,9 +36,11 @@ def main(arguments: list[str]) -> int:
     from tests.simulation.campaign import campaign, continue_at, run
 
     if options.bug:
-        for count, (seed, what) in enumerate(run(1, options.seeds or 10_000, kinds), 1):
+        off = NOT_HELD | set(options.off.split(",") if options.off else ())
+        start = options.start or 1
+        for count, (_, what) in enumerate(run(start, options.seeds or 10_000, kinds, off), 1):
             if what is not None:
-                print(f"found by seed {seed}, after {count} seeds: {what.splitlines()[0][:200]}")
+                print(f"found after {count} seeds: {what.splitlines()[0][:200]}")
                 return 0
         print("not found")
         return 1
@@ -81,6 +84,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--kinds", help="kinds of faults, with commas between them")
     parser.add_argument("--trace", action="store_true", help="tell what happened")
     parser.add_argument("--bug", help="plant a bug, and stop at the first seed that finds it")
+    parser.add_argument("--off", help="invariants that are not looked at, for --bug")
     parser.add_argument("--bugs", help="names of bugs, or all: one process for each")
     return parser.parse_args(arguments)
 

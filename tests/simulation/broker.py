@@ -205,6 +205,7 @@ class SimBroker:
         now: Tells the cluster's wall-clock time.
 
     Attributes:
+        ever: Every topic that there was, by its id.
         on_commit: Is told of each transaction that commits, with the producer's name.
     """
 
@@ -226,6 +227,7 @@ class SimBroker:
         self.producers: dict[str, Producer] = {}
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
         self.made = 0
+        self.ever: dict[str, Topic] = {}
         self.on_commit: Callable[[str, Txn], None] = _nobody
 
     # -- topics --------------------------------------------------------------------------------
@@ -235,9 +237,8 @@ class SimBroker:
         if name not in self.topics:
             self.made += 1
             topic_id = f"id-{self.made}"
-            self.topics[name] = Topic(
-                name, topic_id, partitions, {**self.DEFAULTS, **(config or {})}
-            )
+            topic = Topic(name, topic_id, partitions, {**self.DEFAULTS, **(config or {})})
+            self.topics[name] = self.ever[topic_id] = topic
 
     def delete(self, name: str) -> None:
         """Delete a topic, and what groups know of it."""

@@ -80,11 +80,23 @@ def _outage(draw: _Draw) -> list[Event]:
 
 
 def _skew(draw: _Draw) -> list[Event]:
+    """A clock is wrong for a while, and records come in it."""
     at, ahead = draw.when(), draw.random.choice((-5_000, 10_000, 3_600_000, 90_000_000))
+    rows = ((draw.random.choice(KEYS), b"v1"),)
     return [
         Event(at, "skew", (0, ahead)),
+        Event(at + 1, "produce", (*draw.place(), rows, "plain")),
         Event(at + draw.random.randint(5, 60), "skew", (0, 0)),
     ]
+
+
+def _hide(draw: _Draw) -> list[Event]:
+    """Answers lack a topic for a while, while the application runs or just when it starts."""
+    random, at = draw.random, draw.when()
+    if random.random() < 0.5:
+        return [Event(at, "hide", (draw.source(), random.randint(5, 60)))]
+    hidden = Event(at + 24 + random.randrange(12), "hide", (draw.source(), random.randint(2, 6)))
+    return [Event(at, "stop", (0,)), Event(at + 20, "start", (0, 0, 0)), hidden]
 
 
 def _compact(draw: _Draw) -> list[Event]:
@@ -130,7 +142,7 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
     "compact": _compact,
     "absence": _absence,
     "widen": _widen,
-    "hide": lambda draw: [Event(draw.when(), "hide", (draw.source(), draw.random.randint(5, 60)))],
+    "hide": _hide,
     "lag": lambda draw: [Event(draw.when(), "lag", (draw.random.randint(20, 100),))],
     "truncate": lambda draw: [
         Event(draw.when(), "truncate", (*draw.place(), draw.random.randint(1, 10)))
@@ -169,12 +181,12 @@ def draw(seed: int, *, kinds: frozenset[str] = ALL - NOT_YET) -> Script:
     length = random.choice((150, 300, 600))
     draws = _Draw(random, program, options, length)
     events = [Event(0, "start", (0, 0, 0)), *_inputs(draws, kinds)]
-    weather = random.sample(sorted(KINDS), random.randint(1, 5))
-    for _ in range(random.randint(0, 7)):
+    known = sorted(kinds & KINDS.keys())
+    weather = random.sample(known, min(len(known), random.randint(1, 5)))
+    for _ in range(random.randint(0, 7) if weather else 0):
         kind = random.choice(weather)
-        made = KINDS[kind](draws)
-        if kind in kinds and not (kind == "widen" and program.timed):
-            events += made  # records of a partition that is found late are late
+        if not (kind == "widen" and program.timed):
+            events += KINDS[kind](draws)  # records of a partition that is found late are late
     return Script(
         seed=seed,
         program=program.name,

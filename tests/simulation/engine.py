@@ -16,7 +16,7 @@ import mustela.runtime.ahead as ahead_module
 import mustela.spark.changelogs as changelogs_module
 import mustela.spark.lanes as lanes_module
 import mustela.spark.worker as worker_module
-from mustela.connectors.kafka.columns import RowColumns
+from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.options import KernelOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
@@ -24,6 +24,7 @@ from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
 from mustela.spark.busy import BusyNote
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
+from mustela.spark.gathered import gathered_rows
 from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
     RESTORE,
@@ -104,9 +105,9 @@ class _Process:
         self._life = life
         self.program = program
         self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
+        self.note = BusyNote(None)
         self.options = KernelOptions(**program.kernel)
         self.reader = SimReader()
-        self.note = BusyNote(None)
         self.admin = SimCluster(world, life)
         self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
 
@@ -177,9 +178,9 @@ class SimEngine:
                 parcels = []
                 for lane in self._shuffled(range(process.program.lanes)):
                     parcels.extend(lane_parcels(process, order, stage.index, lane, frames[lane]))
-        return self._output([frame for _, frame in parcels])
+        return self._output([frame for _, frame in parcels], order)
 
-    def _output(self, data: list[bytes]) -> EpochOutput:
+    def _output(self, data: list[bytes], order: EpochOrder) -> EpochOutput:
         frames = FrameStore(self._here().program.result_bytes)
         reports: list[TaskReport] = []
         for packed in data:
@@ -191,14 +192,16 @@ class SimEngine:
         for report in sorted(reports, key=lambda r: (r.stage, r.task)):
             if report.failure is not None:
                 raise _error_of(report)
-        return _Output(
+        gathered = gathered_rows(frames, order, reports)
+        outlines = [
+            outline
+            for report in sorted(reports, key=lambda r: (r.stage, r.task))
+            for outline in report.outlines
+        ]
+        return EpochOutput(
             reports=reports,
-            rows=frames.view(ROWS),
-            outlines=[
-                outline
-                for report in sorted(reports, key=lambda r: (r.stage, r.task))
-                for outline in report.outlines
-            ],
+            rows=frames.view(ROWS, and_then=gathered),
+            outlines=outlines + [outline_of(columns) for columns in gathered],
             changelogs=frames.named(CHANGELOG),
             dead_letters=frames.view(DEAD_LETTERS),
             size=frames.size,
@@ -267,10 +270,6 @@ class _SimReading:
 
     def close(self) -> None:
         """Throw it away."""
-
-
-class _Output(EpochOutput):
-    rows: Iterable[RowColumns]
 
 
 def _error_of(report: TaskReport) -> BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from mustela.state.codec import Meta
 from mustela.state.directories import environment_path
@@ -69,10 +70,10 @@ class DiskEnvironment(MemoryEnvironment):
         self._writes()
         super().fold(committed)
 
-    def restore(self, store, rows, end_offset, *, incarnation=None, time_ms=0) -> None:
-        """Apply changelog rows in log order."""
+    def restore(self, *args: Any, **kwargs: Any) -> None:
+        """Apply changelog rows in log order; see `MemoryEnvironment.restore`."""
         self._writes()
-        super().restore(store, rows, end_offset, incarnation=incarnation, time_ms=time_ms)
+        super().restore(*args, **kwargs)
 
     def finish_restore(self, committed: Committed) -> None:
         """Declare the base to be the committed state."""

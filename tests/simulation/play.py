@@ -14,11 +14,12 @@ from mustela.config.settings import Settings
 from mustela.errors import InvariantError, MustelaError
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.events import EpochDone
 from mustela.runtime.pace import Pace
 from mustela.runtime.ports import World
 from tests.simulation.engine import SimEngine, simulated
 from tests.simulation.happenings import Happenings
-from tests.simulation.invariants import Invariants
+from tests.simulation.invariants import NOT_HELD, Invariants
 from tests.simulation.ports import SimClock, SimCluster, SimDisk, SimEpochLog, SimTransactions
 from tests.simulation.programs import PROGRAMS, planned
 from tests.simulation.script import Script
@@ -64,14 +65,17 @@ def _settings(options: tuple[tuple[str, Any], ...], own: tuple[tuple[str, Any], 
     return Settings.load(values, environ={})
 
 
-class _Quiet:
+class _Listener:
     """Listens, and notes errors."""
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, life: Life) -> None:
         self._world = world
+        self._life = life
 
     def on_event(self, event: Any) -> None:
-        """Say nothing."""
+        """Look at what is told of epochs."""
+        if isinstance(event, EpochDone):
+            self._world.told(self._life, event.epoch)
 
     def on_error(self, error: BaseException) -> None:
         """Note it."""
@@ -117,7 +121,7 @@ def _run(world: SimWorld, life: Life) -> None:
     engine = SimEngine(world, life)
     plan = planned(script.program, life.version)
     coordinator = Coordinator(
-        settings, plan, engine, clock=clock, listener=_Quiet(world), world=ports
+        settings, plan, engine, clock=clock, listener=_Listener(world, life), world=ports
     )
     try:
         coordinator.prepare()
@@ -137,7 +141,7 @@ def _run(world: SimWorld, life: Life) -> None:
         coordinator.close()
 
 
-def play(script: Script, *, off: frozenset[str] = frozenset()) -> Result:
+def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
     """Play a script.
 
     Args:
@@ -146,14 +150,15 @@ def play(script: Script, *, off: frozenset[str] = frozenset()) -> Result:
     """
     with _uncollected(), simulated():
         world = SimWorld(script, _live)
+        world.off = off
         happenings = Happenings(world)
         invariants = Invariants(world, APPLICATION)
+        world.told = invariants.told
         world.run(happenings.is_over)
         if not world.violations:
             invariants.at_the_end(happenings)
         world.abandon()
-    found = [violation for violation in world.violations if violation.invariant not in off]
-    return Result(found, world.trace, world.ends)
+    return Result(world.violations, world.trace, world.ends)
 
 
 @contextmanager

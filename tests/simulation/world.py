@@ -68,6 +68,7 @@ class Life:
         running: Whether its start is over.
         paused: Whether time passed in which it could do nothing.
         began_ms: When it was started.
+        told_epoch: The last epoch that it told of.
         rest: Rounds without anything to do, one after the other.
     """
 
@@ -83,6 +84,7 @@ class Life:
     running: bool = False
     paused: bool = False
     began_ms: int = 0
+    told_epoch: int = 0
     rest: int = 0
     failures: list[Event] = field(default_factory=list)
     worker_dies: bool = False
@@ -138,6 +140,8 @@ class SimWorld:
         self.violations: list[Violation] = []
         self.trace: list[str] = []
         self.apply: Callable[[Event], None] = lambda _event: None
+        self.off: frozenset[str] = frozenset()
+        self.told: Callable[[Life, int], None] = lambda _life, _epoch: None
         self.on_end: Callable[[Life], None] = lambda _life: None
         self._live = live
         last = max((event.at for event in script.events), default=0)
@@ -223,6 +227,8 @@ class SimWorld:
 
     def report(self, violation: Violation) -> None:
         """Note that an invariant does not hold."""
+        if violation.invariant in self.off:
+            return
         self.violations.append(violation)
         for life in self._lives:
             life.stopping = True  # what is to be found is found

@@ -198,7 +198,11 @@ class Coordinator:
             return None
         now_ms = self._clock.now_ms()
         self._due.wake(self._engine.arrivals(), now_ms)
-        cuts, look = self._cut(self.state, now_ms)
+        try:
+            cuts, look = self._cut(self.state, now_ms)
+        except EnvironmentFault as fault:
+            self._bear(fault)
+            return None
         if not cuts and not self._is_due(look):
             self._rest(look)
             return None
@@ -226,7 +230,10 @@ class Coordinator:
         if state.progress.lag(self.ends) < self._budget.records:
             return
         now_ms = self._clock.now_ms()
-        cuts, look = self._cut(state, now_ms)
+        try:
+            cuts, look = self._cut(state, now_ms)
+        except EnvironmentFault:
+            return  # the next turn asks again, and says so
         if cuts:
             token = Token(state.incarnation, state.epoch + 1, 0)
             self._ahead.begin(self._turn(state, token, cuts, look), work)
@@ -279,9 +286,7 @@ class Coordinator:
             )
             self.state.global_marks = dict(self._opening.global_tables.marks)
         except EnvironmentFault as fault:
-            self._was_blind = True
-            self._listener.on_error(fault)
-            self._patience.bear(fault)
+            self._bear(fault)
             return False
         self._patience.rest()
         if not self._truncation.see(self.state.progress.next_offsets, self.ends):
@@ -290,6 +295,12 @@ class Coordinator:
             self._was_blind = False
             self.state.watermark.resume(steady_ms(self._clock))
         return True
+
+    def _bear(self, fault: EnvironmentFault) -> None:
+        """Note that the broker does not answer; raise that if it cannot pass, or lasts too long."""
+        self._was_blind = True
+        self._listener.on_error(fault)
+        self._patience.bear(fault)
 
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
