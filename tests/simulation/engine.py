@@ -103,6 +103,7 @@ class _Process:
     def __init__(self, world: SimWorld, life: Life, program: Program) -> None:
         self._world = world
         self._life = life
+        self.watermark = -1
         self.program = program
         self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
         self.note = BusyNote(None)
@@ -249,6 +250,7 @@ class SimEngine:
         process = self._here()
         plan = process.program.plan
         report = TaskReport(stage=-1, task=0)
+        process.watermark = order.watermark
         places = [(s, g) for s in order.marks for g in range(process.program.key_groups)]
         with self._workers("work on places"):
             self._world.random.shuffle(places)
