@@ -11,6 +11,7 @@ from tests.simulation.play import play
 from tests.simulation.script import Event, Script
 
 AROUND = frozenset({"kill", "disk", "stop"})
+NOT_YET_HELD = pytest.mark.xfail(strict=True, reason="notyet: the simulator finds it")
 OPTIONS: dict[str, Any] = {
     "lanes": 2,
     "key_groups": 2,
@@ -53,8 +54,8 @@ def test_rows_that_retention_took_from_a_changelog_stop_the_start() -> None:
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        pytest.param(kind, seed, marks=pytest.mark.xfail(strict=True, reason=f"notyet: {reason}"))
-        for kind, seed, reason in (
+        pytest.param(kind, seed, id=f"{kind} {seed}: {what}", marks=NOT_YET_HELD)
+        for kind, seed, what in (
             ("version", 61, "a source leaves the program for one run, and is read again"),
             ("hide", 1, "the same where one answer about topics lacks it"),
             ("truncate", 49, "a source log that lost its end"),
