@@ -1,4 +1,4 @@
-"""The JVM of an application ends, killed or starved, while the application has nothing to do."""
+"""The JVM of an application ends, killed or starved, while the application rests or works."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ pytest_plugins = ["tests.integration.app_fixture"]
 
 PROGRAM = """
 import os, signal, sys, time
+from pathlib import Path
 from datetime import timedelta
 from pyspark import SparkContext
 from mustela import App
@@ -24,8 +25,17 @@ bootstrap, source, sink, state = sys.argv[1:]
 SOON = timedelta(seconds=90)
 
 
+def deadly(value):
+    jvm = Path(state + ".jvm")
+    if value == "kill" and jvm.exists():
+        number = int(jvm.read_text())
+        jvm.unlink()
+        os.kill(number, signal.SIGKILL)
+    return value
+
+
 def build(builder):
-    groups = builder.stream(source, key=str, value=str).group_by_key()
+    groups = builder.stream(source, key=str, value=str).map_values(deadly).group_by_key()
     groups.count(store="counts").to_stream().to(sink, key=str, value=int)
 
 
@@ -37,7 +47,7 @@ class Watcher:
         self.records += getattr(event, "records", 0) if hasattr(event, "epoch") else 0
 
     def on_error(self, error):
-        print("error", type(error).__name__, flush=True)
+        print("error", error.code, flush=True)
 
 
 def new_app():
@@ -67,6 +77,18 @@ while watcher.records < 1:
     time.sleep(0.02)
 assert second.close(SOON)
 print("closed", second.state.value, second.error, flush=True)
+third, watcher = new_app()
+Path(state + ".jvm").write_text(str(SparkContext._gateway.proc.pid))
+print("armed", flush=True)
+input()
+assert third.wait(SOON)
+print("ended", third.state.value, third.error.code, third.error.evidence["jvm"], flush=True)
+fourth, watcher = new_app()
+while watcher.records < 2:
+    assert time.monotonic() < deadline + 150
+    time.sleep(0.02)
+assert fourth.close(SOON)
+print("closed", fourth.state.value, fourth.error, flush=True)
 """
 
 
@@ -90,17 +112,30 @@ def test_an_application_without_its_jvm_is_closed_and_can_be_started_again(
         )
         try:
             assert process.stdout is not None
+            assert process.stdin is not None
             seen: list[str] = []
             while not seen or (seen[-1] != "again" and seen[-1] != ""):
                 seen.append(process.stdout.readline().strip())
             assert seen[-1] == "again", (seen, told.read_text())
             world.send(source, [("a", "3")])
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while seen[-1] not in {"armed", ""}:
+                seen.append(process.stdout.readline().strip())
+            assert seen[-1] == "armed", (seen, told.read_text())
+            world.send(source, [("a", "4"), ("b", "kill")])
             rest, _ = process.communicate("go\n", timeout=120)
         finally:
             process.kill()
     assert process.returncode == 0, told.read_text()
-    assert seen == ["error EpochJobError", "closed stopped None", "again"]
-    assert rest.split("\n")[-2] == "closed stopped None"
+    assert seen == [
+        "error SPARK_DIED",
+        "closed stopped None",
+        "again",
+        "closed stopped None",
+        "armed",
+    ]
+    assert rest.splitlines() == ["ended error SPARK_DIED killed by 9", "closed stopped None"]
     assert "/mustela/" not in told.read_text()  # PySpark's accumulator server prints its own
     counts = {row.key: int.from_bytes(row.value or b"", "big") for row in world.rows(sink)}
-    assert counts == {b"a": 3, b"b": 1}
+    assert counts == {b"a": 4, b"b": 2}

@@ -28,6 +28,7 @@ from mustela.runtime.lease import LeaseWatch
 from mustela.runtime.opening import check_before_start
 from mustela.runtime.pace import Pace
 from mustela.runtime.patience import Patience
+from mustela.runtime.shortage import shortage_of
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
@@ -306,7 +307,7 @@ class App:
         except MustelaError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the user
-            self._error = InvariantError(
+            self._error = shortage_of(error) or InvariantError(
                 f"the application ended with {type(error).__name__}: {error}",
                 fix="this is a bug of Mustela's: report it",
             )

@@ -12,6 +12,7 @@ from typing import Any
 
 from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
     Py4JError,
+    Py4JJavaError,
     Py4JNetworkError,
 )
 from pyspark import SparkContext
@@ -23,6 +24,7 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
+from mustela.runtime.shortage import shortage_of
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
@@ -36,11 +38,12 @@ from mustela.spark.frames import (
 from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Exchange, Jobs
-from mustela.spark.job_errors import error_of, interrupted, job_error, timed_out
+from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
     is_stopped,
+    jvm_ended,
     lingers,
     release_context,
     starts_directly,
@@ -54,6 +57,9 @@ from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Token
 
 __all__ = ["SparkEngine"]
+
+_LAST_BREATH_S = 1.0
+"""A process that is killed closes its sockets a moment before its end can be seen."""
 
 
 class SparkStoppedError(EnvironmentFault):
@@ -82,6 +88,7 @@ class SparkEngine:
         self._limits = Limits()
         self._say: Callable[[str], None] = _say_nothing
         self._interrupted = False
+        self._died = False
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
@@ -131,7 +138,8 @@ class SparkEngine:
         shipment = ship(program, import_path() if self._shares_disk else ())
         if self._shipment is not None:
             self._shipment.unpersist()
-        self._shipment = self._context.broadcast(shipment)
+        with self._told_as_ours():
+            self._shipment = self._context.broadcast(shipment)
         self._program = program
         self._arrivals = Arrivals(program)
         self._small = SmallEpochs(program)
@@ -213,7 +221,7 @@ class SparkEngine:
         wanted = len(order.ranges) + lanes * (len(stages) - 1)
         if len(reports) != wanted:
             msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
-            raise InvariantError(msg)
+            raise self._incomplete(msg)
 
     def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
         """Yield frames of a job; see `_told_as_ours`."""
@@ -235,9 +243,9 @@ class SparkEngine:
         try:
             yield
         except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
-            raise self._error_of_job(str(error)) from (error if self._debug else None)
+            raise self._error_of_job(error) from (error if self._debug else None)
 
-    def _error_of_job(self, text: str) -> MustelaError:
+    def _error_of_job(self, error: Exception) -> MustelaError:
         watch = self._watch
         dead = watch.take_dead() if watch is not None else []
         if self._interrupted:
@@ -245,8 +253,24 @@ class SparkEngine:
         if watch is not None and watch.overdue is not None:
             overdue, watch.overdue = watch.overdue, None
             return timed_out(overdue, self._limits.kill_s)
+        cause = shortage_of(error) or self._death(error)
+        if cause is not None:
+            return cause
         cluster = not self._shares_disk
-        return job_error(text, debug=self._debug, cluster=cluster, dead=dead)
+        return job_error(str(error), debug=self._debug, cluster=cluster, dead=dead)
+
+    def _death(self, error: Exception | None) -> MustelaError | None:
+        """Return an error if the JVM has ended; ``error`` is what led to the question."""
+        answered = isinstance(error, Py4JJavaError | PySparkException)
+        code = jvm_ended(self._context, wait_s=0 if answered else _LAST_BREATH_S)
+        if code is None and not isinstance(error, Py4JNetworkError):
+            return None
+        self._died = True
+        return spark_died(code, str(error or "its answer broke off"), debug=self._debug)
+
+    def _incomplete(self, what: str) -> MustelaError:
+        """Return the error for a job of which not every task reported."""
+        return self._death(None) or InvariantError(what)
 
     def restore(
         self,
@@ -274,7 +298,7 @@ class SparkEngine:
 
     def settle(self, order: RestoreOrder) -> None:
         """Fold and sync every key group that is current; after an interruption nothing is."""
-        if self._interrupted:
+        if self._interrupted or self._died:
             return
         self._run_places(SETTLE, order, self._places(order))
 
@@ -304,6 +328,9 @@ class SparkEngine:
             if report.failure is not None:
                 raise error_of(report.failure)
             reports.append(report)
+        if len(reports) != tasks:
+            msg = f"{len(reports)} of {tasks} tasks over key groups reported"
+            raise self._incomplete(msg)
         return reports
 
     def interrupt(self) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mustela.errors import InvariantError, MustelaError
+from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import Failure
 from mustela.runtime.engine import EpochJobError, JobInterruptedError, ProcessingTimeoutError
+from mustela.runtime.shortage import shortage_told
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
 from mustela.spark.watch import Stuck
 
 __all__ = [
+    "SparkDiedError",
     "WorkerError",
     "error_of",
     "interrupted",
     "job_error",
     "last_words",
     "raised_in_worker",
+    "spark_died",
     "timed_out",
 ]
 
@@ -42,6 +45,12 @@ class WorkerError(InvariantError):
     code = "WORKER"
 
 
+class SparkDiedError(EnvironmentFault):
+    """The JVM of Spark ended, or no longer answers."""
+
+    code = "SPARK_DIED"
+
+
 def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = ()) -> MustelaError:
     """Return the error for what Spark says of a job that failed as a whole.
 
@@ -58,6 +67,11 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
         if debug:
             error.evidence["spark"] = text
         return error
+    short = shortage_told(text)
+    if short is not None:
+        if debug:
+            short.evidence["spark"] = text
+        return short
     died = any(sign in text for sign in _WORKER_DIED)
     said = line or _first_words(text)
     failure = EpochJobError(
@@ -104,6 +118,26 @@ def interrupted(dead: Sequence[Stuck]) -> JobInterruptedError:
     )
 
 
+def spark_died(code: int | None, text: str, *, debug: bool) -> SparkDiedError:
+    """Return the error for a JVM that is no more.
+
+    Args:
+        code: What its process returned, where that is known: a signal is negative.
+        text: What was raised where it was asked for something.
+        debug: Whether all of it is wanted.
+    """
+    ended = None if code is None else f"ended with {code}" if code >= 0 else f"killed by {-code}"
+    evidence = {"jvm": ended} if ended else {}
+    return SparkDiedError(
+        "the JVM of Spark ended while the application was running",
+        evidence={**evidence, "spark": text if debug else _first_words(text)},
+        why="an application ends with its JVM; nothing of the epoch is committed",
+        fix="start the application again: it continues after its last committed epoch; if the "
+        "kernel killed the JVM for want of memory (dmesg says so), give the host more memory, or "
+        "Spark less",
+    )
+
+
 def timed_out(stuck: Stuck, limit: float | None) -> ProcessingTimeoutError:
     """Return the error for a step that was at one batch for too long."""
     return ProcessingTimeoutError(
@@ -145,7 +179,7 @@ def error_of(failure: Failure) -> BaseException:
     if isinstance(failure.error, MustelaError):
         return failure.error
     line = failure.text.strip().splitlines()[-1]
-    error = WorkerError(
+    error = shortage_told(failure.text) or WorkerError(
         f"a task failed: {line}",
         evidence={"worker": failure.text},
         fix="this is a bug of Mustela's, or a function that broke the worker: report it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Generator, Mapping
@@ -25,6 +26,7 @@ __all__ = [
     "check_joined",
     "forced_properties",
     "is_stopped",
+    "jvm_ended",
     "lingers",
     "open_context",
     "properties_for",
@@ -265,6 +267,17 @@ def _is_alive(context: Any) -> bool:
         return not context._jsc.sc().isStopped()
     except (Py4JError, OSError):
         return False
+
+
+def jvm_ended(context: Any, *, wait_s: float) -> int | None:
+    """Return what the JVM of a context returned; None if it lives or is not ours to ask."""
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(wait_s))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def is_stopped(context: Any) -> bool:

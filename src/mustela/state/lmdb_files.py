@@ -41,6 +41,7 @@ __all__ = [
 
 DATA_FILE = "data.mdb"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_OPEN_FILES = {errno.EMFILE, errno.ENFILE}
 _META_PAGES = 2
 _PROBE_BYTES = 1 << 20
 
@@ -122,7 +123,7 @@ def _errno_of(error: lmdb.Error) -> int:
     if code:
         return code
     text = str(error)
-    numbers = (*_DISK_FULL, errno.EIO)
+    numbers = (*_DISK_FULL, *_OPEN_FILES, errno.EIO)
     return next((number for number in numbers if os.strerror(number) in text), 0)
 
 
@@ -133,7 +134,9 @@ def _by_number(path: Path, number: int, text: str) -> EnvironmentFault:
         return _disk_full(path, text)
     return StateIOError(
         f"cannot read or write state in {path}: {text}",
-        fix="look at the disk, its mount and its rights",
+        fix="raise the limit of open files: ulimit -n, or LimitNOFILE= of systemd"
+        if number in _OPEN_FILES
+        else "look at the disk, its mount and its rights",
         fields={"path": str(path), "errno": number},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from math import inf
 from types import SimpleNamespace
@@ -11,14 +12,14 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from mustela.errors import InvariantError, UsageError
+from mustela.errors import EnvironmentFault, InvariantError, UsageError
 from mustela.plan.epoch import EpochOrder, Failure, GroupMark, RestoreOrder, TaskReport
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
 from mustela.spark import worker
 from mustela.spark.engine import SparkEngine, SparkStoppedError, _shares
 from mustela.spark.frames import load_object, unpack
-from mustela.spark.job_errors import WorkerError
+from mustela.spark.job_errors import SparkDiedError, WorkerError
 from mustela.spark.outbox import failure_of
 from mustela.spark.process import Process
 from mustela.spark.session import ForcedSparkPropertyError
@@ -52,7 +53,7 @@ def failing(error: Exception) -> Iterator[bytes]:
     raise error
 
 
-@pytest.mark.parametrize("kind", [Py4JError, Py4JNetworkError, OSError, PySparkException])
+@pytest.mark.parametrize("kind", [Py4JError, OSError, PySparkException])
 @pytest.mark.parametrize("text", [DIED, "java.io.IOException: some error"])
 def test_what_spark_raises_is_a_failed_epoch(kind: type[Exception], text: str) -> None:
     """Retryable as a whole; state is suspect only after a worker died."""
@@ -63,6 +64,59 @@ def test_what_spark_raises_is_a_failed_epoch(kind: type[Exception], text: str) -
     assert "java.Foo" not in str(caught.value)
     assert "Exception: " in caught.value.evidence["spark"]
     assert "--debug" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Py4JError, Py4JNetworkError, OSError])
+def test_a_jvm_that_was_killed_is_not_tried_again(kind: type[Exception]) -> None:
+    """It is named with its signal, and state is not settled through it."""
+    made = engine()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.kill()
+        made._context._gateway = SimpleNamespace(proc=process)
+        with pytest.raises(SparkDiedError) as caught:
+            list(made._guarded(failing(kind("Answer from Java side is empty"))))
+    assert not caught.value.retryable
+    assert caught.value.evidence == {
+        "jvm": "killed by 9",
+        "spark": "Answer from Java side is empty",
+    }
+    made.settle(RestoreOrder(incarnation=1, marks={}, suspect=False))
+
+
+def test_an_answer_that_breaks_off_with_the_jvm_is_no_bug() -> None:
+    """Frames that were not sent are missing reports."""
+    made = engine()
+    with subprocess.Popen(["false"]) as process:
+        made._context._gateway = SimpleNamespace(proc=process)
+        with pytest.raises(SparkDiedError):
+            made._check([], order_of(1))
+
+
+@pytest.mark.parametrize("kind", [Py4JError, Py4JNetworkError, OSError, PySparkException])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("No space left on device", "DISK_FULL"), ("Too many open files", "OPEN_FILES")],
+)
+def test_what_the_host_lacks_is_named(kind: type[Exception], words: str, code: str) -> None:
+    """The same for Spark's own directory and for what a task reported."""
+    text = (
+        f"An error occurred while calling x.\n: Job aborted: java.io.IOException: {words}\n\tat x"
+    )
+    if kind is Py4JNetworkError:  # the driver's own connection to the JVM
+        error: Exception = kind("An error occurred while trying to connect to the Java server")
+        error.__context__ = OSError(24 if code == "OPEN_FILES" else 28, words)
+    else:
+        error = kind(text)
+    made = engine()
+    with pytest.raises(EnvironmentFault) as caught:
+        list(made._guarded(failing(error)))
+    assert (caught.value.code, caught.value.retryable) == (code, False)
+    assert words in caught.value.evidence["said"]
+    assert "java.io" not in caught.value.what
+    failure = Failure(None, f"Traceback …\nOSError: [Errno 1] {words}: '/spool/1'\n")
+    with pytest.raises(EnvironmentFault) as caught:
+        made._check([TaskReport(stage=0, task=0, failure=failure)], order_of(1))
+    assert (caught.value.code, "/spool/1" in str(caught.value)) == (code, True)
 
 
 RAISED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from mustela.state import lmdb_environment
@@ -17,10 +18,12 @@ from mustela.state.faults import (
     StateDamagedError,
     StateDirectoryError,
     StateDiskFullError,
+    StateIOError,
     StateLockedError,
     StateNotReadyError,
 )
 from mustela.state.interfaces import Committed, Condition, Token
+from mustela.state.lmdb_files import reported
 from mustela.state.locking import WriteLock
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
@@ -256,6 +259,17 @@ def test_an_old_copy_put_back_is_behind(root, tmp_path):
     assert environment.condition(newer) is Condition.BEHIND
     assert environment.positions() == {"counts": 10}
     environment.close(clean=False)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), lmdb.Error("x: Too many open files")]
+)
+def test_too_few_open_files_are_no_fault_of_the_disk(root, error):
+    """The advice is the limit."""
+    with pytest.raises(StateIOError) as caught, reported(root):
+        raise error
+    assert caught.value.fields["errno"] == 24
+    assert "ulimit -n" in str(caught.value)
 
 
 def test_a_full_map_changes_nothing(root):
