@@ -26,6 +26,18 @@ def counting(source: str, sink: str, stored: Materialized[str, int]) -> Build:
     return build
 
 
+def test_a_renamed_store_keeps_its_rows_and_a_rollback_finds_them(world: World) -> None:
+    """Three runs count on: under the old name, the new one, and the old one again."""
+    source, sink = world.topic("in", partitions=2), world.topic("out")
+    old = Materialized[str, int](store="pending")
+    new = Materialized[str, int](store="orders", renamed_from="pending")
+    for stored in (old, new, old):
+        world.send(source, [(key, "x") for key in ("a", "b", "a")])
+        world.run(counting(source, sink, stored))
+    assert world.numbers(sink) == {"a": 6, "b": 3}
+    assert not [topic for topic in world.admin.topics() if "orders-changelog" in topic]
+
+
 def test_a_release_with_one_store_more_keeps_the_rows_of_the_others(world: World) -> None:
     """The stage has another set of stores then, and its state is made anew from changelogs."""
     source, sink = world.topic("in", partitions=2), world.topic("out")

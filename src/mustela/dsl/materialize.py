@@ -85,8 +85,21 @@ def store_spec(
         cached=options.caching,
         with_headers=options.with_headers or base.with_headers,
         topic_config=dict(options.topic_config),
+        renamed_from=_former_name(name, options.renamed_from, at),
     )
     return spec, said is not None or place["explicit_name"]
+
+
+def _former_name(name: str, given: object, at: Origin) -> str | None:
+    """Return the name that a store had, if it is another one."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        msg = f"store {name!r} cannot be renamed_from={given!r}"
+        fix = 'give the name that it had: renamed_from="..."'
+        raise BadOptionError(msg, at=at, fix=fix, fields={"option": "renamed_from"})
+    former = check_name(given, what="store", at=at, length_max=STORE_NAME_LENGTH_MAX)
+    return None if former == name else former
 
 
 def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:

@@ -224,6 +224,9 @@ class Materialized(Generic[GroupK, GroupV]):
             other table refuses it: its rows stay until they are deleted.
         with_headers: Keep the headers of the record that made each row what it is, as the stores
             of `Stores` whose names end in ``with_headers`` do.
+        renamed_from: The name that the store had in an earlier version of the program. Its rows go
+            on under the new name, and its changelog keeps the old one; so this is said for as long
+            as the store is there.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -242,6 +245,7 @@ class Materialized(Generic[GroupK, GroupV]):
     caching: bool | None = None
     store_type: StoreType | None = None
     with_headers: bool = False
+    renamed_from: str | None = None
 
     @property
     def store_name(self) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, cast
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.dsl.renamed import check_renamed
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.opening import INNER_KINDS
@@ -328,6 +329,7 @@ class Registry:
         for node in self._nodes.values():
             self._check_reads(node)
         check_transacted(self._nodes.values())
+        check_renamed(self._nodes.values())
         return Topology(self.nodes)
 
     def _check_reads(self, node: Node) -> None:

@@ -131,6 +131,7 @@ class StoreBuilder:
     caching: bool | None = None
     plain: bool = False
     with_headers: bool = False
+    renamed_from: str | None = None
 
     @property
     def name(self) -> str:
@@ -177,6 +178,16 @@ class StoreBuilder:
         """
         return replace(self, caching=False)
 
+    def with_former_name(self, renamed_from: str) -> StoreBuilder:
+        """Return the same for a store that had another name in an earlier version of the program.
+
+        Example:
+            >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
+            >>> seen.with_former_name("known").spec().log_name
+            'known'
+        """
+        return replace(self, renamed_from=renamed_from)
+
     def spec(self) -> StoreSpec:
         """Return the store as the plan describes it.
 
@@ -194,6 +205,7 @@ class StoreBuilder:
             cached=self.caching,
             with_headers=self.with_headers,
             topic_config=dict(self.topic_config),
+            renamed_from=None if self.renamed_from == self.name else self.renamed_from,
         )
 
 

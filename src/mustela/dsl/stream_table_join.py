@@ -132,6 +132,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         name=path_name(place["name"], "table", length_max=STORE_NAME_LENGTH_MAX),
         key_serde=key,
         value_serde=row,
+        renamed_from=None,
     )
     kept_ms = windows_kept_ms(registry, other.name)
     if kept_ms is not None:

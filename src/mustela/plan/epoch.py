@@ -106,7 +106,11 @@ class Program:
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
         where = self.plan.stages[stage]
-        logs = (changelog_topic(self.application_id, store) for store in where.logged)
+        logs = (
+            changelog_topic(self.application_id, store.log_name)
+            for store in where.stores
+            if store.logged
+        )
         ages = [self.stale_after_ms[log] for log in logs if log in self.stale_after_ms]
         return EnvironmentSpec(
             application_id=self.application_id,

@@ -115,6 +115,11 @@ class Plan:
         return {spec.name: (stage.index, spec) for stage in self.stages for spec in stage.stores}
 
     @property
+    def log_names(self) -> dict[str, str]:
+        """The name that each store's changelog has it under, by store name."""
+        return {name: spec.log_name for name, (_, spec) in self.stores.items()}
+
+    @property
     def meanings(self) -> dict[str, StoreMeaning]:
         """What the rows of each store mean, by store name.
 

@@ -46,14 +46,22 @@ def assemble(flow: Flow) -> Plan:
 def store_set_identity(stores: Iterable[StoreSpec]) -> str:
     """Return the hash of a store set that names its directory; empty where there is no store.
 
+    A store that took over another one's changelog is another store than one that only has its name.
+
     Example:
         >>> store_set_identity([])
         ''
         >>> len(store_set_identity([StoreSpec(name="counts")]))
         16
     """
-    rows = sorted((store.name, store.kind, store.format_version) for store in stores)
+    rows = sorted(
+        (store.name, store.kind, store.format_version, *_former_name(store)) for store in stores
+    )
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+def _former_name(store: StoreSpec) -> tuple[str, ...]:
+    return () if store.renamed_from is None else (store.renamed_from,)
 
 
 @dataclass(frozen=True, slots=True)

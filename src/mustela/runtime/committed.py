@@ -10,6 +10,7 @@ from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
 from mustela.runtime.progress import Cut, Progress
+from mustela.runtime.store_names import with_log_names
 from mustela.runtime.watermark import PartitionTime, WatermarkState
 from mustela.state.interfaces import STATE_FORMAT, Token
 
@@ -181,7 +182,7 @@ class CommittedState:
         ]
         for _, parts in sorted(self.dormant.items()):
             partitions.extend(parts)
-        return EpochRecord(
+        record = EpochRecord(
             incarnation=self.incarnation,
             epoch=self.epoch,
             attempt=self.attempt,
@@ -208,6 +209,7 @@ class CommittedState:
             stores=self.stores,
             dormant=sorted(self.dormant),
         )
+        return with_log_names(record, self.plan)
 
 
 def _partition_state(place: TopicPartition, end: int, time: PartitionTime) -> PartitionState:

@@ -53,6 +53,7 @@ class Committer:
         header: Name of the header with the epoch on each sink row; empty for none.
         handler: What to do with rows that the broker refuses.
         checks: Finds rows that it would refuse before they are sent; None to let it find them.
+        log_names: By store, the name that its changelog has it under, where that is another.
         crash_point: Called at named places in the protocol; see `faultpoints`.
 
     Attributes:
@@ -68,9 +69,11 @@ class Committer:
         header: str,
         handler: str,
         checks: RowChecks | None = None,
+        log_names: Mapping[str, str] | None = None,
         crash_point: Callable[[str], object] = reach,
     ) -> None:
         self._crash_point = crash_point
+        self._log_names = log_names or {}
         self._checks = checks
         self._sink = sink
         self._group = application_id
@@ -156,7 +159,7 @@ class Committer:
         for number, (store, columns) in enumerate(output.changelogs):
             group = columns.partitions
             assert isinstance(group, int), "a changelog frame is for one partition"
-            topic = changelog_topic(self._group, store)
+            topic = changelog_topic(self._group, self._log_names.get(store, store))
             tag = (_CHANGELOG, number)
             sink.produce_tracked(topic, group, columns.keys, columns.values, tag=tag)
             stores[topic, group] = (store, group)

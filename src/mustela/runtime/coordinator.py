@@ -94,6 +94,7 @@ class Coordinator:
             header=settings.epoch_header,
             handler=settings.production_handler,
             checks=self._row_checks(),
+            log_names=plan.log_names,
             crash_point=world.crash_point,
         )
         self._budget = EpochBudget(

@@ -29,7 +29,7 @@ def with_found(plan: Plan, application_id: str, known: Iterable[str], there: Ite
     """
     if not plan.has_patterns:
         return plan
-    internal = {changelog_topic(application_id, store) for store in plan.stores}
+    internal = {changelog_topic(application_id, log) for log in plan.log_names.values()}
     internal |= {epochs_topic(application_id), lease_topic(application_id)}
     new = sorted(
         topic for topic in there if topic not in internal and not topic.startswith(_KAFKAS_OWN)

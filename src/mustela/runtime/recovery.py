@@ -67,9 +67,9 @@ class Recovery:
     def stale_after_ms(self) -> dict[str, int]:
         """Return by topic the age above which a local copy of it is not believed."""
         topics = [table.topic for table in self._plan.global_tables]
-        for name, (_, store) in self._plan.stores.items():
+        for _, store in self._plan.stores.values():
             if store.logged:
-                topics.append(changelog_topic(self._settings.application_id, name))
+                topics.append(changelog_topic(self._settings.application_id, store.log_name))
         return stale_ages(self._admin.configs(topics))
 
     @property

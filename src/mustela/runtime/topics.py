@@ -59,9 +59,9 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
             },
         )
     }
-    for store_name, (_, store) in plan.stores.items():
+    for _, store in plan.stores.values():
         if store.logged:
-            topic = changelog_topic(settings.application_id, store_name)
+            topic = changelog_topic(settings.application_id, store.log_name)
             topics[topic] = TopicSpec(
                 name=topic,
                 partitions=settings.key_groups,

@@ -46,7 +46,7 @@ def has_every_deletion(process: Process, environment: Environment, committed: Co
     reached: dict[tuple[str, int], int] = {}
     times: dict[tuple[str, int], int] = {}
     for store in spec.stores:
-        topic = changelog_topic(program.application_id, store.name)
+        topic = changelog_topic(program.application_id, store.log_name)
         position = positions.get(store.name, 0)
         age = program.stale_after_ms.get(topic) if store.logged else None
         if age is not None and 0 < position < committed.changelog_ends.get(store.name, 0):
@@ -84,7 +84,7 @@ def check_lost(
     Raises:
         ChangelogRowsLostError: If a row that is gone may still count.
     """
-    topic = changelog_topic(process.program.application_id, store.name)
+    topic = changelog_topic(process.program.application_id, store.log_name)
     settings = process.admin.configs([topic])[topic]
     first = _first_left(process, (topic, spec.group), earliest, committed, store.name)
     if _dropped_by(process, store) > _taken_until(settings, first, committed.time_ms):

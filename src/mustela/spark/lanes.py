@@ -141,7 +141,7 @@ def read_ahead(process: Process, stage: int, group: int, committed: Committed) -
     for store in spec.stores:
         start = positions.get(store.name, 0)
         if store.logged and start < committed.changelog_ends.get(store.name, 0):
-            topic = changelog_topic(process.program.application_id, store.name)
+            topic = changelog_topic(process.program.application_id, store.log_name)
             _restore_reader(process).ahead(topic, group, start)
             return
 
@@ -179,7 +179,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
         counts: list[int] = []
         rows = read_between(
             _restore_client(program),
-            changelog_topic(program.application_id, store.name),
+            changelog_topic(program.application_id, store.log_name),
             spec.group,
             start,
             end,

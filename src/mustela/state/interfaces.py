@@ -130,6 +130,8 @@ class StoreSpec:
             as good as True: it is for the application's ``emit`` to say.
         format_version: Version of the kind's layout.
         topic_config: Settings for the changelog topic that differ from the default.
+        renamed_from: The name under which the store began, and which its changelog keeps; None if
+            it has its first name.
 
     Example:
         >>> StoreSpec(name="counts").logged
@@ -152,13 +154,26 @@ class StoreSpec:
     cached: bool | None = None
     format_version: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    renamed_from: str | None = None
 
     def __post_init__(self) -> None:
         check_name("store", self.name)
+        if self.renamed_from is not None:
+            check_name("store", self.renamed_from)
         for wrong, msg in self._wrong():
             if wrong:
                 what = f"store {self.name!r} {msg}"
                 raise StoreError(what, fields={"store": self.name})
+
+    @property
+    def log_name(self) -> str:
+        """The name that the changelog has the store under.
+
+        Example:
+            >>> StoreSpec(name="orders", renamed_from="pending").log_name
+            'pending'
+        """
+        return self.renamed_from or self.name
 
     @property
     def layout(self) -> str:

@@ -64,6 +64,7 @@ def commit(
     header: str = "epoch",
     barrier: Barrier | None = None,
     output: EpochOutput = OUTPUT,
+    log_names: dict[str, str] | None = None,
 ) -> tuple[EpochRecord, dict[tuple[str, int], int], Committer]:
     committer = Committer(
         sink,  # pyright: ignore[reportArgumentType]
@@ -71,6 +72,7 @@ def commit(
         dead_letter_topic="letters",
         header=header,
         handler=handler,
+        log_names=log_names,
     )
     told: dict[tuple[str, int], int] = {}
 
@@ -99,6 +101,15 @@ def test_the_epoch_record_is_the_last_row_and_knows_the_changelog_ends() -> None
     assert decode_epoch_record(last["values"][0]) == written
     assert (barrier.phase, barrier.last_epoch) == (Phase.IDLE, 4)
     assert sink.offsets == OFFSETS
+
+
+def test_a_renamed_store_writes_to_the_changelog_that_it_had() -> None:
+    """What is told of it has its new name."""
+    sink = FakeSink()
+    _, ends, _ = commit(sink, log_names={"counts": "totals"})
+    topics = [row["topics"] for row in sink.committed[0] if row["topics"] != "app-epochs"]
+    assert topics[-2:] == ["app-totals-changelog"] * 2
+    assert set(ends) == {("counts", 2), ("counts", 3)}
 
 
 def test_rows_carry_the_number_of_their_epoch() -> None:

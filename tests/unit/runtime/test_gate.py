@@ -39,13 +39,20 @@ from tests.unit.runtime.plans import GROUPS, settings_for
 Program = Callable[[StreamsBuilder], object]
 
 
-def counting(*topics: str, store: str = "counts", logged: bool = True, value: Any = str) -> Program:
+def counting(
+    *topics: str,
+    store: str = "counts",
+    logged: bool = True,
+    value: Any = str,
+    renamed_from: str | None = None,
+) -> Program:
     """Count the words of topics by word."""
 
     def build(builder: StreamsBuilder) -> None:
         lines = builder.stream(list(topics or ("lines",)), key=str, value=value)
         grouped = lines.group_by(lambda _key, word: word, key=str)
-        grouped.count(materialized=Materialized(store=store, logged=logged))
+        kept = Materialized[str, int](store=store, logged=logged, renamed_from=renamed_from)
+        grouped.count(materialized=kept)
 
     return build
 
@@ -89,7 +96,7 @@ class Runs:
             if spec.logged:
                 end = state.changelog_ends[name][1] + 2
                 ends[name, 1] = end
-                self.admin.ends[TopicPartition(f"app-{name}-changelog", 1)] = end
+                self.admin.ends[TopicPartition(f"app-{spec.log_name}-changelog", 1)] = end
         for place, cut in cuts.items():
             self.admin.ends[place] = max(cut.end, self.admin.ends.get(place, 0))
         state = state.after(
@@ -322,6 +329,71 @@ def test_a_store_that_missed_nothing_comes_back_with_its_rows(runs: Runs) -> Non
     assert [mark.changelog_ends for mark in marks] == [(0,), (2,), (0,), (0,)]
     assert [mark.token is None for mark in marks] == [True, False, True, True]
     assert before.changelog_ends["counts"] == after.changelog_ends["counts"]
+
+
+def ends_of(state: CommittedState) -> list[tuple[int, ...]]:
+    """Return how far the changelogs of each key group of the one stage with stores go."""
+    (stage,) = (stage for stage in state.plan.stages if stage.stores)
+    return [mark.changelog_ends for mark in state.marks()[stage.index]]
+
+
+def test_a_renamed_store_goes_on_with_its_rows_and_its_changelog(runs: Runs) -> None:
+    """It lives at another place then, and is restored there; nothing is unclaimed, none made."""
+    first = runs.run(counting())
+    state = runs.run(counting(store="words", renamed_from="counts"))
+    assert not runs.said
+    assert ends_of(state) == [(0,), (4,), (0,), (0,)]
+    assert state.stores["words"].changelog_id == first.stores["counts"].changelog_id
+    assert set(state.stores) == {"words"}
+    assert "app-words-changelog" not in runs.admin.partitions
+    assert runs.record is not None
+    assert set(runs.record.stores) == set(runs.record.changelog_ends) == {"counts"}
+
+
+def test_a_renamed_store_that_is_renamed_back_is_found(runs: Runs) -> None:
+    """A rollback, and another name after it, go on with the rows of every run between."""
+    runs.run(counting())
+    runs.run(counting(store="words", renamed_from="counts"))
+    assert ends_of(runs.run(counting())) == [(0,), (6,), (0,), (0,)]
+    assert ends_of(runs.run(counting(store="tally", renamed_from="counts")))[1] == (8,)
+    assert not runs.said
+
+
+def test_a_renamed_store_is_compared_like_any_other(runs: Runs) -> None:
+    """Its meaning, its layout and its changelog are those of the rows that it takes over."""
+    runs.run(counting())
+    renamed = counting(store="words", renamed_from="counts")
+    runs.admin.ids["app-counts-changelog"] = "another"
+    assert runs.refused(renamed, "CHANGELOG_RECREATED").fields["store"] == "words"
+    del runs.admin.ids["app-counts-changelog"]
+    runs.admin.ends[place("app-counts-changelog", 1)] = 1
+    runs.refused(renamed, "CHANGELOG_TRUNCATED")
+
+    def windowed(builder: StreamsBuilder) -> None:
+        grouped = builder.stream("lines", key=str, value=str).group_by_key()
+        windows = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
+        hours = grouped.windowed_by(windows)
+        hours.count(materialized=Materialized(store="words", renamed_from="counts"))
+
+    runs.refused(windowed, "STORE_LAYOUT_CHANGED")
+
+
+def test_a_renaming_that_is_not_said_any_more_leaves_the_old_name_unclaimed(runs: Runs) -> None:
+    """The store begins empty then, and cannot take the old rows over again once it has its own."""
+    renamed = counting(store="words", renamed_from="counts")
+    runs.run(counting())
+    runs.run(renamed)
+    state = runs.run(counting(store="words"))
+    assert runs.heard("no step of the program has the store 'counts' any more")
+    assert ends_of(state)[1] == (2,)
+    error = runs.refused(renamed, "STORE_NAME_TAKEN")
+    assert error.fields == {"subjects": ["words"], "store": "words", "renamed_from": "counts"}
+
+
+def test_a_name_of_a_store_without_changelog_is_not_taken_from_it(runs: Runs) -> None:
+    """Its rows lie where those of the renamed store would."""
+    runs.run(counting(store="words", logged=False))
+    runs.refused(counting(store="words", renamed_from="counts"), "STORE_NAME_TAKEN")
 
 
 def both(**more: Any) -> Program:

@@ -104,7 +104,7 @@ def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreSta
     sources, meanings = topics_behind(program.plan), program.plan.meanings
     stores: dict[str, StoreState] = {}
     for name, (index, spec) in program.plan.stores.items():
-        log = topics.get(changelog_topic(program.application_id, name))
+        log = topics.get(changelog_topic(program.application_id, spec.log_name))
         stores[name] = StoreState(
             logged=spec.logged,
             changelog_id=log.topic_id if log is not None and spec.logged else "",

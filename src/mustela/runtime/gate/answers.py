@@ -133,6 +133,13 @@ ANSWERS: Mapping[Kind, Answer] = {
         " mustela offsets accept {app} --truncated; or begin anew, from what the topics hold:"
         " mustela reset {app}",
     ),
+    Kind.STORE_NAME_TAKEN: _stops(
+        errors.StoreNameTakenError,
+        "store '{now}' cannot be renamed to '{subject}': a store of that name has rows",
+        why="an earlier version of the program had a store of that name, and its changelog is"
+        " still there",
+        fix="give the store another name than '{subject}', " + _BEGIN_ANEW,
+    ),
     Kind.STORE_LAYOUT: _stops(
         errors.StoreLayoutChangedError,
         "store '{subject}' is laid out in another way than its rows",

@@ -16,7 +16,7 @@ from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
 
-__all__ = ["BrokerFacts", "Difference", "Kind", "ProgramFacts", "differences"]
+__all__ = ["BrokerFacts", "Difference", "Kind", "ProgramFacts", "differences", "names_taken"]
 
 
 _TOLD_ELSEWHERE = frozenset({"layout", "logged"})
@@ -38,6 +38,7 @@ class Kind(Enum):
     SOURCE_RETURNED = "source-returned"
     SOURCE_TRUNCATED = "source-truncated"
     SOURCE_EXPIRED = "source-expired"
+    STORE_NAME_TAKEN = "store-name-taken"
     STORE_LAYOUT = "store-layout"
     STORE_MEANING = "store-meaning"
     STORE_WIDENED = "store-widened"
@@ -111,7 +112,8 @@ def differences(
     """Return everything in which record, broker and program differ.
 
     Args:
-        record: The last epoch record, if any epoch was ever committed.
+        record: The last epoch record, if any epoch was ever committed; it knows the stores of the
+            program by their names in it, see `store_names`.
         broker: What the broker says.
         program: What is to run.
     """
@@ -126,7 +128,7 @@ def differences(
 
 
 def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
-    logs = {changelog_topic(program.application_id, name) for name in program.plan.stores}
+    logs = {changelog_topic(program.application_id, log) for log in program.plan.log_names.values()}
     full = {place.topic for place, end in broker.ends.items() if place.topic in logs and end > 0}
     for topic in sorted(full):
         yield Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic, now="holds rows")
@@ -230,6 +232,21 @@ def _stores(
         yield from _log(record, broker, program, spec, moved=moved)
 
 
+def names_taken(record: EpochRecord, plan: Plan) -> list[Difference]:
+    """Return the renamed stores whose new name another store had, and still has rows under.
+
+    Args:
+        record: The last epoch record as it was written: it knows stores by their changelogs' names.
+        plan: What is to run.
+    """
+    logs = plan.log_names
+    return [
+        Difference(kind=Kind.STORE_NAME_TAKEN, subject=name, now=log, fields={"renamed_from": log})
+        for name, log in sorted(logs.items())
+        if name != log and name not in logs.values() and holds_rows(record, name)
+    ]
+
+
 def holds_rows(record: EpochRecord, store: str) -> bool:
     """Whether a store was ever written, as far as the record can tell."""
     state = record.stores.get(store)
@@ -295,7 +312,7 @@ def _log(
             kind = Kind.STORE_MOVED if moved else Kind.STORE_UNLOGGED
             yield Difference(kind=kind, subject=name)
         return
-    topic = changelog_topic(program.application_id, name)
+    topic = changelog_topic(program.application_id, spec.log_name)
     there = broker.topics.get(topic)
     if there is None:
         yield _changed(Kind.CHANGELOG_RECREATED, name, f"topic {topic}", "no such topic")

@@ -19,6 +19,7 @@ __all__ = [
     "StoreLayoutChangedError",
     "StoreMeaningChangedError",
     "StoreMovedError",
+    "StoreNameTakenError",
     "StoreSleptError",
 ]
 
@@ -51,6 +52,12 @@ class StoreMeaningChangedError(UsageError):
     """The bytes of a store would be read as something else than what was written."""
 
     code = "STORE_MEANING_CHANGED"
+
+
+class StoreNameTakenError(UsageError):
+    """A renamed store has the name of another one, whose rows are still there."""
+
+    code = "STORE_NAME_TAKEN"
 
 
 class StoreSleptError(UsageError):

@@ -13,8 +13,15 @@ from mustela.runtime.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.found_topics import with_found
 from mustela.runtime.gate.answers import ANSWERS, Verdict, stop_of, told
-from mustela.runtime.gate.differences import BrokerFacts, Difference, ProgramFacts, differences
+from mustela.runtime.gate.differences import (
+    BrokerFacts,
+    Difference,
+    ProgramFacts,
+    differences,
+    names_taken,
+)
 from mustela.runtime.ports import World
+from mustela.runtime.store_names import with_store_names
 
 __all__ = ["Examination", "Gate"]
 
@@ -24,7 +31,8 @@ class Examination:
     """What the gate saw.
 
     Attributes:
-        record: The last epoch record, if any epoch was ever committed.
+        record: The last epoch record, if any epoch was ever committed; it knows the stores of the
+            program by their names in it.
         program: What is to run.
         broker: What the broker says.
         found: All differences.
@@ -75,6 +83,10 @@ class Gate:
         name = self._settings.application_id
         there = self._cluster.describe([epochs_topic(name)])
         record = self._epochs.last() if there else None
+        taken: list[Difference] = []
+        if record is not None:
+            taken = names_taken(record, plan)
+            record = with_store_names(record, plan)
         if plan.has_patterns:
             known = record.found_topics if record else ()
             plan = with_found(plan, name, known, self._cluster.topics())
@@ -85,12 +97,12 @@ class Gate:
             event_time=self._settings.event_time,
         )
         broker = self._ask(record, program)
-        found = differences(record, broker, program)
+        found = [*taken, *differences(record, broker, program)]
         return Examination(record=record, program=program, broker=broker, found=found)
 
     def _ask(self, record: EpochRecord | None, program: ProgramFacts) -> BrokerFacts:
         name, plan, cluster = program.application_id, program.plan, self._cluster
-        logs = {changelog_topic(name, store) for store in plan.stores}
+        logs = {changelog_topic(name, log) for log in plan.log_names.values()}
         known = set(record.topic_ids) if record else set[str]()
         topics = cluster.describe({*plan.topics, *logs, *known})
         sources = [
