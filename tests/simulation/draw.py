@@ -153,8 +153,9 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
 """Every kind of fault, and what it makes happen; ``held`` besides, which is a way to write."""
 
 ALL = frozenset({*KINDS, "held"})
-NOT_YET = frozenset({"absence", "held", "hide", "recreate", "skew", "truncate", "version"})
-"""Kinds that Mustela does not stand up to; a test for each says so, and fails when it does."""
+NOT_YET = frozenset({"recreate", "truncate", "version"})
+"""Kinds that are not drawn by default: for two of them a test says what Mustela does not stand up
+to, and versions also lose, by what they say themselves, what the oracle goes on to count."""
 
 
 def draw(seed: int, *, kinds: frozenset[str] = ALL - NOT_YET) -> Script:

@@ -18,7 +18,7 @@ from mustela.runtime.events import EpochDone
 from mustela.runtime.pace import Pace
 from mustela.runtime.ports import World
 from tests.simulation.engine import SimEngine, simulated
-from tests.simulation.happenings import Happenings
+from tests.simulation.happenings import CALM_MS, Happenings
 from tests.simulation.invariants import NOT_HELD, Invariants
 from tests.simulation.ports import SimClock, SimCluster, SimDisk, SimEpochLog, SimTransactions
 from tests.simulation.programs import PROGRAMS, planned
@@ -134,6 +134,8 @@ def _run(world: SimWorld, life: Life) -> None:
             lag = coordinator.lag()
             world.broker.tick()
             life.rest = 0 if busy or lag else life.rest + 1
+            if busy and world.is_calm:  # what it read has time to become idle
+                world.calm_until = max(world.calm_until, world.ms + CALM_MS)
             if world.is_calm and life.rest > REST_ROUNDS and world.ms > world.calm_until:
                 world.came_to_rest = life.stopping = True
             clock.sleep(pace.pause(busy=busy, seconds=spent, lag=lag))

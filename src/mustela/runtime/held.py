@@ -8,7 +8,7 @@ from mustela.clock import Clock
 from mustela.errors import EnvironmentFault
 from mustela.model import TopicPartition
 from mustela.runtime.ports import Cluster
-from mustela.runtime.watermark import WatermarkState, steady_ms
+from mustela.runtime.watermark import PartitionTime, WatermarkState, steady_ms
 
 __all__ = ["HeldPartitions"]
 
@@ -30,6 +30,7 @@ class HeldPartitions:
         self._cluster = cluster
         self._clock = clock
         self._next_look = 0.0
+        self._looked_at: frozenset[TopicPartition] = frozenset()
         self._held: frozenset[TopicPartition] = frozenset()
 
     def among(
@@ -50,11 +51,14 @@ class HeldPartitions:
         """
         quiet = [place for place in read_to_end if self._is_quiet(watermark, place)]
         if not quiet:
-            self._held = frozenset()
+            self._looked_at = self._held = frozenset()
             return set()
         now = self._clock.monotonic()
-        if now >= self._next_look:
+        # Nothing becomes idle unseen, however short the time is after which it does.
+        turning = any(self._turns_idle(watermark, place) for place in quiet)
+        if now >= self._next_look or turning or not self._looked_at.issuperset(quiet):
             self._next_look = now + _LOOK_EVERY_S
+            self._looked_at = frozenset(quiet)
             try:
                 highs = self._cluster.high_watermarks(quiet)
             except EnvironmentFault:  # nobody says: what is not known to be idle is not
@@ -66,4 +70,13 @@ class HeldPartitions:
         time, options = watermark.partitions.get(place), watermark.options_of(place.topic)
         if time is None or not options.takes_part:
             return False
-        return time.idle or steady_ms(self._clock) - time.seen_ms >= options.idleness_ms / 2
+        return time.idle or self._silent_ms(time) >= options.idleness_ms / 2
+
+    def _turns_idle(self, watermark: WatermarkState, place: TopicPartition) -> bool:
+        time = watermark.partitions[place]
+        return (
+            not time.idle and self._silent_ms(time) >= watermark.options_of(place.topic).idleness_ms
+        )
+
+    def _silent_ms(self, time: PartitionTime) -> int:
+        return steady_ms(self._clock) - time.seen_ms
