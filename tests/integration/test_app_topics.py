@@ -134,7 +134,7 @@ def test_offsets_that_a_tool_moved_are_a_named_stop(world: World) -> None:
     world.admin.set_group_offsets(world.name, {(source, 0): 2})
     error = world.fail(counting(source, sink))
     assert error.code == "OFFSETS_MOVED"
-    assert "epoch record 5, group 2" in str(error)
+    assert "epoch record 5, now group 2" in str(error)
     world.admin.set_group_offsets(world.name, {(source, 0): 5})
     world.run(counting(source, sink))
     assert world.numbers(sink) == {"k": 5}
