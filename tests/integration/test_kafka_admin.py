@@ -95,6 +95,15 @@ def test_an_internal_topic_is_as_it_must_be_or_named(
         assert differs.value.fix
 
 
+def test_a_topic_that_can_lose_what_was_committed_is_told(
+    make_topic: MakeTopic, admin: KafkaAdmin
+) -> None:
+    """By its own setting; the one replica of a single broker is no news."""
+    topic = make_topic(partitions=1, unclean_leader_election_enable="true")
+    (told,) = admin.weak_topics([make_topic(partitions=1), topic])
+    assert f"when a broker fails: {topic}; set it to false" in told
+
+
 def test_offsets_by_time(
     make_topic: MakeTopic, admin: KafkaAdmin, properties: dict[str, Any]
 ) -> None:

@@ -102,6 +102,10 @@ class SimCluster(_Port):
         self._ask("ask for topic settings")
         return {name: dict(self._broker.topics[name].config) for name in sorted(set(topics))}
 
+    def weak_topics(self, topics: Iterable[str]) -> list[str]:
+        """Nothing is weak here: one broker, and its truncations are told by the world."""
+        return []
+
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics."""
         if not specs:

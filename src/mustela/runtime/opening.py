@@ -102,6 +102,7 @@ class Opening:
         self._engine.check(self.plan)
         patience.insist(self.recovery.examine, on_fault)
         patience.insist(self.recovery.ensure_topics, on_fault)
+        patience.insist(self.recovery.tell_of_weak_topics, on_fault)
         state = patience.insist(lambda: self._claim(committer, successor), on_fault)
         self.global_tables.resume(state.global_marks)
         patience.insist(self.global_tables.find, on_fault)

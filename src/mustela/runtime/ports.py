@@ -47,6 +47,10 @@ class Cluster(Protocol):
         """Check that internal topics, which exist, are what the application needs."""
         ...
 
+    def weak_topics(self, topics: Iterable[str]) -> list[str]:
+        """Say which of these topics can lose what was committed when a broker fails."""
+        ...
+
     def missing_topic(
         self, topic: str, *, use: str = "", at: Origin | None = None
     ) -> MissingTopicError:

@@ -57,12 +57,20 @@ class Recovery:
         self._say = say
         self._clock = world.clock
         self._partitions: Mapping[str, int] = {}
+        self._is_told_of_weak = False
         self.cluster_id = ""
 
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
         self.cluster_id = self._admin.cluster_id()
         self._partitions = ensure_topics(self._admin, self._settings, self._plan, self._clock)
+
+    def tell_of_weak_topics(self) -> None:
+        """Say once which internal topics can lose what was committed."""
+        if not self._is_told_of_weak:
+            for text in self._admin.weak_topics(internal_topics(self._settings, self._plan)):
+                self._say(text)
+            self._is_told_of_weak = True
 
     def stale_after_ms(self) -> dict[str, int]:
         """Return by topic the age above which a local copy of it is not believed."""

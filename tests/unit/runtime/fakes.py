@@ -10,7 +10,7 @@ from typing import Any
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
-from mustela.connectors.kafka.topic_checks import missing_topic
+from mustela.connectors.kafka.topic_checks import missing_topic, weak_topics
 from mustela.errors import Origin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
@@ -33,6 +33,7 @@ class FakeAdmin:
     open_ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     asked: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    brokers: int = 1
 
     def topics(self) -> list[str]:
         return sorted(self.partitions)
@@ -64,6 +65,10 @@ class FakeAdmin:
 
     def check_internal(self, specs: Sequence[TopicSpec]) -> None:
         self.checked.extend(specs)
+
+    def weak_topics(self, topics: Iterable[str]) -> list[str]:
+        described = self.describe(topics)
+        return weak_topics(described, self.configs(described), self.brokers)
 
     def missing_topic(
         self, topic: str, *, use: str = "", at: Origin | None = None

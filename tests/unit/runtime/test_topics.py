@@ -15,9 +15,10 @@ from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
+from mustela.runtime.recovery import Recovery
 from mustela.runtime.topics import changelog_config, ensure_topics, internal_topics, sink_topics
 from mustela.state.interfaces import StoreSpec
-from tests.unit.runtime.fakes import FakeAdmin
+from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for, word_count_plan
 
 PLAN = word_count_plan()
@@ -199,3 +200,37 @@ def test_sinks_whose_topic_a_function_names_need_no_topic_at_the_start() -> None
     stream.to(lambda _key, value, _context: value)
     stream.to("named")
     assert list(sink_topics(plan(builder.build()))) == ["named"]
+
+
+def test_internal_topics_that_can_lose_what_was_committed_are_told_once(tmp_path: Path) -> None:
+    """By an unclean election, or with their only broker; not where there is one broker anyway."""
+    unclean = {"unclean.leader.election.enable": "true"}
+    changelog = "app-counts-changelog"
+    admin = FakeAdmin(
+        {"lines": 1, "counts": 1}, settings={changelog: unclean, "lines": unclean}, brokers=3
+    )
+    said: list[str] = []
+    world = world_of(admin, clock=ManualClock())
+    recovery = Recovery(settings_for(tmp_path), PLAN, world, said.append)
+    recovery.ensure_topics()
+    recovery.tell_of_weak_topics()
+    election, replicas = said
+    assert f"when a broker fails: {changelog}; set it to false: mustela kafka-configs " in election
+    assert (
+        f"--entity-name {changelog} --add-config unclean.leader.election.enable=false" in election
+    )
+    assert "on a cluster of 3 brokers" in replicas
+    assert f"{changelog}, app-epochs; " in replicas
+    assert "lines" not in election + replicas
+    recovery.tell_of_weak_topics()
+    assert len(said) == 2
+
+
+def test_nothing_is_said_of_one_broker_with_the_settings_of_kafka(tmp_path: Path) -> None:
+    """A development broker has one replica of everything."""
+    admin, said = FakeAdmin({"lines": 1, "counts": 1}), list[str]()
+    settings = settings_for(tmp_path)
+    recovery = Recovery(settings, PLAN, world_of(admin, clock=ManualClock()), said.append)
+    recovery.ensure_topics()
+    recovery.tell_of_weak_topics()
+    assert not said

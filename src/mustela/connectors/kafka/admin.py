@@ -39,6 +39,7 @@ from mustela.connectors.kafka.topic_checks import (
     check_config,
     check_partitions,
     missing_topic,
+    weak_topics,
 )
 from mustela.errors import Origin, UsageError
 from mustela.model import TopicPartition as Place
@@ -97,11 +98,7 @@ class KafkaAdmin:
         Raises:
             BrokerUnavailable: If no broker answers.
         """
-        described = self._wait(
-            "ask for the cluster id",
-            lambda: self._admin.describe_cluster(request_timeout=self._timeout),
-        )
-        return str(described.cluster_id)
+        return str(self._cluster("ask for the cluster id").cluster_id)
 
     def topics(self) -> list[str]:
         """Return the names of all topics but Kafka's own."""
@@ -233,6 +230,12 @@ class KafkaAdmin:
         for spec in specs:
             check_config(spec, configs[spec.name])
 
+    def weak_topics(self, topics: Iterable[str]) -> list[str]:
+        """Say which of these topics can lose what was committed when a broker fails."""
+        described = self.describe(topics)
+        brokers = len(self._cluster("ask for the brokers").nodes)
+        return weak_topics(described, self.configs(described), brokers)
+
     def delete(self, topics: Iterable[str]) -> None:
         """Delete topics and wait until they are gone; those that do not exist are no error."""
         names = sorted(set(topics))
@@ -345,6 +348,11 @@ class KafkaAdmin:
             lambda: self._admin.delete_consumer_groups([group], request_timeout=self._timeout),
         )
         self._group_result(futures[group], group, doing)
+
+    def _cluster(self, doing: str) -> Any:
+        return self._wait(
+            doing, lambda: self._admin.describe_cluster(request_timeout=self._timeout)
+        )
 
     @property
     def _admin(self) -> Any:

@@ -19,10 +19,12 @@ __all__ = [
     "check_partitions",
     "missing_topic",
     "missing_topics",
+    "weak_topics",
 ]
 
 INTERNAL = "internal"
 
+_UNCLEAN = "unclean.leader.election.enable"
 _CHECKED_BY_DEFAULT = ("cleanup.policy", "message.timestamp.type")
 
 
@@ -162,6 +164,44 @@ def check_config(spec: TopicSpec, config: Mapping[str, str]) -> None:
             f"--add-config {shlex.quote(f'{name}={listed}')}",
             fields={"topic": spec.name, "setting": name, "has": has, "wanted": wanted},
         )
+
+
+def weak_topics(
+    described: Mapping[str, TopicDescription],
+    configs: Mapping[str, Mapping[str, str]],
+    brokers: int,
+) -> list[str]:
+    """Say which topics can lose what was committed, and what is to be done.
+
+    Args:
+        described: The topics.
+        configs: Their settings, the broker's defaults among them.
+        brokers: How many brokers the cluster has: one can have no second replica.
+
+    Example:
+        >>> weak_topics({}, {"app-epochs": {"unclean.leader.election.enable": "false"}}, 3)
+        []
+    """
+    told: list[str] = []
+    unclean = [name for name in sorted(configs) if configs[name].get(_UNCLEAN) == "true"]
+    if unclean:
+        commands = "; ".join(
+            f"mustela kafka-configs --alter --entity-type topics --entity-name {name}"
+            f" --add-config {_UNCLEAN}=false"
+            for name in unclean
+        )
+        told.append(
+            f"internal topics with {_UNCLEAN}=true can lose committed epochs and state when a"
+            f" broker fails: {', '.join(unclean)}; set it to false: {commands}"
+        )
+    single = [name for name in sorted(described) if described[name].replication_factor == 1]
+    if single and brokers > 1:
+        told.append(
+            f"internal topics with one replica, on a cluster of {brokers} brokers, are lost with"
+            f" the broker that holds them: {', '.join(single)}; add replicas with Kafka's"
+            " kafka-reassign-partitions (replication_factor counts only when a topic is made)"
+        )
+    return told
 
 
 def _items(value: str) -> frozenset[str]:
