@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -116,3 +117,51 @@ def test_a_batch_has_a_time_limit_where_one_is_set(world: World) -> None:
     assert "risky" in str(error)
     assert error.fields["record"] == f"offset 1 of {source}-0, key 'b'"
     assert world.rows(sink) == []
+
+
+def test_a_record_that_kills_its_worker_is_left_out_alone(world: World) -> None:
+    """Its letter is in the transaction of the epoch; every other record is counted once."""
+    source, sink = world.topic("in", 2), world.topic("out")
+    for partition in (0, 1):
+        rows = [(f"k{n % 3}", f"{partition}-{n}") for n in range(200)]
+        world.send(source, rows, partition=partition)
+
+    def exit_at(text: str) -> str:
+        if text == "1-77":
+            os._exit(9)
+        return text
+
+    watcher = world.run(stream_of(source, sink, exit_at), processing_handler="dead_letter")
+    assert world.numbers(sink) == {"k0": 134, "k1": 134, "k2": 131}
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value) == (b"k2", b"1-77")
+    told = {name: (value or b"").decode() for name, value in letter.headers.items()}
+    assert told["mustela.error.code"] == "RECORD_KILLED_WORKER"
+    assert (told["mustela.error.partition"], told["mustela.error.offset"]) == ("1", "77")
+    assert told["mustela.error.step"] == "risky"
+    assert told["mustela.epoch"] in {
+        (row.headers["mustela.epoch"] or b"").decode() for row in world.rows(sink)
+    }
+    assert watcher.counter("failed_records:risky") == 1
+
+
+def test_a_record_that_crashes_a_lane_is_named_with_its_last_words(world: World) -> None:
+    """With the handler ``fail`` the application ends, and nothing behind the record is read."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [(f"k{n % 3}", f"{n}") for n in range(40)])
+
+    def longer(old: str, new: str) -> str:
+        if new == "23":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return max(old, new)
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str).group_by_key()
+        reduced = stream.reduce(longer, store="longest")
+        reduced.to_stream().to(sink, key=str, value=str)
+
+    error = world.fail(build)
+    assert error.code == "RECORD_KILLED_WORKER", error
+    assert (error.fields["offset"], error.fields["key"]) == (23, b"k2")
+    assert "Segmentation fault" in error.evidence["last words"]
+    assert "test_stuck_workers.py" in error.evidence["worker"]

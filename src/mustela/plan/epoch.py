@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.plan.plan import Plan
-from mustela.plan.ranges import RangeReport, SourceRange
+from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
 from mustela.plan.time import Due
 from mustela.plan.watermark import WatermarkOrder
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
@@ -193,6 +193,7 @@ class EpochOrder:
         suspect: Local state may be damaged: look at every value before it is used.
         header: Name and value of the header that sent rows carry, where tasks send them.
         global_marks: By topic of a global table, how far its copies must have read.
+        left_out: What of the ranges is passed over: records that kill workers.
     """
 
     token: Token
@@ -204,6 +205,7 @@ class EpochOrder:
     suspect: bool = False
     header: tuple[str, bytes] | None = None
     global_marks: Mapping[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

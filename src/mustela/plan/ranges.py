@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mustela.model import Headers
 from mustela.plan.time import NEVER
 
-__all__ = ["RangeReport", "SourceRange"]
+__all__ = ["LeftOut", "RangeReport", "SourceRange"]
 
 
 class SourceRange(NamedTuple):
@@ -43,6 +44,26 @@ class SourceRange(NamedTuple):
         """
         place = self.topic_index, self.partition, self.start
         return place == (before.topic_index, before.partition, before.end)
+
+
+class LeftOut(NamedTuple):
+    """Offsets of one topic partition whose records an epoch passes over.
+
+    Attributes:
+        topic_index: Index of the topic in the plan.
+        partition: The partition.
+        first: First offset.
+        last: Last offset.
+        headers: Those of the dead letter that each record becomes; None for no letter.
+        counted: Name of the counter that counts them; empty for none.
+    """
+
+    topic_index: int
+    partition: int
+    first: int
+    last: int
+    headers: Headers | None = None
+    counted: str = ""
 
 
 class RangeReport(NamedTuple):

@@ -14,7 +14,7 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.connectors.kafka.splitting import split_ranges
-from mustela.errors import EnvironmentFault, MustelaError
+from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Plan
@@ -28,9 +28,10 @@ from mustela.runtime.cutting import EpochCutter, left_behind
 from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
 from mustela.runtime.epochs import EpochReader
-from mustela.runtime.events import EpochDone, Listener
+from mustela.runtime.events import EpochDone, Listener, Said
 from mustela.runtime.gate.watch import TruncationWatch
 from mustela.runtime.held import HeldPartitions
+from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.opening import Opening, all_groups, row_limits
 from mustela.runtime.outcome import Outcome
@@ -121,6 +122,11 @@ class Coordinator:
         self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
         self._ahead = Ahead()
+        self._hunt = Hunt(
+            settings.processing_handler,
+            lambda: self._plan.topics,
+            lambda text: listener.on_event(Said(text=text)),
+        )
 
     def _row_checks(self) -> RowChecks:
         settings, recovery = self._settings, self._opening.recovery
@@ -178,7 +184,7 @@ class Coordinator:
             self._outcome.refuse_if_replaced(error, self.barrier)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
                 raise
-            self._failed(error)
+            self._failed(error, turn.order)
             return True
         job_seconds = self._clock.monotonic() - turn.started
         before = self.barrier.last_epoch
@@ -344,6 +350,7 @@ class Coordinator:
             suspect=self._suspect,
             header=header,
             global_marks=dict(self._opening.global_tables.marks),
+            left_out=self._hunt.left_out,
         )
         return Turn(cuts=cuts, look=look, order=order, started=self._clock.monotonic())
 
@@ -358,11 +365,36 @@ class Coordinator:
         self.barrier.move(Phase.IN_HAND)
         return output
 
-    def _failed(self, error: EnvironmentFault) -> None:
+    def _is_found(self, error: EnvironmentFault, order: EpochOrder) -> bool:
+        """Whether a record that kills workers was found, and is left out from now on."""
+        try:
+            return self._hunt.is_on(error) and self._hunt.find(order, self._probe)
+        except EpochJobError:
+            return False  # something else failed meanwhile: the epoch is tried again first
+
+    def _probe(self, order: EpochOrder) -> EpochOutput | MustelaError:
+        """Run an epoch that is not to be committed."""
+        state = {"marks": self.state.marks(), "due": self._due.order(), "suspect": True}
+        order = replace(order, token=self.barrier.token, **state)
+        try:
+            output = self._run_job(partial(self._engine.run, order))
+        except EpochJobError as error:
+            if not error.suspect:
+                raise
+            return error
+        except DataError as error:
+            return error
+        self.barrier.give_up()
+        return output
+
+    def _failed(self, error: EnvironmentFault, order: EpochOrder) -> None:
         """Note a failed job; the epoch runs again with half the offsets, or the error ends it."""
         self._failures += 1
         self._suspect = self._suspect or isinstance(error, EpochJobError | StateDamagedError)
         self._listener.on_error(error)
+        if self._is_found(error, order):
+            self._failures = 0
+            return
         if self._failures >= _FAILURES_MAX:
             raise error
         self._budget.halve()
@@ -415,6 +447,7 @@ class Coordinator:
         self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False
+        self._hunt.committed(self.state.progress.next_offsets)
 
     def _settle_outcome(self, error: TransactionFailed) -> bool:
         """Find out whether the epoch whose transaction failed was committed."""

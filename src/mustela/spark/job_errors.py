@@ -80,6 +80,9 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
         fix=None if debug else "run again with --debug for Spark's own stack",
     )
     failure.suspect = died
+    steps = [one.step for one in dead if one.step]
+    if steps:
+        failure.fields["step"] = steps[0]
     return failure
 
 

@@ -63,8 +63,8 @@ class Outbox:
     """
 
     def __init__(self, process: Process, order: EpochOrder, stage: int, task: int) -> None:
-        self._process = process
-        self._order = order
+        self.process = process
+        self.order = order
         self._stage = stage
         self._task = task
         program = process.program
@@ -101,7 +101,7 @@ class Outbox:
         for name, count in output.counters.items():
             self.report.counters[name] = self.report.counters.get(name, 0) + count
         for name, batches in output.exchanges.items():
-            exchange = self._process.exchanges[name]
+            exchange = self.process.exchanges[name]
             for batch in batches:
                 yield from self._exchange(exchange, batch)
         yield from self._rows(output.rows)

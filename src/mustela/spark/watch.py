@@ -30,6 +30,7 @@ from mustela.spark.busy import (
     words_of,
     words_size,
 )
+from mustela.topology.node import Node
 
 __all__ = ["Limits", "Stuck", "WorkerWatch", "user_line"]
 
@@ -72,6 +73,7 @@ class Stuck(NamedTuple):
         pid: The process.
         doing: What it is at.
         text: The same for people.
+        step: The step's name, or nothing.
         record: Which record it has, if it could tell.
         words: Where in Python it is, as the worker wrote it.
     """
@@ -79,6 +81,7 @@ class Stuck(NamedTuple):
     pid: int
     doing: Doing
     text: str
+    step: str
     record: str
     words: str
 
@@ -204,16 +207,22 @@ class WorkerWatch:
         line = user_line(words)
         if line is not None:
             parts.append(f"in {line}")
-        return Stuck(pid, doing, ", ".join(parts), record, words)
+        step = self._step(doing)
+        name = "" if step is None else step.name
+        return Stuck(pid, doing, ", ".join(parts), name, record, words)
+
+    def _step(self, doing: Doing) -> Node | None:
+        stages = self.program.plan.stages
+        if doing.kind != Kind.STEP or not 0 <= doing.stage < len(stages):
+            return None
+        steps = stages[doing.stage].steps
+        return steps[doing.step].node if 0 <= doing.step < len(steps) else None
 
     def _what(self, doing: Doing) -> str:
         """Name step and batch."""
         plan = self.program.plan
-        if not 0 <= doing.stage < len(plan.stages):
-            return "something"
-        steps = plan.stages[doing.stage].steps
-        if doing.kind == Kind.STEP and 0 <= doing.step < len(steps):
-            node = steps[doing.step].node
+        node = self._step(doing)
+        if node is not None:
             at = "" if node.origin is None else f" ({node.origin})"
             what = f"step {node.name!r}{at}"
         elif doing.kind == Kind.DECODE:

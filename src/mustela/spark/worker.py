@@ -48,6 +48,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.global_tables import global_views
 from mustela.spark.lanes import LaneEnvironments, end_reading, make_current, read_ahead
+from mustela.spark.left_out import leave_out, spans_of
 from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
@@ -155,7 +156,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
             ranges = order.ranges[task]
             for source_range, following in zip_longest(ranges, ranges[1:]):
                 goes_on = following is not None and following.continues(source_range)
-                yield from _read_range(process, outbox, runner, source_range, goes_on=goes_on)
+                yield from _read_range(outbox, runner, source_range, goes_on=goes_on)
             runner.finish()
             process.note.at()
             yield from outbox.send(runner.take_output())
@@ -176,13 +177,13 @@ _BATCH_UNTIL_MOMENT = 1_000
 
 
 def _read_range(
-    process: Process,
     outbox: Outbox,
     runner: StageRunner,
     source_range: SourceRange,
     *,
     goes_on: bool,
 ) -> Iterator[Parcel]:
+    process, order = outbox.process, outbox.order
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
     floor, records, size, future, first_ms = source_range.floor, 0, 0, 0, -1
@@ -197,7 +198,12 @@ def _read_range(
     )
     note, task = process.note, outbox.report.task
     place = source_range.topic_index, source_range.partition
+    spans = spans_of(order, source_range)
     for raw in chunks:
+        if spans:
+            yield from outbox.send(leave_out(raw, spans))
+            if not raw.offsets:
+                continue
         note.batch(0, task, place, raw.offsets or (source_range.start,))
         chunk, read = _decode(program, runner, source_range, raw, floor)
         stopped = None if source_range.until == NEVER else chunk.reaches(source_range.until)

@@ -193,6 +193,6 @@ def test_a_note_on_another_host_costs_nothing() -> None:
 
 def test_the_dead_without_words_were_killed() -> None:
     """As for want of memory: the text says so, and not nothing."""
-    stuck = Stuck(1, None, "a worker was at something", "", "")  # type: ignore[arg-type]
+    stuck = Stuck(1, None, "a worker was at something", "", "", "")  # type: ignore[arg-type]
     error = job_error("EOFException", debug=False, cluster=False, dead=[stuck])
     assert "want of memory" in error.evidence["last words"]

@@ -1,0 +1,235 @@
+"""Which record kills the worker that handles it: found by halving, named, and left out if wished.
+
+A function that crashes its process, or takes all memory, leaves no exception. The epoch is run
+again, in part and without a commit: the shortest beginning of it that still kills a worker ends
+with the record. That record alone must kill one too, and the epoch must live without any of its
+records; else the fault is another one, and smaller epochs, which commit what comes before, go on
+looking.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final, Literal
+
+from mustela.errors import DataError, MustelaError
+from mustela.model import Headers, TopicPartition
+from mustela.plan.epoch import EpochOrder
+from mustela.plan.ranges import LeftOut
+from mustela.runtime.engine import EpochJobError, EpochOutput
+
+__all__ = ["Hunt", "Probe", "RecordKilledWorkerError"]
+
+Probe = Callable[[EpochOrder], "EpochOutput | MustelaError"]
+"""Runs an epoch that is not committed, and returns its output or why there is none."""
+
+_DEATHS: Final = 2
+"""One death in a row may have any reason."""
+_LEFT_OUT_MAX: Final = 100
+"""With more of them waiting for one commit it is not the records."""
+
+
+class RecordKilledWorkerError(DataError):
+    """A record ends the worker process that handles it.
+
+    ``fields`` holds ``step`` (or None), ``topic``, ``partition``, ``offset`` and ``key`` (bytes).
+    """
+
+    code = "RECORD_KILLED_WORKER"
+
+
+class Hunt:
+    """Looks for records that kill workers, and remembers those that are left out.
+
+    Args:
+        handler: What happens to such a record: the processing handler.
+        topics: The plan's topics.
+        say: Is told what is looked for, and what is left out.
+    """
+
+    def __init__(
+        self,
+        handler: Literal["fail", "continue", "dead_letter"],
+        topics: Callable[[], Sequence[str]],
+        say: Callable[[str], None],
+    ) -> None:
+        self._handler = handler
+        self._topics = topics
+        self._say = say
+        self._deaths = 0
+        self._found: list[tuple[TopicPartition, LeftOut]] = []
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What epochs pass over; their topics have the indices of the plan that runs."""
+        topics = list(self._topics())
+        return tuple(
+            span._replace(topic_index=topics.index(place.topic))
+            for place, span in self._found
+            if place.topic in topics
+        )
+
+    def committed(self, next_offsets: Mapping[TopicPartition, int]) -> None:
+        """Note that an epoch was committed: what lies behind it needs no looking after."""
+        self._deaths = 0
+        self._found = [
+            (place, span) for place, span in self._found if span.last >= next_offsets.get(place, 0)
+        ]
+
+    def is_on(self, error: MustelaError) -> bool:
+        """Note why a job failed; return whether it is time to look for a record."""
+        died = isinstance(error, EpochJobError) and error.suspect
+        self._deaths = self._deaths + 1 if died else 0
+        return self._deaths >= _DEATHS and len(self._found) < _LEFT_OUT_MAX
+
+    def find(self, order: EpochOrder, probe: Probe) -> bool:
+        """Look for the record of an epoch that kills its worker; return whether it is left out.
+
+        Args:
+            order: The epoch, of which a worker died.
+            probe: Runs a part of it.
+
+        Raises:
+            RecordKilledWorkerError: If there is one, and the handler is ``fail``.
+        """
+        parts = _Parts(order)
+        if not parts.total:
+            return False
+        self._say(f"looks for the record that kills workers, among {parts.total} offsets")
+
+        def death(first: int, stop: int) -> EpochJobError | None:
+            spans = (*self.left_out, *parts.but(first, stop))
+            made = probe(replace(order, left_out=spans))
+            if isinstance(made, EpochOutput):
+                made.close()
+            return made if isinstance(made, EpochJobError) else None
+
+        low, high = 0, parts.total
+        while high - low > 1:
+            middle = (low + high) // 2
+            if death(0, middle) is None:
+                low = middle
+            else:
+                high = middle
+        alone = death(high - 1, high)
+        if alone is None:
+            return False
+        return self._judge(order, parts, high - 1, alone, probe)
+
+    def _judge(
+        self, order: EpochOrder, parts: _Parts, position: int, death: EpochJobError, probe: Probe
+    ) -> bool:
+        """See that the epoch lives without its records, and do with the record what is wished."""
+        index, partition, offset = parts.at(position)
+        place = TopicPartition(self._topics()[index], partition)
+        step = death.fields.get("step")
+        text = f"a record of topic {place.topic!r} kills the worker that handles it"
+        headers = _headers(step, text, place, offset)
+        mark = LeftOut(index, partition, offset, offset, headers)
+        made = probe(replace(order, left_out=(mark, *self.left_out, *parts.but(0, 0))))
+        if not isinstance(made, EpochOutput):
+            return False
+        key = _key_of(made, headers)
+        made.close()
+        error = RecordKilledWorkerError(
+            text,
+            evidence={
+                "topic": place.topic,
+                "partition": partition,
+                "offset": offset,
+                "key": _show(key),
+                **death.evidence,
+            },
+            why="each run of an epoch with this record lost its worker, alone too",
+            fix="make the function raise in place of ending its process, or have such records left "
+            "out: processing_handler: continue, or dead_letter",
+            fields={
+                "step": step,
+                "topic": place.topic,
+                "partition": partition,
+                "offset": offset,
+                "key": key,
+            },
+        )
+        if self._handler == "fail":
+            raise error
+        buried = headers if self._handler == "dead_letter" else None
+        counted = f"failed_records:{step or place.topic}"
+        self._found.append((place, mark._replace(headers=buried, counted=counted)))
+        self._deaths = 0
+        self._say(f"leaves out offset {offset} of {place.topic}-{partition}: it kills its worker")
+        return True
+
+
+class _Parts:
+    """The offsets of an epoch as one row of positions.
+
+    Args:
+        order: The epoch.
+    """
+
+    def __init__(self, order: EpochOrder) -> None:
+        ranges = sorted(part[:4] for ranges in order.ranges for part in ranges)
+        self._ranges = [part for part in ranges if part[2] < part[3]]
+        sizes = [end - start for _, _, start, end in self._ranges]
+        self._ends = list(accumulate(sizes))
+        self.total = sum(sizes)
+
+    def at(self, position: int) -> tuple[int, int, int]:
+        """Return topic, partition and offset of a position."""
+        index = bisect_right(self._ends, position)
+        topic, partition, _, end = self._ranges[index]
+        return topic, partition, end - (self._ends[index] - position)
+
+    def but(self, first: int, stop: int) -> list[LeftOut]:
+        """Return all but the positions from ``first`` up to, not including, ``stop``."""
+        spans: list[LeftOut] = []
+        for (topic, partition, start, end), after in zip(self._ranges, self._ends, strict=True):
+            begin = after - (end - start)
+            low = min(max(first - begin, 0), end - start) + start
+            high = min(max(stop - begin, 0), end - start) + start
+            if low >= high:
+                spans.append(LeftOut(topic, partition, start, end - 1))
+                continue
+            if start < low:
+                spans.append(LeftOut(topic, partition, start, low - 1))
+            if high < end:
+                spans.append(LeftOut(topic, partition, high, end - 1))
+        return spans
+
+
+def _headers(step: str | None, text: str, place: TopicPartition, offset: int) -> Headers:
+    facts: dict[str, object] = {
+        "code": RecordKilledWorkerError.code,
+        "class": "WorkerDied",
+        "text": text,
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": offset,
+    }
+    if step:
+        facts = {"step": step, **facts}
+    return tuple((f"mustela.error.{name}", str(fact).encode()) for name, fact in facts.items())
+
+
+def _key_of(output: EpochOutput, headers: Headers) -> bytes | None:
+    """Return the key of the letter with these headers."""
+    for columns in output.dead_letters:
+        for key, own in zip(columns.keys, columns.headers or (), strict=False):
+            if tuple(own[-len(headers) :]) == headers:
+                return key
+    return None
+
+
+def _show(key: bytes | None) -> str:
+    """Return a key as text if it is one, and not more of it than helps."""
+    if key is None:
+        return "none"
+    try:
+        text = repr(key.decode())
+    except UnicodeDecodeError:
+        text = repr(key)
+    return text if len(text) <= 80 else f"{text[:80]}…"
