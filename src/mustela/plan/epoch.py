@@ -194,6 +194,7 @@ class EpochOrder:
         header: Name and value of the header that sent rows carry, where tasks send them.
         global_marks: By topic of a global table, how far its copies must have read.
         left_out: What of the ranges is passed over: records that kill workers.
+        probe: It is run to see whether it can be, and never committed: nobody sends its rows.
     """
 
     token: Token
@@ -206,6 +207,7 @@ class EpochOrder:
     header: tuple[str, bytes] | None = None
     global_marks: Mapping[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
     left_out: tuple[LeftOut, ...] = ()
+    probe: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

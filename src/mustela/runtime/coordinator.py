@@ -375,7 +375,7 @@ class Coordinator:
     def _probe(self, order: EpochOrder) -> EpochOutput | MustelaError:
         """Run an epoch that is not to be committed."""
         state = {"marks": self.state.marks(), "due": self._due.order(), "suspect": True}
-        order = replace(order, token=self.barrier.token, **state)
+        order = replace(order, token=self.barrier.token, probe=True, **state)
         try:
             output = self._run_job(partial(self._engine.run, order))
         except EpochJobError as error:

@@ -2,9 +2,9 @@
 
 A function that crashes its process, or takes all memory, leaves no exception. The epoch is run
 again, in part and without a commit: the shortest beginning of it that still kills a worker ends
-with the record. That record alone must kill one too, and the epoch must live without any of its
-records; else the fault is another one, and smaller epochs, which commit what comes before, go on
-looking.
+with the record. That record must kill one alone, or where another one in its place does not, and
+the epoch must live without any of its records; else the fault is another one, and smaller epochs,
+which commit what comes before, go on looking.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Hunt:
             return False
         self._say(f"looks for the record that kills workers, among {parts.total} offsets")
 
-        def death(first: int, stop: int) -> EpochJobError | None:
-            spans = (*self.left_out, *parts.but(first, stop))
+        def death(*kept: tuple[int, int]) -> EpochJobError | None:
+            spans = (*self.left_out, *parts.but(*kept))
             made = probe(replace(order, left_out=spans))
             if isinstance(made, EpochOutput):
                 made.close()
@@ -110,14 +110,12 @@ class Hunt:
         low, high = 0, parts.total
         while high - low > 1:
             middle = (low + high) // 2
-            if death(0, middle) is None:
+            if death((0, middle)) is None:
                 low = middle
             else:
                 high = middle
-        alone = death(high - 1, high)
-        if alone is None:
-            return False
-        return self._judge(order, parts, high - 1, alone, probe)
+        died = _blamed(high - 1, parts.total, death)
+        return died is not None and self._judge(order, parts, high - 1, died, probe)
 
     def _judge(
         self, order: EpochOrder, parts: _Parts, position: int, death: EpochJobError, probe: Probe
@@ -129,7 +127,7 @@ class Hunt:
         text = f"a record of topic {place.topic!r} kills the worker that handles it"
         headers = _headers(step, text, place, offset)
         mark = LeftOut(index, partition, offset, offset, headers)
-        made = probe(replace(order, left_out=(mark, *self.left_out, *parts.but(0, 0))))
+        made = probe(replace(order, left_out=(mark, *self.left_out, *parts.but())))
         if not isinstance(made, EpochOutput):
             return False
         key = _key_of(made, headers)
@@ -143,7 +141,7 @@ class Hunt:
                 "key": _show(key),
                 **death.evidence,
             },
-            why="each run of an epoch with this record lost its worker, alone too",
+            why="each run of an epoch with this record lost its worker, and none without it did",
             fix="make the function raise in place of ending its process, or have such records left "
             "out: processing_handler: continue, or dead_letter",
             fields={
@@ -162,6 +160,25 @@ class Hunt:
         self._deaths = 0
         self._say(f"leaves out offset {offset} of {place.topic}-{partition}: it kills its worker")
         return True
+
+
+def _blamed(
+    last: int, total: int, death: Callable[..., EpochJobError | None]
+) -> EpochJobError | None:
+    """Return the death that is the fault of the last record of a beginning, if it is its fault.
+
+    It kills alone; or, with what its key has seen before, it kills where as many records with
+    another one in its place do not. Both twice: once may be chance.
+    """
+    own, other = ((last, last + 1),), ()
+    if death(*own) is None:
+        if last + 1 < total:
+            own, other = ((0, last + 1),), ((0, last), (last + 1, last + 2))
+        else:
+            own, other = ((0, max(last - 1, 0)), (last, last + 1)), ((0, last),)
+        if death(*own) is None:
+            return None
+    return None if other and death(*other) is not None else death(*own)
 
 
 class _Parts:
@@ -184,20 +201,21 @@ class _Parts:
         topic, partition, _, end = self._ranges[index]
         return topic, partition, end - (self._ends[index] - position)
 
-    def but(self, first: int, stop: int) -> list[LeftOut]:
-        """Return all but the positions from ``first`` up to, not including, ``stop``."""
+    def but(self, *kept: tuple[int, int]) -> list[LeftOut]:
+        """Return all but some positions, given in order: firsts, and what each stops before."""
         spans: list[LeftOut] = []
         for (topic, partition, start, end), after in zip(self._ranges, self._ends, strict=True):
-            begin = after - (end - start)
-            low = min(max(first - begin, 0), end - start) + start
-            high = min(max(stop - begin, 0), end - start) + start
-            if low >= high:
-                spans.append(LeftOut(topic, partition, start, end - 1))
-                continue
-            if start < low:
-                spans.append(LeftOut(topic, partition, start, low - 1))
-            if high < end:
-                spans.append(LeftOut(topic, partition, high, end - 1))
+            begin, here = after - (end - start), start
+            for first, stop in kept:
+                low = min(max(first - begin, 0), end - start) + start
+                high = min(max(stop - begin, 0), end - start) + start
+                if low >= high:
+                    continue
+                if here < low:
+                    spans.append(LeftOut(topic, partition, here, low - 1))
+                here = high
+            if here < end:
+                spans.append(LeftOut(topic, partition, here, end - 1))
         return spans
 
 

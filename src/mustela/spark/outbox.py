@@ -72,7 +72,7 @@ class Outbox:
         self._groups = program.key_groups
         self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
         self._sender: RowSender | None = None
-        if program.guarantee == "at_least_once":
+        if program.guarantee == "at_least_once" and not order.probe:
             handler = program.kernel.get("production_handler", "fail")
             self._sender = RowSender(process.sink, process.row_checks, handler, order.header)
         self._sequence = 0

@@ -121,21 +121,39 @@ def test_the_error_names_the_record_and_the_last_words() -> None:
     }
     assert caught.value.evidence["last words"] == "ouch"
     assert hunt.left_out == ()
-    assert len(world.runs) <= 10
+    assert len(world.runs) <= 11
 
 
 @pytest.mark.parametrize(
     "deadly",
     [
         lambda records: len(records) > 30,  # memory: no record is to blame
+        lambda records: len(records) > 99,  # the same, and it is the last one
         lambda _records: True,  # a timer
-        lambda records: {(0, 0, 3), (0, 0, 40)} <= records,  # only together
     ],
 )
 def test_no_record_is_blamed_for_what_it_does_not_do_alone(deadly: Any) -> None:
     """Then smaller epochs may tell more."""
     hunt, _ = hunt_of("continue")
     assert not hunt.find(order_of([(0, 0, 0, 100)]), World(deadly).probe)
+    assert hunt.left_out == ()
+
+
+@pytest.mark.parametrize("last", [40, 99])
+def test_a_record_that_kills_with_what_came_before_it_is_blamed(last: int) -> None:
+    """A reducer is not called for the first value of a key."""
+    hunt, _ = hunt_of("continue")
+    world = World(lambda records: {(0, 0, 3), (0, 0, last)} <= records)
+    assert hunt.find(order_of([(0, 0, 0, 100)]), world.probe)
+    assert [span[:4] for span in hunt.left_out] == [(0, 0, last, last)]
+
+
+@pytest.mark.parametrize("unlucky", range(1, 13))
+def test_deaths_by_chance_blame_nobody(unlucky: int) -> None:
+    """However many came before the search, and one within it."""
+    hunt, _ = hunt_of("continue")
+    world = World(lambda _records: len(world.runs) == unlucky)
+    assert not hunt.find(order_of([(0, 0, 0, 100)]), world.probe)
     assert hunt.left_out == ()
 
 

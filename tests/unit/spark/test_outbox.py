@@ -59,13 +59,15 @@ def outbox(stage: int = 0, task: int = 0, **program_of: Any) -> Outbox:
     return Outbox(Process(os.getpid(), changed, EXCHANGES), ORDER, stage, task)
 
 
-def sending(sink: FakeSink, checks: FakeChecks, *, handler: str = "fail") -> Outbox:
+def sending(
+    sink: FakeSink, checks: FakeChecks, *, handler: str = "fail", order: EpochOrder = ORDER
+) -> Outbox:
     """Return the outbox of a task that sends its rows itself."""
     changed = replace(PROGRAM, guarantee="at_least_once", kernel={"production_handler": handler})
     process = Process(os.getpid(), changed, EXCHANGES)
     process._sink = sink  # pyright: ignore[reportAttributeAccessIssue]
     process._row_checks = checks  # pyright: ignore[reportAttributeAccessIssue]
-    return Outbox(process, ORDER, 0, 0)
+    return Outbox(process, order, 0, 0)
 
 
 def sent(box: Outbox, output: StageOutput) -> list[tuple[int, Frame]]:
@@ -165,6 +167,16 @@ def test_at_least_once_tasks_send_their_rows_and_flush_before_they_report() -> N
             box.report.failure = failure_of(ValueError("no"))
         list(box.finish())
         assert sink.calls == (["rows", "close"] if failed else ["rows", "flush"])
+
+
+def test_nobody_sends_the_rows_of_a_probe() -> None:
+    """They are made from a part of the records: at_least_once they would be read, and wrong."""
+    rows = SinkRows(step="to", topic="out", keys=[b"k"], values=[b"v"], timestamps=[5])
+    sink = FakeSink()
+    box = sending(sink, FakeChecks(), order=replace(ORDER, probe=True))
+    assert [frame.kind for _, frame in sent(box, StageOutput(rows=[rows]))] == [ROWS]
+    list(box.finish())
+    assert sink.calls == []
 
 
 def test_rows_that_a_task_cannot_send_are_counted_and_become_dead_letters() -> None:
