@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from mustela import Materialized, StreamsBuilder
+from mustela.cli.console import ExitCode
+from mustela.cli.main import main
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -52,6 +54,36 @@ def test_a_release_with_one_store_more_keeps_the_rows_of_the_others(world: World
         world.send(source, [(key, "x") for key in ("a", "b", "a")])
         world.run(build)
     assert world.numbers(sink) == {"a": 4, "b": 2}
+
+
+def test_a_store_that_was_dropped_begins_empty_and_its_neighbour_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Local state of the stage is of another changelog then, and is made anew."""
+    command = ["state", "drop", "shop:app", "pending"]
+    source, out, last = world.topic("in", partitions=2), world.topic("out"), world.topic("last")
+
+    def build(builder: StreamsBuilder) -> None:
+        grouped = builder.stream(source, key=str, value=str).group_by_key()
+        for store, sink in (("pending", out), ("kept", last)):
+            counts = grouped.count(store=store, name=store)
+            counts.to_stream(name=f"told.{store}").to(sink, key=str, value=int)
+
+    monkeypatch.setattr("mustela.cli.state.load_app", lambda _target: world.app(build)[0])
+    world.send(source, [(key, "x") for key in ("a", "b", "a")])
+    world.run(build)
+    topics = world.admin.topics()
+    assert main([*command, "--dry-run"]) == ExitCode.OK
+    assert "restore kept from changelogs" in capsys.readouterr().out
+    assert world.admin.topics() == topics
+    assert main([*command, "--yes"]) == ExitCode.OK
+    assert [topic[-17:] for topic in topics if topic not in world.admin.topics()] == [
+        "pending-changelog"
+    ]
+    world.send(source, [(key, "x") for key in ("a", "b", "a")])
+    world.run(build)
+    assert world.numbers(out) == {"a": 2, "b": 1}
+    assert world.numbers(last) == {"a": 4, "b": 2}
 
 
 @dataclass

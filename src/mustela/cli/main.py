@@ -103,6 +103,7 @@ def command_line() -> App:
         records,
         reset,
         settings,
+        state,
         topics,
     )
     from mustela.cli.demo import command as demo
@@ -124,8 +125,9 @@ def command_line() -> App:
     app.command(records.tail)
     app.command(reset.reset)
     app.command(doctor.doctor)
-    for group in (topics.group(), offsets.group(), broker.group(), settings.group()):
-        app.command(group)
+    groups = (topics, offsets, state, broker, settings)
+    for module in groups:
+        app.command(module.group())
     return app
 
 

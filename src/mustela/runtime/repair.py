@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
+from mustela.runtime.dropping import Drop, without
 from mustela.runtime.edits import Edit, SourceView, beginning, edited
 from mustela.runtime.epoch_record import (
     EPOCH_RECORD_KEY,
@@ -152,7 +153,24 @@ class Repair:
             edit: What is to change.
         """
         now_ms = self._world.clock.now_ms()
-        return self._commit(edited(self.recorded(sight), edit, now_ms=now_ms), sight)
+        record = edited(self.recorded(sight), edit, now_ms=now_ms)
+        return self._commit(record, _mirrored(record, sight))
+
+    def drop(self, sight: Sight, drop: Drop) -> EpochRecord:
+        """Commit that a store is not in the record any more.
+
+        To be called when older instances are fenced and its changelog is deleted. In this order no
+        start between the two goes on: one that finds the store in the record, and its changelog
+        gone, is stopped; one that found rows in the changelog of a store that is not in the record
+        would take them for rows of the new store.
+
+        Args:
+            sight: What the drop was made from.
+            drop: The store.
+        """
+        now_ms = self._world.clock.now_ms()
+        record = without(self.recorded(sight), drop.store, now_ms=now_ms)
+        return self._commit(record, {})  # whether a tool moved the group is not for this to decide
 
     def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
         """Commit the record of an application without state, which begins at these offsets.
@@ -173,7 +191,7 @@ class Repair:
             now_ms=self._world.clock.now_ms(),
             life=self._world.new_id(),
         )
-        return self._commit(made, sight)
+        return self._commit(made, _mirrored(made, sight))
 
     def offsets_at(
         self, places: Iterable[TopicPartition], time_ms: int
@@ -190,13 +208,7 @@ class Repair:
             return None
         return EpochReader(self._world.epochs).last()
 
-    def _commit(self, record: EpochRecord, sight: Sight) -> EpochRecord:
-        there = {place for place, view in sight.views.items() if view.end is not None}
-        offsets = {
-            (part.topic, part.partition): part.end
-            for part in record.partitions
-            if (part.topic, part.partition) in there
-        }
+    def _commit(self, record: EpochRecord, offsets: Mapping[tuple[str, int], int]) -> EpochRecord:
         transactions = self._world.transactions
         transactions.begin()
         if offsets:
@@ -211,6 +223,16 @@ class Repair:
         """Let go of the broker."""
         self._world.transactions.close()
         self._cluster.close()
+
+
+def _mirrored(record: EpochRecord, sight: Sight) -> dict[tuple[str, int], int]:
+    """Return the group's offsets that mirror a record, of the partitions that are there."""
+    there = {place for place, view in sight.views.items() if view.end is not None}
+    return {
+        (part.topic, part.partition): part.end
+        for part in record.partitions
+        if (part.topic, part.partition) in there
+    }
 
 
 def _token(record: EpochRecord | None) -> tuple[int, int, int] | None:

@@ -22,6 +22,7 @@ from mustela.plan.feeds import topics_behind
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
 from mustela.runtime.committed import CommittedState, EpochChange
+from mustela.runtime.dropping import drop_of, without
 from mustela.runtime.epoch_record import (
     EpochRecord,
     decode_epoch_record,
@@ -416,6 +417,67 @@ def test_a_store_that_gets_a_neighbour_keeps_its_rows(runs: Runs) -> None:
     mark = state.marks()[stage.index][1]
     assert mark.changelog_ends == tuple({"counts": 2, "longest": 0}[name] for name in stage.logged)
     assert mark.token == (1, 1, 0)
+
+
+def dropped(runs: Runs, store: str, program: Program) -> None:
+    """Do what `mustela state drop` does."""
+    assert runs.record is not None
+    found = drop_of(runs.record, store, runs.plan_of(program), "app")
+    runs.admin.partitions.pop(found.topic, None)
+    for group in range(GROUPS):
+        runs.admin.ends.pop(place(found.topic, group), None)
+    runs.admin.ids[found.topic] = "another"
+    runs.record = without(runs.record, found.store, now_ms=1)
+
+
+def test_a_store_that_was_dropped_begins_empty(runs: Runs) -> None:
+    """Behind each stop that names the command; its new changelog is another topic."""
+    runs.run(counting())
+    runs.run(counting(store="renamed"))
+    runs.refused(counting(), "STORE_SLEPT")
+    dropped(runs, "counts", counting())
+    runs.said.clear()
+    state = runs.run(counting())
+    assert runs.said == ["no step of the program has the store 'renamed' any more: its changelog"
+                         " is kept"]  # fmt: skip
+    assert ends_of(state)[1] == (2,)
+    assert state.stores["counts"].changelog_id == "another"
+    dropped(runs, "renamed", counting())
+    assert runs.record is not None
+    assert set(runs.record.stores) == set(runs.record.changelog_ends) == {"counts"}
+    runs.start(counting())
+
+
+def test_the_neighbours_of_a_dropped_store_keep_their_rows(runs: Runs) -> None:
+    """And a changelog that is gone or incomplete stops the application no more."""
+    runs.run(both())
+    runs.admin.ids["app-counts-changelog"] = "made anew"
+    assert "state drop MODULE:APP counts" in str(runs.refused(both(), "CHANGELOG_RECREATED"))
+    dropped(runs, "counts", both())
+    assert sorted(ends_of(runs.start(both()))[1]) == [0, 2]
+    runs.run(counting("more", store="later", logged=False))
+    later = counting("more", store="later")
+    runs.refused(later, "CHANGELOG_INCOMPLETE")
+    dropped(runs, "later", later)
+    assert ends_of(runs.start(later))[1] == (0,)
+
+
+def test_what_only_local_state_has_is_not_dropped(runs: Runs) -> None:
+    """The next start would go on with its rows, or lose those of its neighbour."""
+    program = counting(logged=False)
+    runs.run(program)
+    with pytest.raises(MustelaError, match="its rows are in local state"):
+        dropped(runs, "counts", program)
+    with pytest.raises(MustelaError, match="its stores are counts"):
+        dropped(runs, "count", program)
+
+
+def test_a_store_beside_one_without_changelog_is_not_dropped(runs: Runs) -> None:
+    """Local state of both would be made anew."""
+    program = both(logged=False)
+    runs.run(program)
+    with pytest.raises(MustelaError, match="lives together with 'counts'"):
+        dropped(runs, "longest", program)
 
 
 def test_a_store_without_changelog_that_gets_a_neighbour_is_refused(runs: Runs) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
-from mustela.runtime import edits
+from mustela.runtime import dropping, edits
 from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record
 from mustela.runtime.repair import Repair
 from tests.unit.runtime.fakes import FakeAdmin, FakeLog, FakeSink, world_of
@@ -173,6 +173,21 @@ def test_nothing_is_changed_over_an_epoch_that_was_not_seen(bench: Bench) -> Non
     log.records.append(some_state(word_count_plan(), epoch=4).to_record(2))
     refused("EPOCH_RECORD_MOVED", bench.repair.fence, sight)
     assert bench.sink.calls == ["reopen"]
+
+
+def test_a_store_is_dropped_and_nothing_else(bench: Bench) -> None:
+    """The group's offsets are not touched: whether a tool moved them is another question."""
+    sight = bench.repair.look()
+    found = dropping.drop_of(bench.record, "counts", word_count_plan(), "app")
+    assert (found.topic, found.claimed, found.beside) == ("app-counts-changelog", "counts", ())
+    bench.repair.fence(sight)
+    bench.repair.drop(sight, found)
+    ((written,),) = (row["values"] for row in bench.sink.committed[-1])
+    after = decode_epoch_record(written)
+    assert not {*after.stores, *after.changelog_ends, *after.layouts}
+    assert (after.incarnation, after.epoch) == (bench.record.incarnation + 1, bench.record.epoch)
+    assert offsets_of(after) == [10, 20]
+    assert not bench.sink.offsets
 
 
 def test_an_application_that_never_ran_has_nothing_to_change(bench: Bench) -> None:

@@ -51,6 +51,7 @@ def _stops(error: type[MustelaError], what: str, *, why: str, fix: str) -> Answe
     return Answer(verdict=Verdict.STOP, what=what, why=why, fix=fix, error=error)
 
 
+_DROP = "drop what it has with: mustela state drop MODULE:APP {subject}, "
 _BEGIN_ANEW = "or clear everything with: mustela reset {app}"
 
 ANSWERS: Mapping[Kind, Answer] = {
@@ -165,14 +166,15 @@ ANSWERS: Mapping[Kind, Answer] = {
         errors.StoreSleptError,
         "the store '{subject}' was left out of the program, and is back: {now}",
         why="what they would have changed in it is missing",
-        fix="give it another name, so that it begins empty, " + _BEGIN_ANEW,
+        fix="give it another name, so that it begins empty, " + _DROP + _BEGIN_ANEW,
     ),
     Kind.STORE_MOVED: _stops(
         errors.StoreMovedError,
         "the store '{subject}', which has no changelog, would begin empty",
         why="other stores live beside it now, so it lives at another place, and only a changelog"
         " could bring its rows there",
-        fix="change the program back, or give it another name, so that it begins empty, "
+        fix="change the program back, give it another name, so that it begins empty, "
+        + _DROP
         + _BEGIN_ANEW,
     ),
     Kind.STORE_UNLOGGED: _goes_on(
@@ -183,7 +185,8 @@ ANSWERS: Mapping[Kind, Answer] = {
         errors.ChangelogIncompleteError,
         "the store '{subject}' is to have a changelog, and was written without one",
         why="the changelog would lack those rows, and a restore would lose them",
-        fix="set logged=False again, or give it another name, so that it begins empty, "
+        fix="set logged=False again, give it another name, so that it begins empty, "
+        + _DROP
         + _BEGIN_ANEW,
     ),
     Kind.CHANGELOG_RECREATED: _stops(
@@ -191,13 +194,15 @@ ANSWERS: Mapping[Kind, Answer] = {
         "the changelog of store '{subject}' was deleted",
         why="what was written to it is not in the topic that is there now, so that a restore"
         " would lose it",
-        fix="begin anew, from what the source topics hold: mustela reset {app}",
+        fix=_DROP + "so that it begins empty, or begin anew, from what the source topics hold:"
+        " mustela reset {app}",
     ),
     Kind.CHANGELOG_TRUNCATED: _stops(
         errors.ChangelogTruncatedError,
         "the changelog of store '{subject}' ends before what was written to it",
         why="the log lost rows of the store, so that a restore would lose them",
-        fix="begin anew, from what the source topics hold: mustela reset {app}",
+        fix=_DROP + "so that it begins empty, or begin anew, from what the source topics hold:"
+        " mustela reset {app}",
     ),
 }
 
