@@ -164,8 +164,12 @@ def encode_epoch_record(record: EpochRecord) -> bytes:
     return data
 
 
-def decode_epoch_record(data: bytes) -> EpochRecord:
+def decode_epoch_record(data: bytes, application_id: str = "APP") -> EpochRecord:
     """Return the record that `encode_epoch_record` made ``data`` from.
+
+    Args:
+        data: The value of a row of the epochs topic.
+        application_id: Whose it is, for the errors.
 
     Raises:
         EpochRecordFormatError: If another version wrote it.
@@ -179,12 +183,16 @@ def decode_epoch_record(data: bytes) -> EpochRecord:
             f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
         )
         raise EpochRecordFormatError(
-            msg, fix="run the version of Mustela that wrote it, or clear with mustela reset"
+            msg,
+            fix="run the version of Mustela that wrote it, or clear everything with: mustela reset"
+            f" {application_id}",
         )
     try:
         return _DECODER.decode(zlib.decompress(data[4:]))
     except (zlib.error, msgspec.MsgspecError) as error:
         msg = f"the last epoch record is damaged: {error}"
         raise InvariantError(
-            msg, fix="mustela reset clears state and internal topics of the application"
+            msg,
+            fix="clear state and internal topics of the application with: mustela reset"
+            f" {application_id}",
         ) from error

@@ -63,13 +63,15 @@ class EpochReader:
 
     Args:
         log: The epochs topic.
+        application_id: Whose it is, for the errors.
     """
 
-    def __init__(self, log: EpochLog) -> None:
+    def __init__(self, log: EpochLog, application_id: str = "APP") -> None:
         self._log = log
+        self._application_id = application_id
 
     def last(self) -> EpochRecord | None:
         """Return the last committed epoch record, or None if there is none."""
         for value in self._log.newest_first():
-            return decode_epoch_record(value)
+            return decode_epoch_record(value, self._application_id)
         return None

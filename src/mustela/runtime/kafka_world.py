@@ -47,7 +47,7 @@ def last_epoch(settings: Settings, cluster: Cluster) -> EpochRecord | None:
         settings: Name the application and the brokers.
         cluster: Answers where the epochs topic, which exists, begins and ends.
     """
-    return EpochReader(KafkaEpochLog(settings, cluster)).last()
+    return EpochReader(KafkaEpochLog(settings, cluster), settings.application_id).last()
 
 
 class KafkaEpochLog:

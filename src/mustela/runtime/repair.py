@@ -206,7 +206,7 @@ class Repair:
     def _record(self) -> EpochRecord | None:
         if not self._cluster.describe([epochs_topic(self._name)]):
             return None
-        return EpochReader(self._world.epochs).last()
+        return EpochReader(self._world.epochs, self._name).last()
 
     def _commit(self, record: EpochRecord, offsets: Mapping[tuple[str, int], int]) -> EpochRecord:
         transactions = self._world.transactions

@@ -50,6 +50,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
     topics = {
         name: TopicSpec(
             name=name,
+            application_id=settings.application_id,
             partitions=1,
             replication_factor=replication,
             config={
@@ -64,6 +65,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
             topic = changelog_topic(settings.application_id, store.log_name)
             topics[topic] = TopicSpec(
                 name=topic,
+                application_id=settings.application_id,
                 partitions=settings.key_groups,
                 replication_factor=replication,
                 config=changelog_config(store),

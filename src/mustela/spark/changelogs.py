@@ -101,7 +101,8 @@ def check_lost(
         },
         why="the broker deleted them, by retention or by order, before event time was done with"
         " them, and this host has no copy: what would be restored is not what was committed",
-        fix="start where state_dir still holds the state; or clear with mustela reset, and give the"
+        fix="start where state_dir still holds the state; or clear everything with: mustela reset"
+        f" {process.program.application_id}; and give the"
         " topic a retention.ms above the longest time that the application is down",
         fields={"store": store.name, "position": position, "earliest": earliest},
     )

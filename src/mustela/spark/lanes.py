@@ -122,7 +122,8 @@ def _restore(process: Process, environment: Environment, committed: Committed) -
             msg,
             evidence={"committed": committed.token},
             why="the epochs topic lost records, or the state belongs to another cluster's run",
-            fix="mustela reset clears state and internal topics of the application",
+            fix="clear state and internal topics of the application with: mustela reset"
+            f" {process.program.application_id}",
         )
     late = condition is Condition.BEHIND and not has_every_deletion(process, environment, committed)
     if late or not condition.catches_up:

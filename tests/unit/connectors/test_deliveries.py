@@ -59,7 +59,7 @@ class Metadata:
 
 
 def sent(*topics: str) -> Deliveries:
-    made = Deliveries()
+    made = Deliveries("app")
     made.sent(Columns(topics=list(topics), keys=[None] * len(topics), values=[b""] * len(topics)))
     return made
 
@@ -133,7 +133,7 @@ def test_nobody_is_told_to_make_an_internal_topic() -> None:
     deliveries.expect("app-counts-changelog", 0)
     fix = deliveries.diagnose(Metadata()).fix or ""  # pyright: ignore
     assert "create" not in fix
-    assert "mustela reset" in fix
+    assert "mustela reset app" in fix
 
 
 def test_brokers_that_do_not_say_leave_the_names_of_the_topics() -> None:

@@ -13,6 +13,7 @@ import pytest
 from mustela import AsyncOptions, Consumed, LatePolicy, RequestReply
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
+from mustela.connectors.kafka.topic_checks import InternalTopicError, check_partitions
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
 from mustela.runtime.recovery import Recovery
@@ -234,3 +235,12 @@ def test_nothing_is_said_of_one_broker_with_the_settings_of_kafka(tmp_path: Path
     recovery.ensure_topics()
     recovery.tell_of_weak_topics()
     assert not said
+
+
+def test_an_internal_topic_that_differs_names_the_application_to_clear(tmp_path: Path) -> None:
+    """The command of the advice is one to copy."""
+    spec = internal_topics(settings_for(tmp_path), PLAN)["app-epochs"]
+    there = FakeAdmin({"app-epochs": 5}).describe(["app-epochs"])["app-epochs"]
+    with pytest.raises(InternalTopicError, match="5 partitions, not 1") as caught:
+        check_partitions(spec, there)
+    assert str(caught.value.fix).endswith("mustela reset app")

@@ -27,11 +27,13 @@ class Diagnosis:
         evidence: Topics with what is wrong with them, for an error.
         gone: Topics that do not exist.
         internal: Those of ``gone`` that hold changelogs or epochs.
+        application_id: Whose they are.
     """
 
     evidence: Mapping[str, str] = field(default_factory=dict[str, str])
     gone: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()
+    application_id: str = "APP"
 
     @property
     def why(self) -> str | None:
@@ -45,8 +47,8 @@ class Diagnosis:
         """What to do about it, where that is known."""
         if self.internal:
             return (
-                "an internal topic is not to be made by hand: clear the application with"
-                " mustela reset"
+                "an internal topic is not to be made by hand: clear the application with:"
+                f" mustela reset {self.application_id}"
             )
         if self.gone:
             return f"make it again: mustela topics create {self.gone[0]} --partitions 6"
@@ -56,12 +58,16 @@ class Diagnosis:
 class Deliveries:
     """The topics of a transaction, the ends that it must learn, and the rows that failed.
 
+    Args:
+        application_id: Whose they are, for what is advised.
+
     Attributes:
         ends: The offset after the last tracked row of each partition, as reported.
         first_error: Why the first row failed of which there is a report.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, application_id: str = "APP") -> None:
+        self._application_id = application_id
         self.ends: dict[tuple[str, int], int] = {}
         self._tracked: set[tuple[str, int]] = set()
         self._topics: set[str] = set()
@@ -110,7 +116,8 @@ class Deliveries:
             evidence["topics"] = _lines(f"{name}: {text}" for name, (text, _) in wrong.items())
         elif not self._failed and self._topics:
             evidence["topics"] = ", ".join(sorted(self._topics)[:SHOWN_MAX])
-        return Diagnosis(evidence, gone, tuple(name for name in gone if name in tracked))
+        internal = tuple(name for name in gone if name in tracked)
+        return Diagnosis(evidence, gone, internal, self._application_id)
 
     def _wrong_topics(self, producer: Producer) -> dict[str, tuple[str, bool]]:
         """Return the topics that do not exist or have no leader, with what is wrong with them."""

@@ -327,12 +327,32 @@ class RangeReader:
                 raise self._named(missing.client.consumer, error, where, position)
         return records, reached
 
+    def _out_of_range(
+        self, where: TopicPartition, offset: int, bounds: tuple[int, int] | None
+    ) -> OffsetOutOfRange:
+        earliest, end = bounds or (None, None)
+        return OffsetOutOfRange(
+            f"topic '{where.topic}' partition {where.partition} does not hold offset {offset}",
+            evidence={"earliest": earliest, "end": end},
+            why="the broker's retention deleted the records before they were read, "
+            "or the topic was deleted and created again",
+            fix="keep records longer (retention.ms, retention.bytes of the topic); to begin anew"
+            f" with what is there: mustela reset {self._properties.get('group.id', 'APP')}",
+            fields={
+                "topic": where.topic,
+                "partition": where.partition,
+                "offset": offset,
+                "earliest": earliest,
+                "end": end,
+            },
+        )
+
     def _named(
         self, consumer: Consumer, error: KafkaError, where: TopicPartition, position: int
     ) -> MustelaError:
         kind = kind_of(error)
         if kind is ErrorKind.OUT_OF_RANGE:
-            return _out_of_range(where, position, _bounds(consumer, where))
+            return self._out_of_range(where, position, _bounds(consumer, where))
         doing = f"read {where.topic}-{where.partition} at {position}"
         return fault(error, doing, servers=self._servers)
 
@@ -355,7 +375,7 @@ class RangeReader:
             raise down
         bounds = _bounds(consumer, where)
         if bounds is not None and (span[0] < bounds[0] or span[1] > bounds[1]):
-            raise _out_of_range(where, span[0], bounds)
+            raise self._out_of_range(where, span[0], bounds)
         if not _is_there(consumer, where):
             raise _gone(where)
         what = f"could not {doing}: nothing came for {waited:.0f} s"
@@ -459,25 +479,4 @@ def _gone(where: TopicPartition) -> SourceGone:
         why="it was there when the epoch was planned",
         fix="start the application again: the start says what became of the topic",
         fields={"topic": where.topic, "partition": where.partition},
-    )
-
-
-def _out_of_range(
-    where: TopicPartition, offset: int, bounds: tuple[int, int] | None
-) -> OffsetOutOfRange:
-    earliest, end = bounds or (None, None)
-    return OffsetOutOfRange(
-        f"topic '{where.topic}' partition {where.partition} does not hold offset {offset}",
-        evidence={"earliest": earliest, "end": end},
-        why="the broker's retention deleted the records before they were read, "
-        "or the topic was deleted and created again",
-        fix="keep records longer (retention.ms, retention.bytes of the topic); mustela reset"
-        " clears the application, so that it begins anew with what is there",
-        fields={
-            "topic": where.topic,
-            "partition": where.partition,
-            "offset": offset,
-            "earliest": earliest,
-            "end": end,
-        },
     )

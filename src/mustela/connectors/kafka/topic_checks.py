@@ -49,12 +49,14 @@ class TopicSpec:
         partitions: Number of partitions.
         replication_factor: Copies; -1 for the broker's default.
         config: Topic settings that differ from the broker's.
+        application_id: Whose internal topic it is.
     """
 
     name: str
     partitions: int
     replication_factor: int = -1
     config: Mapping[str, str] = field(default_factory=dict[str, str])
+    application_id: str = "APP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ def check_partitions(spec: TopicSpec, topic: TopicDescription) -> None:
         why="a changelog has one partition for each key group, for the whole life of the "
         "application; the epochs topic has one",
         fix=f"set key_groups to {topic.partitions} again if it was changed, "
-        "or clear the application with mustela reset",
+        f"or clear the application with: mustela reset {spec.application_id}",
         fields={"topic": spec.name, "has": topic.partitions, "wanted": spec.partitions},
     )
 

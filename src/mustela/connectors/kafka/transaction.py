@@ -115,7 +115,7 @@ class TransactionalSink:
         self._producer: Producer | None = None
         self._group_metadata: object | None = None
         self._began: float | None = None
-        self._deliveries = Deliveries()
+        self._deliveries = Deliveries(self._group)
         self._refused: list[RefusedRow] = []
         self._suspects: list[Suspect] = []
         self._diagnose = False
@@ -145,7 +145,8 @@ class TransactionalSink:
     def begin(self) -> None:
         """Begin a transaction."""
         producer = self._open_producer()
-        self._deliveries, self._refused, self._suspects = Deliveries(), [], []
+        self._deliveries = Deliveries(self._group)
+        self._refused, self._suspects = [], []
         self._began = perf_counter()
         try:
             producer.begin_transaction()

@@ -72,7 +72,7 @@ class Gate:
     def __init__(self, settings: Settings, world: World) -> None:
         self._settings = settings
         self._cluster = world.cluster
-        self._epochs = EpochReader(world.epochs)
+        self._epochs = EpochReader(world.epochs, settings.application_id)
 
     def examine(self, plan: Plan) -> Examination:
         """Return everything in which record, broker and program differ.
