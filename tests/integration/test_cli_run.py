@@ -172,7 +172,7 @@ def test_a_missing_topic_is_a_usage_error(shell: Shell) -> None:
     """The text names topic and line; no stack of Java's."""
     done = shell.type("run", "shouting:app")
     assert done.returncode == 2
-    assert f"error: source topic '{shell.name}-in' does not exist" in done.stderr
+    assert f"topics do not exist: {shell.name}-in" in done.stderr
     assert "shouting.py:15" in done.stderr
     assert "Traceback" not in done.stderr
     assert "org.apache.spark" not in done.stderr.partition("error: ")[2]

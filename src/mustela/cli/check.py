@@ -36,7 +36,7 @@ def check(target: Target, /, *, set: Assignments = None, json: Json = False) -> 
     name = settings.application_id
     world = kafka_world(settings, SystemClock())
     try:
-        seen = Gate(settings, world).examine(app.built_plan())
+        seen = Gate(settings, world).look(app.built_plan())
     finally:
         world.cluster.close()
     stop = stop_of(seen.found, name)

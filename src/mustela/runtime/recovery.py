@@ -91,7 +91,7 @@ class Recovery:
         Raises:
             MustelaError: If they do not.
         """
-        self._gate.examine(self._plan).decide(lambda _text: None)
+        self._gate.look(self._plan).decide(lambda _text: None)
 
     def sink_partitions(self) -> dict[str, int]:
         """Return the partition count of each sink topic that exists."""
@@ -106,7 +106,7 @@ class Recovery:
         Raises:
             MustelaError: If record, broker and program do not fit; see `gate`.
         """
-        seen = self._gate.examine(self._plan)
+        seen = self._gate.look(self._plan)
         seen.decide(self._say)
         self._plan = seen.program.plan
         self._partitions = {

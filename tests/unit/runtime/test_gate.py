@@ -30,6 +30,7 @@ from mustela.runtime.epoch_record import (
 )
 from mustela.runtime.gate.answers import ANSWERS, Verdict
 from mustela.runtime.gate.differences import Kind
+from mustela.runtime.gate.gate import Gate
 from mustela.runtime.gate.watch import TruncationWatch
 from mustela.runtime.progress import Cut
 from mustela.runtime.recovery import Recovery
@@ -576,3 +577,27 @@ def test_topics_behind_a_store_are_all_whose_records_reach_it(runs: Runs) -> Non
         "prices": ("prices",),
         "counts": ("lines", "more", "prices"),
     }
+
+
+def test_a_commit_between_two_questions_is_no_difference(runs: Runs) -> None:
+    """A second instance looks before it fences the first, which goes on meanwhile."""
+    runs.run(counting())
+    assert runs.record is not None
+    clock = ManualClock(1_000)
+    world = world_of(runs.admin, runs.record, clock=clock)
+    groups = iter([{place(): 12}, {place(): 14}, {place(): 10}])
+    runs.admin.group_offsets = lambda group: next(groups)  # pyright: ignore[reportAttributeAccessIssue]
+    gate = Gate(settings_for(runs.home), world)
+    assert gate.look(runs.plan_of(counting())).found == []
+    assert clock.now_ms() > 1_000
+
+
+def test_offsets_that_stay_moved_are_a_difference_at_the_second_look(runs: Runs) -> None:
+    """Nobody commits: somebody moved them."""
+    runs.run(counting())
+    assert runs.record is not None
+    runs.admin.group[place()] = 3
+    world = world_of(runs.admin, runs.record, clock=ManualClock())
+    gate = Gate(settings_for(runs.home), world)
+    (found,) = gate.look(runs.plan_of(counting())).found
+    assert found.kind is Kind.OFFSETS_MOVED

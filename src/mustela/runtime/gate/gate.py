@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mustela.config.settings import Settings
 from mustela.model import TopicPartition
@@ -12,10 +12,11 @@ from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.found_topics import with_found
-from mustela.runtime.gate.answers import ANSWERS, Verdict, stop_of, told
+from mustela.runtime.gate.answers import stop_of, told
 from mustela.runtime.gate.differences import (
     BrokerFacts,
     Difference,
+    Kind,
     ProgramFacts,
     differences,
     names_taken,
@@ -24,6 +25,19 @@ from mustela.runtime.ports import World
 from mustela.runtime.store_names import with_store_names
 
 __all__ = ["Examination", "Gate"]
+
+_MOVING = frozenset(
+    {
+        Kind.OFFSETS_MOVED,
+        Kind.GROUP_FOREIGN,
+        Kind.STATE_WITHOUT_RECORD,
+        Kind.SOURCE_TRUNCATED,
+        Kind.CHANGELOG_TRUNCATED,
+    }
+)
+"""What a commit between two questions can look like: its marks do not reach all logs at once."""
+_LOOKS_MAX = 3
+_LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +70,6 @@ class Examination:
         for difference in self.found:
             say(told(difference, name))
 
-    def stops(self) -> list[Difference]:
-        """Return the differences that stop the application."""
-        return [d for d in self.found if ANSWERS[d.kind].verdict is Verdict.STOP]
-
 
 class Gate:
     """Compares the last epoch record, the broker and the program; writes nothing.
@@ -72,10 +82,29 @@ class Gate:
     def __init__(self, settings: Settings, world: World) -> None:
         self._settings = settings
         self._cluster = world.cluster
+        self._clock = world.clock
         self._epochs = EpochReader(world.epochs, settings.application_id)
 
+    def look(self, plan: Plan) -> Examination:
+        """The same as `examine` where somebody may commit between two questions.
+
+        What such a commit, or a leader that was just elected, can make look like a difference is
+        one only if it is still there, with the same values, a moment later.
+        """
+        seen = self.examine(plan)
+        for _ in range(_LOOKS_MAX):
+            if not any(difference.kind in _MOVING for difference in seen.found):
+                break
+            self._clock.sleep(_LOOK_AGAIN_S)
+            again = self.examine(plan)
+            lasting = [d for d in again.found if d.kind not in _MOVING or d in seen.found]
+            if lasting == again.found:
+                return again
+            seen = replace(again, found=lasting)
+        return seen
+
     def examine(self, plan: Plan) -> Examination:
-        """Return everything in which record, broker and program differ.
+        """Return everything in which record, broker and program differ, as of one look; see `look`.
 
         Args:
             plan: The plan; topics that its patterns match are looked for.
