@@ -18,7 +18,6 @@ from mustela.dsl.options import Materialized
 from mustela.dsl.windows import TimeWindows
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
-from mustela.plan.feeds import topics_behind
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
 from mustela.runtime.committed import CommittedState, EpochChange
@@ -31,7 +30,6 @@ from mustela.runtime.epoch_record import (
 from mustela.runtime.gate.answers import ANSWERS, Verdict
 from mustela.runtime.gate.differences import Kind
 from mustela.runtime.gate.gate import Gate
-from mustela.runtime.gate.watch import TruncationWatch
 from mustela.runtime.progress import Cut
 from mustela.runtime.recovery import Recovery
 from mustela.state.interfaces import Token
@@ -229,21 +227,6 @@ def test_a_source_that_lost_records_unread_is_refused(runs: Runs) -> None:
     assert error.evidence == {"lines-0": "read to 10, now begins at 12"}
     runs.admin.first[place()] = 10
     runs.start(counting())
-
-
-def test_while_it_runs_a_short_source_is_believed_after_a_while() -> None:
-    """A leader that was just elected may not know yet how far its log goes."""
-    clock = ManualClock()
-    watch = TruncationWatch("app", clock)
-    assert watch.see({place(): 10}, {place(): 10})
-    assert not watch.see({place(): 10}, {place(): 9})
-    clock.advance(4_000)
-    assert watch.see({place(): 10}, {place(): 11})
-    assert not watch.see({place(): 10}, {place(): 9})
-    clock.advance(6_000)
-    with pytest.raises(MustelaError) as raised:
-        watch.see({place(): 10}, {place(): 9})
-    assert raised.value.code == "SOURCE_TRUNCATED"
 
 
 def test_offsets_of_a_source_that_left_are_compared_too(runs: Runs) -> None:
@@ -560,23 +543,6 @@ def test_a_new_application_begins_a_life_of_its_own(runs: Runs) -> None:
     assert state.life
     assert not state.adopts_unnamed
     assert runs.said == []
-
-
-def test_topics_behind_a_store_are_all_whose_records_reach_it(runs: Runs) -> None:
-    """Over joins, re-keyings and merges."""
-
-    def build(builder: StreamsBuilder) -> None:
-        prices = builder.table("prices", key=str, value=str, store="prices")
-        lines = builder.stream("lines", key=str, value=str).merge(
-            builder.stream("more", key=str, value=str)
-        )
-        joined = lines.join(prices, lambda a, b: a + b, name="joined")
-        joined.group_by(lambda _key, word: word, key=str).count(store="counts")
-
-    assert topics_behind(runs.plan_of(build)) == {
-        "prices": ("prices",),
-        "counts": ("lines", "more", "prices"),
-    }
 
 
 def test_a_commit_between_two_questions_is_no_difference(runs: Runs) -> None:
