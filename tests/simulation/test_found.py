@@ -44,6 +44,11 @@ def test_a_request_that_fails_while_a_backlog_is_cut_is_borne() -> None:
     assert result.ends == ["stopped"]
 
 
+def test_a_question_that_fails_while_an_outcome_is_looked_for_is_borne() -> None:
+    """A second failure, right after a commit that failed, ended the application."""
+    assert play(draw(11221)).violations == []
+
+
 def test_rows_that_retention_took_from_a_changelog_stop_the_start() -> None:
     """They were taken for compaction, and windows were restored short."""
     result = play(draw(1, kinds=AROUND | {"absence"}))

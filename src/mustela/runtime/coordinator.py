@@ -457,7 +457,9 @@ class Coordinator:
         self._outcome.refuse_if_replaced(error, self.barrier)
         if self._failures >= _FAILURES_MAX:
             raise error
-        committed = self._outcome.settle(error, self.barrier)
+        committed = self._patience.insist(
+            lambda: self._outcome.settle(error, self.barrier), self._listener.on_error
+        )
         if not committed:
             self._budget.halve()
         return committed
