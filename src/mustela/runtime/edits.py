@@ -257,10 +257,9 @@ def beginning(
         edit: Where to begin.
         key_groups: The number of key groups.
         now_ms: Wall-clock time.
-        life: Names the new life, where records name lives.
+        life: Names the new life.
     """
-    named = {"life": life} if "life" in EpochRecord.__struct_fields__ else {}
-    made = EpochRecord(
+    return EpochRecord(
         incarnation=1 if record is None else record.incarnation + 1,
         epoch=0,
         attempt=0,
@@ -278,8 +277,8 @@ def beginning(
         fingerprint="",
         state_format=STATE_FORMAT,
         mirrored_ms=now_ms,
+        life=life,
     )
-    return msgspec.structs.replace(made, **named)
 
 
 def _there(views: Views, place: TopicPartition) -> SourceView:
