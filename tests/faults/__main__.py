@@ -16,20 +16,10 @@ from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
 from tests.faults.bugs import BUGS, environment_of
-from tests.faults.campaign import STATEFUL, WITHOUT_INPUT, Campaign, Result
+from tests.faults.campaign import Campaign, Result
+from tests.faults.kinds.registry import CHECKED, KINDS
 from tests.faults.process import ChildEndedError
 
-KINDS = (
-    "word_count",
-    "sequence",
-    "stateless",
-    "transfers",
-    "shared",
-    "asking",
-    "replies",
-    "timers",
-    "ticks",
-)
 DRIVER_POINTS = (
     "before-job",
     "transaction-begun",
@@ -55,11 +45,12 @@ def plan_kills(kind: str, kills: int, rng: random.Random) -> list[str]:
     """
     guarantee, _, name = kind.rpartition(":")
     never = {"half-produced"} if guarantee else set[str]()
-    if name in WITHOUT_INPUT:
+    facts = KINDS[name]
+    if not facts.inputs:
         never.add("offsets-added")
     driver = [point for point in DRIVER_POINTS if point not in never]
-    source = () if name in WITHOUT_INPUT else SOURCE_POINTS
-    points = [*driver, *source, *(LANE_POINTS if name in STATEFUL else ())]
+    source = SOURCE_POINTS if facts.inputs else ()
+    points = [*driver, *source, *(LANE_POINTS if facts.has_state else ())]
     rng.shuffle(points)
     result = points[:kills]
     while len(result) < kills:
@@ -152,7 +143,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=42, help="kills in all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--records", type=int, default=0, help="records that wait at the start")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="e.g. at_least_once:stateless")
+    parser.add_argument("--kinds", default=",".join(CHECKED), help="e.g. at_least_once:stateless")
     parser.add_argument("--bugs", type=int, default=4, help="how many bugs to plant")
     parser.add_argument("--bug", action="append", help="plant this one")
     given = parser.parse_args(arguments)

@@ -13,20 +13,10 @@ from pathlib import Path
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.epoch_record import epochs_topic
 from tests.faults.around import AROUND
-from tests.faults.feed import (
-    Feeder,
-    MakeRecord,
-    asked_path,
-    key_of_its_own,
-    keyed_number,
-    line_of_words,
-    read_all,
-    sometimes_poison,
-    transfer,
-    two_names,
-)
-from tests.faults.oracle import MODELS, Inputs, check_epochs, check_order
-from tests.faults.outcomes import OUTCOMES
+from tests.faults.feed import Feeder, read_all
+from tests.faults.kinds.kind import Inputs
+from tests.faults.kinds.registry import KINDS
+from tests.faults.oracle import check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
 from tests.faults.watch import Row, Watcher, ends_of
 
@@ -34,33 +24,6 @@ PARTITIONS = 2
 EPOCH_RECORDS = 1_000
 WRITTEN_AT_ONCE = 2_000
 CATCH_UP_S = 120.0
-MAKERS: dict[str, MakeRecord] = {
-    "word_count": line_of_words,
-    "sequence": keyed_number,
-    "stateless": sometimes_poison,
-    "random_sums": keyed_number,
-    "transfers": transfer,
-    "shared": two_names,
-    "asking": asked_path,
-    "replies": key_of_its_own,
-    "timers": key_of_its_own,
-    "ticks": key_of_its_own,
-}
-OUTPUTS: dict[str, tuple[str, ...]] = {
-    "word_count": ("out",),
-    "sequence": ("out",),
-    "stateless": ("out", "dead-letters"),
-    "random_sums": ("out", "draws"),
-    "transfers": ("out", "refused"),
-    "shared": ("out", "linked"),
-    "asking": ("out",),
-    "replies": ("out", "requests"),
-    "timers": ("out",),
-    "ticks": ("out", "counts"),
-}
-STATEFUL = frozenset(OUTPUTS) - {"stateless"}
-WITHOUT_INPUT = frozenset({"ticks"})
-MORE_INPUTS: dict[str, tuple[str, ...]] = {"replies": ("replies",)}
 
 
 @dataclass(slots=True)
@@ -88,7 +51,7 @@ class Campaign:
     """An application, its topics, its feeder and its watcher.
 
     Args:
-        kind: Which application of `tests.faults.apps`.
+        kind: Which application of `tests.faults.kinds`.
         servers: The broker.
         directory: For state, logs and markers.
         seed: For everything that is random.
@@ -109,6 +72,7 @@ class Campaign:
         records: int = 0,
     ) -> None:
         self.kind = kind
+        self.facts = KINDS[kind]
         self._records = records
         self.servers = servers
         self.application_id = f"faults-{kind.replace('_', '-')}-{seed}-{directory.name}"
@@ -130,20 +94,21 @@ class Campaign:
             "MUSTELA__COMMIT_INTERVAL": "50ms",
             "MUSTELA__COMMIT_TIMEOUT": "60s",
             "MUSTELA__EPOCH__MAX_RECORDS": str(EPOCH_RECORDS),
-            "MUSTELA__PROCESSING_HANDLER": "dead_letter" if kind == "stateless" else "fail",
+            "MUSTELA__PROCESSING_HANDLER": "fail",
             "FAULTS_SPARK": '{"spark.master": "local[2]", "spark.driver.memory": "512m",'
             f' "spark.local.dir": "{directory / "spark"}"}}',
+            **self.facts.environment,
             **(self._around.environment if self._around else {}),
             **(environment or {}),
         }
         self.guarantee = self._environment.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
         self._admin = KafkaAdmin({"bootstrap.servers": servers})
-        self.outputs = {short: f"{self._prefix}.{short}" for short in OUTPUTS[kind]}
+        self.outputs = {short: f"{self._prefix}.{short}" for short in self.facts.outputs}
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
         self.input = f"{self._prefix}.in"
-        more = [f"{self._prefix}.{short}" for short in MORE_INPUTS.get(kind, ())]
-        topics = [self.input, *more, *self.outputs.values()]
+        read = {"in", *self.facts.inputs, *self.facts.more_inputs}
+        topics = [*(f"{self._prefix}.{short}" for short in sorted(read)), *self.outputs.values()]
         specs = [TopicSpec(name=topic, partitions=PARTITIONS, config={}) for topic in topics]
         compacted = {"cleanup.policy": "compact", "segment.bytes": str(50 << 20)}
         epochs = TopicSpec(
@@ -152,7 +117,7 @@ class Campaign:
             config={**compacted, "retention.ms": "-1"},
         )
         self._admin.create([*specs, epochs])
-        self.feeder = Feeder(servers, self.input, MAKERS[kind], seed=seed, pause_s=pause_s)
+        self.feeder = Feeder(servers, self.input, self.facts.make, seed=seed, pause_s=pause_s)
         self.watcher = Watcher(
             servers, self.application_id, dict.fromkeys(self.outputs.values(), PARTITIONS)
         )
@@ -161,7 +126,7 @@ class Campaign:
         self.watcher.start()
         if self._around is not None:
             self._around.start()
-        if self.kind in WITHOUT_INPUT:
+        if not self.facts.inputs:
             return self
         if self._records:
             for start in range(0, self._records, WRITTEN_AT_ONCE):
@@ -251,7 +216,13 @@ class Campaign:
 
     def inputs(self) -> Inputs:
         """Read the committed input."""
-        return read_all(self.servers, self.input, PARTITIONS)
+        return {
+            (short, partition): [row._replace(topic=short) for row in rows]
+            for short in self.facts.inputs
+            for partition, rows in read_all(
+                self.servers, f"{self._prefix}.{short}", PARTITIONS
+            ).items()
+        }
 
     def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
         """Wait until all input was read, and all that follows was done; the feeder has stopped.
@@ -259,8 +230,11 @@ class Campaign:
         Raises:
             AssertionError: If the application does not get there in time.
         """
-        partitions = () if self.kind in WITHOUT_INPUT else range(PARTITIONS)
-        places = [(self.input, partition) for partition in partitions]
+        places = [
+            (f"{self._prefix}.{short}", partition)
+            for short in self.facts.inputs
+            for partition in range(PARTITIONS)
+        ]
         ends = {(p.topic, p.partition): n for p, n in self._admin.end_offsets(places).items()}
         inputs = self.inputs()
         deadline = time.monotonic() + timeout_s
@@ -280,7 +254,7 @@ class Campaign:
 
     def _left(self, inputs: Inputs) -> int:
         """Return how many rows are to come in later epochs than those that read the input."""
-        outcome = OUTCOMES.get(self.kind)
+        outcome = self.facts.outcome
         return 0 if outcome is None else outcome.left(inputs, self._rows())
 
     def _rows(self) -> dict[str, list[Row]]:
@@ -315,19 +289,24 @@ class Campaign:
         result.epochs = seen.records[-1].epoch
         out = seen.rows[self.outputs["out"]]
         result.violations.extend(seen.violations)
-        outcome = OUTCOMES.get(self.kind)
-        if outcome is not None:
-            result.violations.extend(outcome.violations(inputs, self._rows(), seen))
-            return
-        model = MODELS[self.kind]()
         loose = self.guarantee == "at_least_once"
-        result.violations.extend(
-            check_epochs(
-                model, inputs, seen, self.outputs, repeated_max=result.kills if loose else 0
+        facts = self.facts
+        if facts.outcome is not None:
+            result.violations.extend(facts.outcome.violations(inputs, self._rows(), seen))
+        if facts.model is not None:
+            repeated_max = result.kills if loose else 0
+            result.violations.extend(
+                check_epochs(
+                    facts.model(),
+                    inputs,
+                    seen,
+                    self.outputs,
+                    prefix=self._prefix,
+                    repeated_max=repeated_max,
+                )
             )
-        )
-        if self.kind == "stateless" and not loose:
-            result.violations.extend(check_order(inputs, out))
+        if facts.row_of is not None and not loose:
+            result.violations.extend(check_order(inputs, out, facts.row_of))
 
 
 def _is_running(child: ChildApp) -> bool:

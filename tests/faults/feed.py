@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.faults.kinds.kind import MakeRecord
 from tests.faults.watch import Row
 
 BATCH = 20
@@ -18,53 +19,6 @@ SETTLE_S = 1.0
 READ_DEADLINE_S = 60.0
 TRANSACTION_S = 120.0
 """Long, because a machine that does other things as well may stand still for a while."""
-MakeRecord = Callable[[random.Random, int], tuple[str, str]]
-
-
-def line_of_words(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a line of text."""
-    words = [f"w{min(int(rng.expovariate(0.08)), 200)}" for _ in range(rng.randrange(1, 6))]
-    return f"file{number % 7}", " ".join(words)
-
-
-def keyed_number(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a numbered value of one of some keys."""
-    return f"k{rng.randrange(40)}", f"n{number}"
-
-
-def sometimes_poison(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make an id; one in fifty is poison."""
-    kind = "poison" if rng.random() < 0.02 else "id"
-    return f"k{rng.randrange(40)}", f"{kind}-{number}"
-
-
-ACCOUNTS = 10_000
-
-
-def transfer(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a transfer between two accounts; some accounts are in more transfers than others."""
-    source, target = (int(ACCOUNTS * rng.random() ** 2) for _ in range(2))
-    return f"t{number}", f"a{source} a{target} {rng.randrange(1, 101)}"
-
-
-NAMES = 300
-
-
-def two_names(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a numbered record that names two of some names, the first ones more often."""
-    first, second = (int(NAMES * rng.random() ** 2) for _ in range(2))
-    return f"r{number}", f"n{first} n{second}"
-
-
-def asked_path(rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a path of a service; for some the answer takes longer than an epoch waits."""
-    delay = rng.choices((0, 0.1, 0.6), (7, 2, 1))[0]
-    return f"k{rng.randrange(400)}", f"p{number}?delay={delay}" if delay else f"p{number}"
-
-
-def key_of_its_own(_rng: random.Random, number: int) -> tuple[str, str]:
-    """Make a record of a key that no other has."""
-    return f"r{number}", f"v{number}"
 
 
 class Feeder:
@@ -72,7 +26,7 @@ class Feeder:
 
     Args:
         servers: The broker.
-        topic: Where to.
+        topic: Where to; its last part gives way to the topic that a record names.
         make: Makes the record of a number.
         seed: For what is random.
         pause_s: Pause between two transactions.
@@ -82,6 +36,7 @@ class Feeder:
         self, servers: str, topic: str, make: MakeRecord, *, seed: int, pause_s: float = 0.04
     ) -> None:
         self._topic = topic
+        self._prefix = topic.rpartition(".")[0]
         self._make = make
         self._random = random.Random(seed)
         self._pause_s = pause_s
@@ -126,9 +81,10 @@ class Feeder:
             self._producer.abort_transaction(TRANSACTION_S)
         self._producer.begin_transaction()
         for _ in range(count):
-            key, value = self._make(self._random, self._numbers)
+            sent = self._make(self._random, self._numbers)
             self._numbers += 1
-            self._producer.produce(self._topic, value, key=key)
+            time: dict[str, Any] = {} if sent.timestamp is None else {"timestamp": sent.timestamp}
+            self._producer.produce(f"{self._prefix}.{sent.topic}", sent.value, key=sent.key, **time)
         self._producer.commit_transaction(TRANSACTION_S)
 
     def stop(self) -> None:

@@ -28,7 +28,7 @@ class ChildApp:
     """One run of an application in a session of its own.
 
     Args:
-        kind: Which application of `tests.faults.apps`.
+        kind: Which application of `tests.faults.kinds`.
         directory: Where its events, its output and its fault markers go.
         environment: Variables besides those of this process.
         point: Where it shall stop to be killed, as ``name:n``.

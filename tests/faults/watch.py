@@ -29,6 +29,7 @@ class Row(NamedTuple):
     value: bytes | None
     epoch: int | None
     timestamp: int = -1
+    topic: str = ""
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from mustela import BufferConfig, StreamsBuilder, Suppressed, Tick, TimeWindows
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.events import AppState
-from tests.faults.apps import ticks
 from tests.faults.feed import read_all
+from tests.faults.kinds.timers import ticks
 from tests.faults.process import ChildApp
 from tests.integration.app_world import World
 

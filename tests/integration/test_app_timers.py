@@ -18,8 +18,8 @@ from mustela import ContextualProcessor, Record, StreamsBuilder, Timer
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.events import AppState
-from tests.faults.apps import timers
 from tests.faults.feed import read_all
+from tests.faults.kinds.timers import timers
 from tests.faults.process import ChildApp
 from tests.integration.app_world import World
 from tests.unit.examples.programs import load

@@ -10,8 +10,8 @@ import pytest
 
 from mustela import ContextualProcessor, Record, Stores, StreamsBuilder, Transaction
 from mustela.broker.process import DevelopmentBroker
-from tests.faults.apps import FIRST_BALANCE, move_money, reason
 from tests.faults.inside import Inside
+from tests.faults.kinds.shared import FIRST_BALANCE, move_money, reason
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from mustela import StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
-from tests.faults.apps import windows
+from tests.faults.kinds.timers import windows
 from tests.faults.process import ChildApp
 from tests.integration.app_world import World
 

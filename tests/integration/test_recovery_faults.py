@@ -19,10 +19,10 @@ from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.runtime.events import AppState
 from tests.broker_fixture import HEAP_MB, PROPERTIES
-from tests.faults.apps import word_count
 from tests.faults.feed import read_all
 from tests.faults.inside import Inside, await_condition
-from tests.faults.oracle import number
+from tests.faults.kinds.counting import word_count
+from tests.faults.kinds.kind import number
 from tests.integration.kafka_proxy import END_TXN, KafkaProxy
 
 pytest_plugins = ["tests.integration.app_fixture"]

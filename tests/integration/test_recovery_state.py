@@ -19,10 +19,10 @@ from mustela.plan.keygroups import key_group
 from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, decode_epoch_record, epochs_topic
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
-from tests.faults.apps import sequence, word_count
 from tests.faults.feed import read_all
 from tests.faults.inside import Inside
-from tests.faults.oracle import SequenceModel, number
+from tests.faults.kinds.counting import SequenceModel, sequence, word_count
+from tests.faults.kinds.kind import number
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -312,7 +312,7 @@ def test_any_number_of_lanes_gives_the_same_and_restores_nothing(
 
     model = SequenceModel()
     inputs = read_all(inside.servers, inside.input, 2)
-    model.step([row for rows in inputs.values() for row in rows], {})
+    model.take([row for rows in inputs.values() for row in rows])
     assert inside.table() == {key: chain.encode() for key, chain in model.chains.items()}
     inside.close()
 
