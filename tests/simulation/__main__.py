@@ -30,7 +30,9 @@ def main(arguments: list[str]) -> int:
     from tests.simulation.draw import ALL, NOT_YET
     from tests.simulation.invariants import NOT_HELD
 
-    kinds = frozenset(options.kinds.split(",")) if options.kinds else ALL - NOT_YET
+    kinds = ALL - NOT_YET
+    if options.kinds is not None:
+        kinds = frozenset(filter(None, options.kinds.split(",")))
     if options.seed is not None:
         return _one(options.seed, kinds, options.trace)
     from tests.simulation.campaign import campaign, continue_at, run
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> int:
         return 1
     ledger = Path(options.ledger) if options.ledger else None
     start = options.start or (continue_at(ledger, kinds) if ledger else 1)
-    failed = campaign(start, options.seeds or 100, kinds, ledger)
+    failed = campaign(start, options.seeds or 100, kinds, ledger, options.program)
     if failed:
         _one(failed[0], kinds, trace=False)
     return 1 if failed else 0
@@ -81,6 +83,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="how many seeds to play")
     parser.add_argument("--start", type=int, help="the first one")
     parser.add_argument("--ledger", help="a file to go on from and to add to")
+    parser.add_argument("--program", help="only this program")
     parser.add_argument("--kinds", help="kinds of faults, with commas between them")
     parser.add_argument("--trace", action="store_true", help="tell what happened")
     parser.add_argument("--bug", help="plant a bug, and stop at the first seed that finds it")

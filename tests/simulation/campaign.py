@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.draw import draw
+from tests.simulation.draw import draw, program_of
 from tests.simulation.invariants import NOT_HELD
 from tests.simulation.play import play
 
@@ -20,10 +20,16 @@ PART = 500
 
 
 def run(
-    start: int, count: int, kinds: frozenset[str], off: frozenset[str] = NOT_HELD
+    start: int,
+    count: int,
+    kinds: frozenset[str],
+    off: frozenset[str] = NOT_HELD,
+    program: str | None = None,
 ) -> Iterator[tuple[int, str | None]]:
     """Play seeds; yield each with what went wrong first, or None."""
     for seed in range(start, start + count):
+        if program not in {None, program_of(seed)}:
+            continue
         violations = play(draw(seed, kinds=kinds), off=off).violations
         yield seed, str(violations[0]) if violations else None
 
@@ -44,14 +50,24 @@ def write(ledger: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def campaign(start: int, count: int, kinds: frozenset[str], ledger: Path | None) -> list[int]:
+def campaign(
+    start: int,
+    count: int,
+    kinds: frozenset[str],
+    ledger: Path | None,
+    program: str | None = None,
+) -> list[int]:
     """Play seeds, say how it goes, and return those that failed."""
     failed: list[int] = []
     began = time.monotonic()
     for first in range(start, start + count, PART):
         size = min(PART, start + count - first)
         part_began = time.monotonic()
-        bad = {seed: what for seed, what in run(first, size, kinds) if what is not None}
+        bad = {
+            seed: what
+            for seed, what in run(first, size, kinds, program=program)
+            if what is not None
+        }
         failed += bad
         for seed, what in bad.items():
             print(f"seed {seed}: {what.splitlines()[0][:300]}", flush=True)

@@ -14,6 +14,7 @@ from typing import Any
 import mustela.connectors.kafka.log as log_module
 import mustela.runtime.ahead as ahead_module
 import mustela.spark.changelogs as changelogs_module
+import mustela.spark.global_tables as global_tables_module
 import mustela.spark.lanes as lanes_module
 import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.row_checks import outline_of
@@ -35,6 +36,7 @@ from mustela.spark.worker import (
     source_parcels,
 )
 from mustela.state.interfaces import EnvironmentSpec
+from tests.simulation.calls import HALF, SimDesk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.ports import SimClock, SimCluster, SimReader
@@ -79,6 +81,7 @@ def simulated() -> Iterator[None]:
         (log_module, "RangeReader", SimReader),
         (lanes_module, "RangeReader", SimReader),
         (lanes_module, "WriteLock", _NoLock),
+        (global_tables_module, "WriteLock", _NoLock),
         (changelogs_module, "SystemClock", _clock),
         (lanes_module, "reach", _reach),
         (worker_module, "reach", _reach),
@@ -107,7 +110,8 @@ class _Process:
         self.program = program
         self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
         self.note = BusyNote(None)
-        self.options = KernelOptions(**program.kernel)
+        self.desk = SimDesk(world, _clock())
+        self.options = KernelOptions(**program.kernel, calls=self.desk)
         self.reader = SimReader()
         self.admin = SimCluster(world, life)
         self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
@@ -221,14 +225,19 @@ class SimEngine:
             yield
         except WorkerKilled:
             self._world.note("a worker is killed")
+            self._here().desk.crash(keep_outcomes=self._world.random.random() < HALF)
             failure = EpochJobError("a Spark worker died", evidence={"spark": "simulated"})
             failure.suspect = True
             raise failure from None
         self._world.at(self._life, f"{what} done")
 
     def arrivals(self) -> Iterable[tuple[int, int]]:
-        """Nothing comes from outside."""
-        return ()
+        """Some calls end."""
+        process = self._here()
+        steps = process.desk.end_some()
+        stages = process.program.plan.stages
+        ended = [stage.index for stage in stages for step in stage.steps if step.name in steps]
+        return [(stage, group) for stage in ended for group in range(process.program.key_groups)]
 
     def restore(
         self, order: RestoreOrder, on_progress: Callable[[Sequence[TaskReport], int, int], None]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
 from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
-from mustela.state.interfaces import Committed, StoreSpec
+from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
+from mustela.state.kinds.list import ListRows
+from mustela.state.memory import MemoryEnvironment
+from mustela.state.overlay import Overlay
 from tests.simulation.broker import Entry, Txn
 from tests.simulation.happenings import Happenings
 from tests.simulation.machine import DiskEnvironment
-from tests.simulation.programs import PROGRAMS, planned
+from tests.simulation.oracle import Found
+from tests.simulation.oracle_streams import LATER
+from tests.simulation.programs import KEYS, PROGRAMS, planned
 from tests.simulation.world import Life, SimWorld, Violation, current_life
 
 __all__ = ["INVARIANTS", "NOT_HELD", "Invariants"]
@@ -59,9 +63,11 @@ class Invariants:
         self._name = application_id
         self._epochs = epochs_topic(application_id)
         self._last: EpochRecord | None = None
-        self._oracle = PROGRAMS[world.script.program].oracle()
+        self._program = PROGRAMS[world.script.program]
+        self._oracle = self._program.oracle()
         self._read: dict[tuple[str, str, int], int] = {}
         self._claims: list[tuple[Life, int]] = []
+        self._newest = -1
         world.broker.on_commit = self.committed
         world.on_end = self.ended
 
@@ -145,24 +151,21 @@ class Invariants:
             read.setdefault(part.topic, []).extend(
                 (part.partition, entry) for entry in log.between(start, part.end)
             )
-        expected: dict[Any, Any] = {**self._oracle.epoch(read, record.watermark)}
-        found: dict[Any, list[bytes | None]] = {}
+        for topic, (topic_id, ends) in record.global_ends.items():
+            for number, end in enumerate(ends):
+                log = self._world.broker.ever[topic_id].partitions[number]
+                for name, span in ((topic, (0, end)), (LATER, (end, log.stable))):
+                    rows = [(number, entry) for entry in log.between(*span)]
+                    read.setdefault(name, []).extend(rows)
+        found: Found = {}
         for (topic, _), rows in entries.items():
             if topic.startswith(f"{self._name}-"):
                 continue
             for row in rows:
                 found.setdefault((topic, row.key), []).append(row.value)
-        if found != expected:
-            wrong = sorted(
-                {
-                    key
-                    for key in found.keys() | expected.keys()
-                    if found.get(key) != expected.get(key)
-                },
-                key=str,
-            )
-            shown = [(key, found.get(key), expected.get(key)) for key in wrong[:3]]
-            self._fail("rows", f"epoch {record.epoch}: {shown} (found, expected)")
+        wrong = self._oracle.wrong(read, record.watermark, found)
+        if wrong:
+            self._fail("rows", f"epoch {record.epoch}: {wrong[:3]} (found, expected)")
 
     def _check_changelogs(
         self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]
@@ -179,6 +182,7 @@ class Invariants:
     def at_the_end(self, happenings: Happenings) -> None:
         """Check what must hold when everything was put right and the application came to rest."""
         last, world = self._last, self._world
+        self._newest = -1 if last is None else last.watermark
         if not world.came_to_rest:
             self._excuse(world.ends[-1] if world.ends else "nothing")
             return
@@ -187,9 +191,14 @@ class Invariants:
             return
         read = {(part.topic, part.partition): part.end for part in last.partitions}
         for place, log in happenings.sources.items():
+            if place[0] in self._program.global_:
+                continue
             left = log.between(read.get(place, 0), log.stable)
             if left:
                 self._fail("complete", f"{len(left)} records of {place} are not read")
+        missing = self._oracle.left()
+        if missing:
+            self._fail("complete", f"nothing came of {missing[:3]}")
         self._check_mirror(last)
         self._check_time(last)
         self._check_state(last)
@@ -269,9 +278,11 @@ class Invariants:
                 else:
                     rows[entry.key or b""] = entry.value
             held = dict(snapshot.range(store.name, None, None))
+            if store.kind == "list":
+                held, rows = (_joinable(store, of, self._newest) for of in (held, rows))
             # What is over leaves a windowed store without a word, and its changelog by age.
             wrong = {key for key in held if rows.get(key) != held[key]}
-            if store.retention_ms is None:
+            if store.retention_ms is None or store.kind == "list":
                 wrong |= rows.keys() - held.keys()
             if wrong and not (store.retention_ms is not None and "age" in self._world.applied):
                 self._fail(
@@ -289,3 +300,26 @@ def _entries(log: list[Entry], txn: Txn) -> list[Entry]:
             break
     found.reverse()
     return found
+
+
+def _joinable(store: StoreSpec, rows: dict[bytes, bytes], newest: int) -> dict[bytes, bytes]:
+    """Return what may still be joined of a list store, by key.
+
+    A copy keeps the same records in lists of its own, and what is over for longer than the log.
+    """
+    place = EnvironmentSpec(application_id="a", stage="s", group=0, groups=1, stores=(store,))
+    environment = MemoryEnvironment(place)
+    environment.restore(store.name, iter(rows.items()), 0)
+    environment.finish_restore(Committed())
+    assert store.segment_ms is not None
+    assert store.retention_ms is not None
+    low = max(0, newest - store.retention_ms + store.segment_ms)
+    view = Overlay(environment.snapshot(Committed())).store(store.name)
+    lists = ListRows(view, segment_ms=store.segment_ms)
+    count = len(KEYS)
+    found = lists.read(KEYS, [low] * count, [low + store.segment_ms] * count)
+    kept = {
+        key: [row for row in zip(times, values, strict=True) if row[0] >= low]
+        for key, (times, values) in found.items()
+    }
+    return {key: repr(rows).encode() for key, rows in kept.items() if rows}

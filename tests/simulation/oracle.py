@@ -10,13 +10,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.simulation.broker import BASE_MS, Entry
 
-__all__ = ["CountOracle", "HistogramOracle", "JoinOracle", "Oracle", "Read", "Rows", "WindowOracle"]
+__all__ = [
+    "CountOracle",
+    "EachOracle",
+    "Found",
+    "HistogramOracle",
+    "JoinOracle",
+    "Merge",
+    "Oracle",
+    "Read",
+    "Rows",
+    "WindowOracle",
+    "number",
+]
 
 Read = Mapping[str, Sequence[tuple[int, Entry]]]
 """The records that an epoch read: by topic, each with its partition."""
 
-Rows = dict[tuple[str, bytes], list[bytes]]
+Rows = dict[tuple[str, bytes], list[bytes | None]]
 """Rows by topic and key, in their order."""
+
+Found = dict[tuple[str, bytes | None], list[bytes | None]]
+"""The same, as they stand in the topics."""
 
 
 def number(value: int) -> bytes:
@@ -31,9 +46,46 @@ class Oracle:
         """Return the rows of an epoch."""
         raise NotImplementedError
 
+    def wrong(self, read: Read, watermark: int, found: Found) -> list[tuple[object, ...]]:
+        """Return what an epoch wrote wrongly, with what it should have been."""
+        expected = self.epoch(read, watermark)
+        if found == expected:
+            return []
+        keys = sorted({*found, *expected}, key=str)
+        shown = [(key, found.get(key), expected.get(key)) for key in keys]  # type: ignore[arg-type]
+        return [row for row in shown if row[1] != row[2]]
+
     def overdue(self, newest: int) -> list[bytes]:
         """Return the keys of which something waits that a time of ``newest`` lets go."""
         return []
+
+    def left(self) -> list[bytes]:
+        """Return the keys of which something is missing when all input is read."""
+        return []
+
+
+class Merge:
+    """The order in which the records of an epoch meet.
+
+    Args:
+        topics: The topics, in the order of their names.
+    """
+
+    def __init__(self, *topics: str) -> None:
+        self._topics = topics
+        self._floors: dict[tuple[int, int], int] = {}
+
+    def records(self, read: Read) -> list[tuple[int, int, Entry]]:
+        """Return the records of an epoch, each with its order time and the number of its topic."""
+        merged: list[tuple[int, int, int, int, Entry]] = []
+        for index, topic in enumerate(self._topics):
+            for partition, entry in read.get(topic, ()):
+                place = index, partition
+                floor = max(self._floors.get(place, -1), entry.timestamp)
+                self._floors[place] = floor
+                merged.append((floor, index, partition, entry.offset, entry))
+        merged.sort(key=lambda row: row[:4])
+        return [(floor, index, entry) for floor, index, _, _, entry in merged]
 
 
 class CountOracle(Oracle):
@@ -60,6 +112,23 @@ class CountOracle(Oracle):
     def epoch(self, read: Read, watermark: int) -> Rows:
         """Return the rows of an epoch."""
         return {("out", key): [number(self.totals[key])] for key in self.touched(read)}
+
+
+class EachOracle(Oracle):
+    """A row for each record: how often its key has come so far."""
+
+    def __init__(self) -> None:
+        self._merge = Merge("in")
+        self._counts: dict[bytes, int] = {}
+
+    def epoch(self, read: Read, watermark: int) -> Rows:
+        """Return the rows of an epoch."""
+        rows: Rows = {}
+        for _, _, entry in self._merge.records(read):
+            key = entry.key or b""
+            self._counts[key] = self._counts.get(key, 0) + 1
+            rows.setdefault(("out", key), []).append(number(self._counts[key]))
+        return rows
 
 
 class HistogramOracle(Oracle):
@@ -126,19 +195,12 @@ class JoinOracle(Oracle):
 
     def __init__(self) -> None:
         self._table: dict[bytes, bytes] = {}
-        self._floors: dict[tuple[int, int], int] = {}
+        self._merge = Merge("in", "side")
 
     def epoch(self, read: Read, watermark: int) -> Rows:
         """Return the rows of an epoch."""
-        merged: list[tuple[int, int, int, int, Entry]] = []
-        for index, topic in enumerate(("in", "side")):
-            for partition, entry in read.get(topic, ()):
-                place = index, partition
-                floor = max(self._floors.get(place, -1), entry.timestamp)
-                self._floors[place] = floor
-                merged.append((floor, index, partition, entry.offset, entry))
         rows: Rows = {}
-        for _, index, _, _, entry in sorted(merged, key=lambda row: row[:4]):
+        for _, index, entry in self._merge.records(read):
             if index == 1:
                 if entry.value is None:
                     self._table.pop(entry.key or b"", None)

@@ -133,8 +133,9 @@ def _run(world: SimWorld, life: Life) -> None:
             spent = clock.monotonic() - started
             lag = coordinator.lag()
             world.broker.tick()
-            life.rest = 0 if busy or lag else life.rest + 1
-            if busy and world.is_calm:  # what it read has time to become idle
+            worked = lag > 0 if program.restless else busy or lag > 0
+            life.rest = 0 if worked else life.rest + 1
+            if worked and world.is_calm:  # what it read has time to become idle
                 world.calm_until = max(world.calm_until, world.ms + CALM_MS)
             if world.is_calm and life.rest > REST_ROUNDS and world.ms > world.calm_until:
                 world.came_to_rest = life.stopping = True

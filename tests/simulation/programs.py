@@ -4,27 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from mustela import BufferConfig, Materialized, StreamsBuilder, Suppressed, TimeWindows
+from mustela import StreamsBuilder
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from tests.simulation.broker import BASE_MS
+from tests.simulation import topologies
 from tests.simulation.oracle import (
     CountOracle,
+    EachOracle,
     HistogramOracle,
     JoinOracle,
     Oracle,
     WindowOracle,
 )
+from tests.simulation.oracle_streams import (
+    BranchOracle,
+    GlobalOracle,
+    PairsOracle,
+    TwiceOracle,
+    VersionedOracle,
+)
+from tests.simulation.oracle_tables import (
+    CallOracle,
+    HeldBackOracle,
+    SessionOracle,
+    Table,
+    TableOracle,
+    TickOracle,
+    TimerOracle,
+)
+from tests.simulation.topologies import GAP_MS, GRACE_MS, JOIN_MS, WAIT_MS, WINDOW_MS
 
-__all__ = ["PROGRAMS", "Program", "planned"]
+__all__ = ["KEYS", "PROGRAMS", "Program", "planned"]
 
-WINDOW_MS = 2_000
-GRACE_MS = 500
+KEYS = [f"k{n}".encode() for n in range(6)]
+"""The keys of all records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +55,9 @@ class Program:
         oracle: Makes what says which rows each epoch must write, whatever the version.
         versions: How many versions there are.
         timed: Whether records can come too late.
+        restless: Whether it commits although nothing comes.
+        global_: Source topics of global tables.
+        tables: Source topics in which a record may be a deletion.
         settings: Settings of its own.
     """
 
@@ -47,97 +67,88 @@ class Program:
     oracle: Callable[[], Oracle]
     versions: int = 1
     timed: bool = False
+    restless: bool = False
+    global_: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _count(builder: StreamsBuilder, version: int) -> None:
-    """Version 1 does not log its store, version 2 calls it something else."""
-    records = builder.stream("in", key=str, value=str).group_by_key()
-    if version == 1:
-        counts = records.count(materialized=Materialized(store="counts", logged=False))
-    else:
-        counts = records.count(store="renamed" if version == 2 else "counts")
-    counts.to_stream().to("out", key=str, value=int)
+def _outer(left: Table, right: Table) -> Table:
+    return {
+        key: left.get(key, b"") + b"+" + right.get(key, b"") for key in left.keys() | right.keys()
+    }
 
 
-def _two(builder: StreamsBuilder, version: int) -> None:
-    """Version 1 reads only one of the topics."""
-    records = builder.stream("in", key=str, value=str)
-    if version == 0:
-        records = records.merge(builder.stream("side", key=str, value=str))
-    records.group_by_key().count(store="counts").to_stream().to("out", key=str, value=int)
+def _own(_left: Table, _right: Table, _side: int, key: bytes) -> list[bytes]:
+    return [key]
 
 
-def _words(builder: StreamsBuilder, version: int) -> None:
-    records = builder.stream("in", key=str, value=str)
-    words = records.group_by(lambda _key, value: value)
-    words.count(store="words").to_stream().to("out", key=str, value=int)
+def _referred(value: bytes) -> bytes:
+    return b"k" + value[1:]
 
 
-def _histogram(builder: StreamsBuilder, version: int) -> None:
-    counts = builder.stream("in", key=str, value=str).group_by_key().count(store="counts")
-    bars = counts.group_by(lambda key, count: (str(count), key), key=str, value=str)
-    bars.count(store="bars").to_stream().to("out", key=str, value=int)
+def _by_reference(left: Table, right: Table) -> Table:
+    return {
+        key: value + b"+" + right[_referred(value)]
+        for key, value in left.items()
+        if _referred(value) in right
+    }
 
 
-def _windows(builder: StreamsBuilder, version: int) -> None:
-    """Version 1 has windows of another size."""
-    size = timedelta(milliseconds=WINDOW_MS * (1 + version))
-    windows = TimeWindows(size=size, grace=timedelta(milliseconds=GRACE_MS))
-    counts = builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows)
-    counts.count(store="windows").to_stream().map(_flat).to("out", key=str, value=int)
+def _referring(left: Table, _right: Table, side: int, key: bytes) -> list[bytes]:
+    return [key] if side == 0 else [k for k, value in left.items() if _referred(value) == key]
 
 
-def _final(builder: StreamsBuilder, version: int) -> None:
-    """Version 1 has windows of another size."""
-    size = timedelta(milliseconds=WINDOW_MS * (1 + version))
-    windows = TimeWindows(size=size, grace=timedelta(milliseconds=GRACE_MS))
-    counts = builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows)
-    closed = Suppressed.until_window_closes(BufferConfig.unbounded(), name="closed")
-    finals = counts.count(store="windows").suppress(closed)
-    finals.to_stream().map(_flat).to("out", key=str, value=int)
+def _one(name: str, oracle: Callable[[], Oracle], **more: Any) -> Program:
+    build = getattr(topologies, more.pop("build", name))
+    return Program(name=name, sources=("in",), build=build, oracle=oracle, **more)
 
 
-def _flat(window: Any, count: int) -> tuple[str, int]:
-    return f"{window.key}@{window.start - BASE_MS}", count
-
-
-def _join(builder: StreamsBuilder, version: int) -> None:
-    table = builder.table("side", key=str, value=str, store="side")
-    records = builder.stream("in", key=str, value=str)
-    joined = records.join(table, lambda value, row: f"{value}+{row}", name="joined")
-    joined.to("out", key=str, value=str)
+def _pair(name: str, oracle: Callable[[], Oracle], **more: Any) -> Program:
+    build = getattr(topologies, more.pop("build", name))
+    return Program(name=name, sources=("in", "side"), build=build, oracle=oracle, **more)
 
 
 PROGRAMS = {
     program.name: program
     for program in (
-        Program(name="count", sources=("in",), build=_count, oracle=CountOracle, versions=3),
-        Program(name="two", sources=("in", "side"), build=_two, oracle=CountOracle, versions=2),
-        Program(
-            name="words",
-            sources=("in",),
-            build=_words,
-            oracle=lambda: CountOracle(lambda entry: [entry.value or b""]),
-        ),
-        Program(name="histogram", sources=("in",), build=_histogram, oracle=HistogramOracle),
-        Program(
-            name="windows",
-            sources=("in",),
-            build=_windows,
-            oracle=lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=False),
+        _one("count", CountOracle, versions=3),
+        _pair("two", CountOracle, versions=2),
+        _one("words", lambda: CountOracle(lambda entry: [entry.value or b""])),
+        _one("each", EachOracle, build="count", settings={"emit": "every"}),
+        _one("histogram", HistogramOracle),
+        _one("twice", TwiceOracle),
+        _one("branches", BranchOracle),
+        _one(
+            "windows",
+            lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=False),
             versions=2,
             timed=True,
         ),
-        Program(
-            name="final",
-            sources=("in",),
-            build=_final,
-            oracle=lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=True),
+        _one(
+            "final",
+            lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=True),
             versions=2,
             timed=True,
         ),
-        Program(name="join", sources=("in", "side"), build=_join, oracle=JoinOracle),
+        _one(
+            "sessions",
+            lambda: SessionOracle(GAP_MS, GRACE_MS, final=False),
+            versions=2,
+            timed=True,
+        ),
+        _one("settled", lambda: SessionOracle(GAP_MS, GRACE_MS, final=True), timed=True),
+        _one("held_back", lambda: HeldBackOracle(WAIT_MS), timed=True),
+        _one("timers", lambda: TimerOracle(WAIT_MS), timed=True),
+        _one("ticks", TickOracle, restless=True),
+        _one("calls", CallOracle),
+        _pair("join", JoinOracle, tables=("side",)),
+        _pair("global", GlobalOracle, build="global_", global_=("side",)),
+        _pair("pairs", lambda: PairsOracle(JOIN_MS, GRACE_MS), timed=True),
+        _pair("alone", lambda: PairsOracle(JOIN_MS, GRACE_MS, alone=(0, 1)), timed=True),
+        _pair("versioned", lambda: VersionedOracle(WAIT_MS), timed=True, tables=("side",)),
+        _pair("tables", lambda: TableOracle(_outer, _own), tables=("in", "side")),
+        _pair("foreign", lambda: TableOracle(_by_reference, _referring), tables=("in", "side")),
     )
 }
 """Every program by name."""
@@ -147,5 +158,6 @@ PROGRAMS = {
 def planned(name: str, version: int) -> Plan:
     """Return the plan of a version of a program."""
     builder = StreamsBuilder()
-    PROGRAMS[name].build(builder, version)
-    return plan(builder.build(), options=PlanOptions())
+    program = PROGRAMS[name]
+    program.build(builder, version)
+    return plan(builder.build(), options=PlanOptions(emit=program.settings.get("emit", "barrier")))

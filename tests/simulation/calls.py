@@ -1,0 +1,42 @@
+"""Calls to the outside in the simulated world: they end when the seed says so."""
+
+from __future__ import annotations
+
+from mustela.clock import Clock
+from mustela.testing.calls import DriverCalls
+from tests.simulation.world import SimWorld
+
+__all__ = ["HALF", "SimDesk"]
+
+HALF = 0.5
+
+
+class SimDesk(DriverCalls):
+    """The calls of one process; they die with it.
+
+    Args:
+        world: The world.
+        clock: The clocks of the machine.
+    """
+
+    def __init__(self, world: SimWorld, clock: Clock) -> None:
+        self._world = world
+        super().__init__(clock, held=True)
+        world.ids += 1
+        self.lives = world.ids
+
+    @property
+    def held(self) -> bool:
+        """Whether a call that is asked for now has not ended yet."""
+        return self._world.random.random() < HALF
+
+    @held.setter
+    def held(self, _held: bool) -> None:
+        """It is never said, but drawn."""
+
+    def end_some(self) -> set[str]:
+        """Let some calls end; return their steps."""
+        waiting = self.waiting()
+        if not waiting:
+            return set()
+        return self.end(call for call in waiting if self._world.random.random() < HALF)
