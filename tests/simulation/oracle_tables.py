@@ -91,7 +91,7 @@ class SessionOracle(Oracle):
         for key, mine in self._sessions.items():
             known = before.get(key, {})
             if self._final:
-                for session in [s for s in mine if s[1] + self._gap + self._grace <= watermark]:
+                for session in [s for s in mine if s[1] + self._gap + self._grace < watermark]:
                     rows[self._row(key, session)] = [number(mine.pop(session))]
                 continue
             for session in known.keys() | mine.keys():
@@ -112,7 +112,7 @@ class SessionOracle(Oracle):
             key
             for key, mine in self._sessions.items()
             for _, end in mine
-            if end + self._gap + self._grace <= newest
+            if end + self._gap + self._grace < newest
         ]
 
 
@@ -187,7 +187,7 @@ class TickOracle(Oracle):
         self._counts.touched(read)
         wrong: list[tuple[object, ...]] = []
         for (topic, key), rows in found.items():
-            known = {before.get(key), self._counts.totals.get(key)} - {None}
+            known = {before.get(key or b""), self._counts.totals.get(key or b"")} - {None}
             allowed = [number(count) for count in known if count is not None]
             wrong += [(topic, key, row, allowed) for row in rows if row not in allowed]
         return wrong
@@ -207,7 +207,7 @@ class CallOracle(Oracle):
                 self._waiting.setdefault(entry.key or b"", []).append(entry.value.upper())
         wrong: list[tuple[object, ...]] = []
         for (topic, key), rows in found.items():
-            waiting = self._waiting.get(key, [])
+            waiting = self._waiting.get(key or b"", [])
             if rows != waiting[: len(rows)]:
                 wrong.append((topic, key, rows, waiting))
             del waiting[: len(rows)]

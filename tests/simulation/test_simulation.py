@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.planted.plant import bugs
-from tests.simulation.draw import ALL, NOT_YET, draw
+from tests.simulation.draw import ALL, NOT_YET, draw, program_of
 from tests.simulation.planted.search import LIST, ROOT, history
 from tests.simulation.play import play
 from tests.simulation.programs import PROGRAMS, planned
@@ -57,6 +57,11 @@ def test_every_program_and_kind_of_fault_is_drawn() -> None:
     happened = {event.kind for script in scripts for event in script.events}
     assert {"kill", "power", "disk", "truncate", "recreate", "widen", "skew"} <= happened
     assert NOT_YET < ALL
+
+
+def test_a_check_plays_every_program() -> None:
+    """Each program has its turn, so few seeds try all of them."""
+    assert {program_of(seed) for seed in range(1, CHECKED + 1)} == PROGRAMS.keys()
 
 
 @pytest.mark.parametrize("bug", sorted(bugs(LIST)))
