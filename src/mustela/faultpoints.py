@@ -2,7 +2,9 @@
 
 In production a point costs one test of a variable. With ``MUSTELA_FAULT_POINT=name`` or
 ``name:n`` and ``MUSTELA_FAULT_DIR`` set, the process that comes to the point for the n-th time
-writes a file ``name`` into that directory and sleeps until it is killed.
+writes a file ``name`` into that directory and sleeps until it is killed, or the file is deleted.
+With ``MUSTELA_FAULT_POINT=*`` a test chooses while the process runs: the first to come to a point
+whose name is in a file ``want-<name>`` takes that file for its own.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ FAULT_POINTS = (
 )
 """Every point, in the order of the protocol."""
 
+ANY = "*"
+POLL_S = 0.02
 _WANTED, _, _COUNT = os.environ.get("MUSTELA_FAULT_POINT", "").partition(":")
 _LEFT = [int(_COUNT or 1)]
 
@@ -44,16 +48,23 @@ def reach(name: str) -> None:
         >>> reach("flushed")
     """
     assert name in FAULT_POINTS, name
-    if name != _WANTED:
-        return
-    _LEFT[0] -= 1
-    if _LEFT[0] > 0:
+    if name != _WANTED and _WANTED != ANY:
         return
     marker = Path(os.environ["MUSTELA_FAULT_DIR"]) / name
-    try:
-        with marker.open("x") as file:
-            file.write(str(os.getpid()))
-    except FileExistsError:
-        return
-    while True:
-        time.sleep(3600)
+    if _WANTED == ANY:
+        try:
+            marker.with_name(f"want-{name}").rename(marker)
+        except FileNotFoundError:
+            return
+        marker.write_text(str(os.getpid()))
+    else:
+        _LEFT[0] -= 1
+        if _LEFT[0] > 0:
+            return
+        try:
+            with marker.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return
+    while marker.exists():
+        time.sleep(POLL_S)

@@ -1,14 +1,15 @@
-"""The long run: ``./dev faults [--kills N] [--seed S] [--kinds a,b] [--bugs N]``.
+"""The long run: ``./dev faults [--faults N] [--minutes N] [--ledger FILE --resume] [--bugs N]``.
 
-Kills applications at every phase of the epoch protocol and at random times, checks all that they
-wrote, then plants known bugs and sees that they are found. One JSON line at the end.
+Applications of all kinds get faults of all types, drawn from a seed so that each kind gets each
+type equally often for its weight; all that they write is checked. Then known bugs are planted, and
+must be found. ``./dev faults --summary --ledger FILE`` shows what was done so far.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -16,102 +17,14 @@ from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
 from tests.faults.bugs import BUGS, environment_of
-from tests.faults.campaign import Campaign, Result
-from tests.faults.kinds.registry import CHECKED, KINDS
+from tests.faults.campaign import Campaign
+from tests.faults.kinds.registry import CHECKED
+from tests.faults.ledger import Ledger, Line, table
 from tests.faults.process import ChildEndedError
+from tests.faults.slices import draw, make_broker, play, shocks_here
 
-DRIVER_POINTS = (
-    "before-job",
-    "transaction-begun",
-    "half-produced",
-    "flushed",
-    "offsets-added",
-    "commit-sent",
-    "committed",
-)
-SOURCE_POINTS = ("in-source",)
-LANE_POINTS = ("in-lane-before-pending", "in-lane-after-pending", "in-recovery")
-RANDOM_SECONDS = 3.0
-COUNT_MAX = 5
-STATE_EPOCHS = 3
-"""So many epochs leave something that can be lost and restored."""
-
-
-def plan_kills(kind: str, kills: int, rng: random.Random) -> list[str]:
-    """Return where to kill: each point once in a random order, then random times and points.
-
-    With at_least_once the driver produces no rows, so it is never half-way through them. Without
-    input there are no offsets.
-    """
-    guarantee, _, name = kind.rpartition(":")
-    never = {"half-produced"} if guarantee else set[str]()
-    facts = KINDS[name]
-    if not facts.inputs:
-        never.add("offsets-added")
-    driver = [point for point in DRIVER_POINTS if point not in never]
-    source = SOURCE_POINTS if facts.inputs else ()
-    points = [*driver, *source, *(LANE_POINTS if facts.has_state else ())]
-    rng.shuffle(points)
-    result = points[:kills]
-    while len(result) < kills:
-        result.append("random" if len(result) % 2 else rng.choice(points))
-    return [_counted(point, rng) for point in result]
-
-
-def _counted(point: str, rng: random.Random) -> str:
-    """Say when the point is deadly; the start passes those of the transaction once."""
-    if point == "random":
-        return point
-    if point == "in-recovery":
-        return "in-recovery:1"
-    least = 1 if point in (*SOURCE_POINTS, *LANE_POINTS, "before-job") else 2
-    return f"{point}:{rng.randrange(least, COUNT_MAX)}"
-
-
-def run_kill(campaign: Campaign, point: str) -> None:
-    """Kill once."""
-    if point == "random":
-        campaign.kill_after(1, campaign.random.random() * RANDOM_SECONDS)
-        return
-    if point.startswith("in-recovery"):
-        if not campaign.has_state:
-            campaign.kill_after(STATE_EPOCHS, 0.0)
-        campaign.lose_state(0.7)
-    campaign.kill_at(point)
-
-
-def run_kind(
-    kind: str, kills: int, seed: int, servers: str, directory: Path, records: int = 0
-) -> Result:
-    """Run one application under kills and say what came of it."""
-    started = time.monotonic()
-    guarantee, _, name = kind.rpartition(":")
-    environment = {"MUSTELA__PROCESSING_GUARANTEE": guarantee} if guarantee else {}
-    points = plan_kills(kind, kills, random.Random(f"{seed}-{kind}"))
-    directory = directory / kind.replace(":", "-")
-    campaign = Campaign(
-        name, servers, directory, seed=seed, environment=environment, records=records
-    )
-    with campaign:
-        try:
-            for point in points:
-                run_kill(campaign, point)
-                print(
-                    f"  {kind}: killed at {point}, {time.monotonic() - started:.0f} s", flush=True
-                )
-            result = campaign.finish()
-        except ChildEndedError as error:
-            result = campaign.result
-            result.violations.append(str(error))
-    for violation in result.violations:
-        print(f"  VIOLATION {violation}", flush=True)
-    print(
-        f"{kind}: {result.kills} kills, {result.epochs} epochs, {result.records} records,"
-        f" {result.rows} rows, {len(result.violations)} violations,"
-        f" {time.monotonic() - started:.0f} s",
-        flush=True,
-    )
-    return result
+SLICES_OF_A_BROKER = 6
+LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
 
 
 def find_bug(name: str, seed: int, servers: str, directory: Path) -> list[str]:
@@ -137,41 +50,80 @@ def find_bug(name: str, seed: int, servers: str, directory: Path) -> list[str]:
     return found
 
 
+def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
+    """Play slices until there are enough faults, or the time is up; return them."""
+    shocks, missing = shocks_here(given.fault or ())
+    for name, why in missing.items():
+        print(f"skipped {name}: {why}", flush=True)
+    kinds = [kind for kind in given.kinds.split(",") if kind]
+    deadline = time.monotonic() + 60 * given.minutes
+    broker, played = None, list[Line]()
+    try:
+        while ledger.faults < given.faults and time.monotonic() < deadline:
+            if broker is None or len(played) % SLICES_OF_A_BROKER == 0:
+                if broker is not None:
+                    broker.kill()
+                    shutil.rmtree(broker.data_dir, ignore_errors=True)
+                broker = make_broker(place / f"broker-{len(played)}")
+                broker.start()
+            elif not broker.running:
+                broker.start()
+            plan = draw(given.seed, ledger, given.slice, kinds, shocks)
+            print(f"slice {plan.slice}: {plan.kind} {dict(plan.settings)}", flush=True)
+            directory = place / f"slice-{plan.slice}"
+            line = play(plan, broker, directory)
+            ledger.add(line)
+            played.append(line)
+            for violation in line.violations:
+                print(f"  VIOLATION {violation}", flush=True)
+            if not (given.keep and line.violations):
+                shutil.rmtree(directory, ignore_errors=True)
+            rate = 60 * sum(line.faults.values()) / max(1, line.seconds)
+            print(
+                f"  {sum(line.faults.values())} faults, {line.epochs} epochs, {line.rows} rows,"
+                f" {len(line.violations)} violations, {line.seconds} s, {rate:.0f} a minute;"
+                f" {ledger.faults} faults in all",
+                flush=True,
+            )
+    finally:
+        if broker is not None:
+            broker.kill()
+    return played
+
+
 def main(arguments: list[str]) -> int:
     """Run; return 1 if something was violated or a planted bug was not found."""
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=42, help="kills in all")
+    parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
+    parser.add_argument("--slice", type=int, default=24, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--records", type=int, default=0, help="records that wait at the start")
-    parser.add_argument("--kinds", default=",".join(CHECKED), help="e.g. at_least_once:stateless")
-    parser.add_argument("--bugs", type=int, default=4, help="how many bugs to plant")
+    parser.add_argument("--kinds", default=",".join(CHECKED))
+    parser.add_argument("--fault", action="append", help="only this one, e.g. kill-worker")
+    parser.add_argument("--ledger", type=Path, help=f"e.g. {LEDGER.name}")
+    parser.add_argument("--resume", action="store_true", help="go on after what the ledger holds")
+    parser.add_argument("--summary", action="store_true", help="only show the ledger")
+    parser.add_argument("--keep", type=Path, help="where to keep what violations left")
+    parser.add_argument("--bugs", type=int, default=0, help="how many bugs to plant")
     parser.add_argument("--bug", action="append", help="plant this one")
     given = parser.parse_args(arguments)
-    kinds = [kind for kind in given.kinds.split(",") if kind]
+    if given.summary:
+        print(table(Ledger(given.ledger or LEDGER)))
+        return 0
+    ledger = Ledger(given.ledger, resume=given.resume)
     bugs = given.bug or random.Random(given.seed).sample(sorted(BUGS), min(given.bugs, len(BUGS)))
-    results: dict[str, Result] = {}
-    started = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="mustela-faults-", ignore_cleanup_errors=True) as name,
-        make_small_broker() as broker,
-    ):
-        place, servers = Path(name), broker.bootstrap_servers
-        for number, kind in enumerate(kinds):
-            share = given.kills // len(kinds) + (number < given.kills % len(kinds))
-            results[kind] = run_kind(kind, share, given.seed, servers, place, given.records)
-        missed = [bug for bug in bugs if not find_bug(bug, given.seed, servers, place)]
-    summary = {
-        "seed": given.seed,
-        "kills": sum(result.kills for result in results.values()),
-        "violations": sum(len(result.violations) for result in results.values()),
-        "epochs": sum(result.epochs for result in results.values()),
-        "records": sum(result.records for result in results.values()),
-        "bugs_planted": len(bugs),
-        "bugs_missed": missed,
-        "seconds": round(time.monotonic() - started),
-    }
-    print(json.dumps(summary), flush=True)
-    return 1 if summary["violations"] or missed else 0
+    with tempfile.TemporaryDirectory(prefix="mustela-faults-", ignore_cleanup_errors=True) as name:
+        place = given.keep or Path(name)
+        played = run(given, ledger, place)
+        missed: list[str] = []
+        if bugs:
+            with make_small_broker() as broker:
+                servers = broker.bootstrap_servers
+                missed = [bug for bug in bugs if not find_bug(bug, given.seed, servers, place)]
+    print(table(ledger), flush=True)
+    if bugs:
+        print(f"{len(bugs)} bugs planted, {missed} not found", flush=True)
+    return 1 if missed or any(line.violations for line in played) else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import TextIO
 
@@ -65,6 +66,8 @@ def main(kind: str) -> int:
             app.run()
         except MustelaError as error:
             log.say("end", code=error.code, text=str(error))
+            if error.__cause__ is not None:
+                traceback.print_exception(error.__cause__)
             return exit_code_of(error)
         log.say("end", code="")
     return 0

@@ -80,13 +80,16 @@ class Campaign:
         self.random = random.Random(seed)
         self.result = Result()
         self.child: ChildApp | None = None
-        self._directory = directory
+        self.alone: list[ChildApp] = []
+        self.repeats = 0
+        self._moves = 0
+        self.directory = directory
         self._runs = 0
-        self._prefix = self.application_id
+        self.prefix = self.application_id
         around = AROUND.get(kind)
-        self._around = around and around(servers, self._prefix, seed)
-        self._environment = {
-            "FAULTS_PREFIX": self._prefix,
+        self._around = around and around(servers, self.prefix, seed)
+        self.settings = {
+            "FAULTS_PREFIX": self.prefix,
             "MUSTELA__APPLICATION_ID": self.application_id,
             "MUSTELA__BOOTSTRAP_SERVERS": servers,
             "MUSTELA__STATE_DIR": str(self.state_dir),
@@ -101,14 +104,14 @@ class Campaign:
             **(self._around.environment if self._around else {}),
             **(environment or {}),
         }
-        self.guarantee = self._environment.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
-        self._admin = KafkaAdmin({"bootstrap.servers": servers})
-        self.outputs = {short: f"{self._prefix}.{short}" for short in self.facts.outputs}
+        self.guarantee = self.settings.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
+        self.admin = KafkaAdmin({"bootstrap.servers": servers})
+        self.outputs = {short: f"{self.prefix}.{short}" for short in self.facts.outputs}
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
-        self.input = f"{self._prefix}.in"
+        self.input = f"{self.prefix}.in"
         read = {"in", *self.facts.inputs, *self.facts.more_inputs}
-        topics = [*(f"{self._prefix}.{short}" for short in sorted(read)), *self.outputs.values()]
+        topics = [*(f"{self.prefix}.{short}" for short in sorted(read)), *self.outputs.values()]
         specs = [TopicSpec(name=topic, partitions=PARTITIONS, config={}) for topic in topics]
         compacted = {"cleanup.policy": "compact", "segment.bytes": str(50 << 20)}
         epochs = TopicSpec(
@@ -116,13 +119,14 @@ class Campaign:
             partitions=1,
             config={**compacted, "retention.ms": "-1"},
         )
-        self._admin.create([*specs, epochs])
+        self.admin.create([*specs, epochs])
         self.feeder = Feeder(servers, self.input, self.facts.make, seed=seed, pause_s=pause_s)
         self.watcher = Watcher(
             servers, self.application_id, dict.fromkeys(self.outputs.values(), PARTITIONS)
         )
 
     def __enter__(self) -> Campaign:
+        """Begin to feed and to watch."""
         self.watcher.start()
         if self._around is not None:
             self._around.start()
@@ -136,19 +140,19 @@ class Campaign:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if self.child is not None:
-            self.child.kill()
+        for child in (*self.alone, *([] if self.child is None else [self.child])):
+            child.kill()
         self.feeder.stop()
         if self._around is not None:
             self._around.stop()
         self.watcher.stop()
-        self._admin.close()
+        self.admin.close()
 
     def start(self, point: str = "", **environment: str) -> ChildApp:
         """Start a run of the application."""
         self._runs += 1
-        directory = self._directory / f"run-{self._runs:03d}"
-        variables = {**self._environment, **environment}
+        directory = self.directory / f"run-{self._runs:03d}"
+        variables = {**self.settings, **environment}
         self.child = ChildApp(self.kind, directory, variables, point=point)
         return self.child
 
@@ -162,7 +166,7 @@ class Campaign:
         child.wait_for_point()
         self._killed(child, point)
         if whole and not point.startswith("in-recovery"):
-            self._check_restored(child)
+            self.check_restored(child)
         self.is_damaged = point.startswith("in-recovery")
 
     is_damaged = False
@@ -181,7 +185,7 @@ class Campaign:
             raise ChildEndedError(msg)
         self._killed(child, "random")
         if not self.is_damaged:
-            self._check_restored(child)
+            self.check_restored(child)
         self.is_damaged = False
 
     def _killed(self, child: ChildApp, point: str) -> None:
@@ -191,7 +195,8 @@ class Campaign:
         self.result.kills += 1
         self.result.points.append(point)
 
-    def _check_restored(self, child: ChildApp) -> None:
+    def check_restored(self, child: ChildApp) -> None:
+        """Note if a run has restored anything, though nothing was lost."""
         count = child.restored()
         if count:
             where = child.directory.name
@@ -207,12 +212,22 @@ class Campaign:
     def _groups(self) -> Iterator[Path]:
         return self.state_dir.glob("*/*/[0-9]*")
 
-    def lose_state(self, share: float = 1.0) -> None:
-        """Delete the local state of some key groups."""
+    def lose_state(self, share: float = 1.0) -> int:
+        """Delete the local state of some key groups; return of how many."""
         self.is_damaged = True
+        count = 0
         for path in sorted(self._groups()):
             if path.is_dir() and self.random.random() < share:
                 shutil.rmtree(path)
+                count += 1
+        return count
+
+    def move_state(self) -> None:
+        """Let later runs have another state directory, as on another host; there are two."""
+        self._moves += 1
+        self.is_damaged = True
+        self.state_dir = self.directory / ("state" if self._moves % 2 == 0 else "elsewhere")
+        self.settings["MUSTELA__STATE_DIR"] = str(self.state_dir)
 
     def inputs(self) -> Inputs:
         """Read the committed input."""
@@ -220,7 +235,7 @@ class Campaign:
             (short, partition): [row._replace(topic=short) for row in rows]
             for short in self.facts.inputs
             for partition, rows in read_all(
-                self.servers, f"{self._prefix}.{short}", PARTITIONS
+                self.servers, f"{self.prefix}.{short}", PARTITIONS
             ).items()
         }
 
@@ -231,11 +246,11 @@ class Campaign:
             AssertionError: If the application does not get there in time.
         """
         places = [
-            (f"{self._prefix}.{short}", partition)
+            (f"{self.prefix}.{short}", partition)
             for short in self.facts.inputs
             for partition in range(PARTITIONS)
         ]
-        ends = {(p.topic, p.partition): n for p, n in self._admin.end_offsets(places).items()}
+        ends = {(p.topic, p.partition): n for p, n in self.admin.end_offsets(places).items()}
         inputs = self.inputs()
         deadline = time.monotonic() + timeout_s
         while True:
@@ -265,9 +280,9 @@ class Campaign:
     def finish(self) -> Result:
         """Run to the end of the input, stop cleanly, and check everything."""
         result = self.result
-        child = self.start()
+        child = self.start() if self.child is None or not self.child.is_running else self.child
         try:
-            child.wait_for("running", lambda: _is_running(child))
+            child.wait_for("running", lambda: child.is_running)
             self.feeder.stop()
             self.wait_caught_up()
             code = child.stop()
@@ -278,7 +293,7 @@ class Campaign:
             result.violations.append(str(error))
         else:
             if not self.is_damaged:
-                self._check_restored(child)
+                self.check_restored(child)
             self._check(result)
         return result
 
@@ -294,20 +309,16 @@ class Campaign:
         if facts.outcome is not None:
             result.violations.extend(facts.outcome.violations(inputs, self._rows(), seen))
         if facts.model is not None:
-            repeated_max = result.kills if loose else 0
+            repeated_max = result.kills + self.repeats if loose else 0
             result.violations.extend(
                 check_epochs(
                     facts.model(),
                     inputs,
                     seen,
                     self.outputs,
-                    prefix=self._prefix,
+                    prefix=self.prefix,
                     repeated_max=repeated_max,
                 )
             )
         if facts.row_of is not None and not loose:
             result.violations.extend(check_order(inputs, out, facts.row_of))
-
-
-def _is_running(child: ChildApp) -> bool:
-    return any(event.get("state") == "running" for event in child.events())

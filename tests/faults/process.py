@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,12 @@ class ChildApp:
     def returncode(self) -> int | None:
         """The exit code, if it has ended."""
         return self._process.poll()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has come so far that it makes epochs, and lives."""
+        started = any(event.get("state") == "running" for event in self.events())
+        return started and self.returncode is None
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events so far."""
@@ -156,8 +163,10 @@ class ChildApp:
                     process.send_signal(signal.SIGKILL)
                 except psutil.NoSuchProcess:
                     continue
-            self._process.poll()
-            psutil.wait_procs(living, timeout=5)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            # Whoever waits for the driver first gets its exit code, and that is to be us.
+            psutil.wait_procs([p for p in living if p.pid != self.pid], timeout=5)
             if time.monotonic() > deadline:
                 msg = f"these do not die: {living}"
                 raise ChildEndedError(msg)

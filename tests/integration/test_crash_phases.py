@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mustela.broker.process import DevelopmentBroker
-from tests.faults.__main__ import run_kill
 from tests.faults.campaign import Campaign
+from tests.faults.kills import run_kill
 
 pytestmark = [
     pytest.mark.broker,

@@ -71,3 +71,22 @@ def test_of_several_processes_at_a_point_one_stops(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "flushed\n"
+
+
+def test_a_test_chooses_points_while_the_process_runs_and_lets_it_go_on(tmp_path: Path) -> None:
+    """The process takes the wish for its own, so that no second one stops; then it goes on."""
+    environ = {**os.environ, "MUSTELA_FAULT_POINT": "*", "MUSTELA_FAULT_DIR": str(tmp_path)}
+    arguments = ["flushed", "committed", "committed", "flushed"]
+    (tmp_path / "want-committed").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], env=environ, stdout=subprocess.PIPE, text=True
+    ) as process:
+        marker = tmp_path / "committed"
+        while not (marker.exists() and marker.read_text()):
+            assert process.poll() is None
+        assert int(marker.read_text()) == process.pid
+        assert not (tmp_path / "want-committed").exists()
+        marker.unlink()
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert rest.split() == arguments

@@ -117,7 +117,8 @@ class SparkEngine:
     @property
     def cores(self) -> int:
         """How many tasks Spark runs at once."""
-        return int(self._context.defaultParallelism)
+        with self._told_as_ours():
+            return int(self._context.defaultParallelism)
 
     @property
     def _shares_disk(self) -> bool:

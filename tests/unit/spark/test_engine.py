@@ -83,6 +83,22 @@ def test_a_jvm_that_was_killed_is_not_tried_again(kind: type[Exception]) -> None
     made.settle(RestoreOrder(incarnation=1, marks={}, suspect=False))
 
 
+def test_a_jvm_that_is_gone_between_two_epochs_is_named_too() -> None:
+    """Its cores are asked for before a job is made: that question may be the first to fail."""
+
+    class Gone(SimpleNamespace):
+        @property
+        def defaultParallelism(self) -> int:  # noqa: N802 - Spark's name
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    made = engine()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.kill()
+        made._context = Gone(_jsc=object(), _gateway=SimpleNamespace(proc=process))
+        with pytest.raises(SparkDiedError):
+            _ = made.cores
+
+
 def test_an_answer_that_breaks_off_with_the_jvm_is_no_bug() -> None:
     """Frames that were not sent are missing reports."""
     made = engine()
