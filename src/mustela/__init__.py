@@ -343,6 +343,10 @@ _MODULE_OF: Final[dict[str, str]] = {
 def __getattr__(name: str) -> object:
     """Fetch a public name from the room that owns it, and remember it."""
     module = _MODULE_OF.get(name)
+    if module is None and not name.startswith("_"):
+        known = import_module("mustela.dsl.elsewhere")
+        if name in known.ELSEWHERE:
+            raise known.not_here(name)
     if module is None:
         text = f"module 'mustela' has no attribute {name!r}"
         raise AttributeError(text)

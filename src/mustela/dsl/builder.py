@@ -74,41 +74,41 @@ class StreamsBuilder(Stage):
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed[Any, Any] | None = None,
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
         name: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
     ) -> KStream[K, V]: ...
     @overload
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
+        consumed: None = None,
         *,
         key: type[K] | Serde[K],
         value: None = None,
         name: str | None = None,
-        consumed: None = None,
     ) -> KStream[K, bytes]: ...
     @overload
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
+        consumed: None = None,
         *,
         key: None = None,
         value: type[V] | Serde[V],
         name: str | None = None,
-        consumed: None = None,
     ) -> KStream[bytes, V]: ...
     @overload
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed[K, V],
         *,
         key: None = None,
         value: None = None,
         name: str | None = None,
-        consumed: Consumed[K, V],
     ) -> KStream[K, V]: ...
     @overload
     def stream(
@@ -117,11 +117,11 @@ class StreamsBuilder(Stage):
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed[Any, Any] | None = None,
         *,
         key: Any = None,
         value: Any = None,
         name: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
     ) -> KStream[Any, Any]:
         """Read one topic or several as a stream of records.
 
@@ -159,36 +159,36 @@ class StreamsBuilder(Stage):
     def table(
         self,
         topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
     ) -> KTable[K, V]: ...
     @overload
     def table(
         self,
         topic: str,
+        consumed: Consumed[K, V],
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: None = None,
         value: None = None,
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[K, V],
-        materialized: Materialized[Any, Any] | None = None,
     ) -> KTable[K, V]: ...
     def table(  # noqa: PLR0913 - the common options of two option objects as keywords
         self,
         topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: Any = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
     ) -> KTable[Any, Any]:
         """Read a topic as a table: the newest value of each key; a null value deletes.
 
@@ -262,48 +262,48 @@ class StreamsBuilder(Stage):
     def global_table(
         self,
         topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
         self,
         topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: type[K] | Serde[K],
         value: None = None,
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[K, bytes]: ...
     @overload
     def global_table(
         self,
         topic: str,
+        consumed: Consumed[K, V],
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: None = None,
         value: None = None,
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[K, V],
-        materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[K, V]: ...
     def global_table(  # noqa: PLR0913 - the common options of two option objects as keywords
         self,
         topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
         *,
         key: Any = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[Any, Any]:
         """Read a topic as a table of which every host has a whole copy.
 

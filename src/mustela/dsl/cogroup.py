@@ -189,11 +189,11 @@ class CogroupedKStream(Stage, Generic[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
         """Fold the records of all streams into a table.
 
@@ -337,11 +337,11 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of all streams into a table by key and window.
 
@@ -392,11 +392,11 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         self,
         initializer: Callable[[], A],
         merger: Callable[[K, A, A], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of all streams into a table by key and session.
 

@@ -10,6 +10,7 @@ from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import check_no_retention, store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.dsl.option import Option
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose, choose_serde
@@ -31,7 +32,7 @@ __all__ = ["TableJoined", "foreign_key_join"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableJoined:
+class TableJoined(Option):
     """How a join by foreign key is named.
 
     Attributes:

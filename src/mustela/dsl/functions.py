@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from mustela.errors import Origin
 from mustela.topology.errors import FunctionError, InitializerError
 
-__all__ = ["check_function", "check_initializer", "function_name"]
+__all__ = ["check_function", "check_initializer", "function_name", "gives_nothing"]
 
 _ITERATED = frozenset(
     {
@@ -18,6 +20,10 @@ _ITERATED = frozenset(
     }
 )
 """The methods that go over what their functions give."""
+
+
+_FOLDS = frozenset({"adder", "aggregator", "merger", "subtractor"})
+"""What is called with an aggregate and has to give the next one."""
 
 
 def check_function(
@@ -65,6 +71,45 @@ def check_function(
             fix=_fix(signature, arguments, verb),
             fields={"role": role, "verb": verb, "arguments": arguments},
         ) from None
+    if role in _FOLDS and gives_nothing(function):
+        raise _nothing(function, arguments, role=role, verb=verb, at=at)
+
+
+def gives_nothing(function: object) -> bool:
+    """Say whether a function is written with ``def`` and none of its ways returns a value.
+
+    Example:
+        >>> def add(key, value, aggregate):
+        ...     aggregate.append(value)
+        >>> gives_nothing(add)
+        True
+    """
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_name == "<lambda>":
+        return False
+    before, ways = None, 0
+    for step in dis.get_instructions(code):
+        if step.opname in {"RETURN_VALUE", "RETURN_CONST"}:
+            told = step if step.opname == "RETURN_CONST" else before
+            if told is None or told.argval is not None or not told.opname.endswith("_CONST"):
+                return False
+            ways += 1
+        before = step
+    return ways > 0
+
+
+def _nothing(
+    function: object, arguments: tuple[str, ...], *, role: str, verb: str, at: Origin
+) -> FunctionError:
+    aggregate = next((name for name in arguments if name == "aggregate"), "result")
+    return FunctionError(
+        f"{verb}'s {role} {_told(function)} never returns a value",
+        at=at,
+        why=f"what the {role} returns is the new aggregate; None deletes the row, so no key would"
+        " ever have one",
+        fix=f"end it with: return {aggregate}",
+        fields={"role": role, "verb": verb},
+    )
 
 
 def _check_kind(function: object, *, role: str, verb: str, at: Origin) -> None:

@@ -90,10 +90,10 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
 
     def count(
         self,
+        materialized: Materialized[K, int] | None = None,
         *,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, int] | None = None,
     ) -> KTable[K, int]:
         """Count the records of each key.
 
@@ -130,12 +130,12 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
     def reduce(
         self,
         adder: Callable[[V, V], V],
+        materialized: Materialized[K, V] | None = None,
         *,
         associative: bool = False,
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Fold the values of each key two by two, in the order of the records.
 
@@ -183,12 +183,12 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         merger: Callable[[K, A, A], A] | None = None,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
         """Fold the records of each key into a value of any type, in the order of the records.
 

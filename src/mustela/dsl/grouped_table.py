@@ -85,10 +85,10 @@ class KGroupedTable(Stage, Generic[K, V]):
 
     def count(
         self,
+        materialized: Materialized[K, int] | None = None,
         *,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, int] | None = None,
     ) -> KTable[K, int]:
         """Count the rows of each group.
 
@@ -118,11 +118,11 @@ class KGroupedTable(Stage, Generic[K, V]):
         self,
         adder: Callable[[V, V], V | None],
         subtractor: Callable[[V, V], V | None] | None = None,
+        materialized: Materialized[K, V] | None = None,
         *,
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Fold the values of each group two by two.
 
@@ -168,11 +168,11 @@ class KGroupedTable(Stage, Generic[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A | None],
         subtractor: Callable[[K, V, A], A | None] | None = None,
+        materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
         """Fold the values of each group into a value of any type.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
+from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
 from mustela.dsl.windows import milliseconds
@@ -34,7 +35,7 @@ _NOTHING = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinWindows:
+class JoinWindows(Option):
     """Which records of two streams meet: those whose times lie close together.
 
     A record of the left stream at time t meets the right stream's records of
@@ -132,7 +133,7 @@ def _signed(option: str, span: object, *, at: Origin) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamJoined(Generic[K, V, W]):
+class StreamJoined(Option, Generic[K, V, W]):
     """How the records of two streams are kept while they wait for each other.
 
     Attributes:

@@ -471,11 +471,11 @@ class KStream(
     def group_by(
         self,
         mapper: Callable[[K, V], K2],
+        grouped: Grouped[K2, V] | None = None,
         *,
         key: type[K2] | Serde[K2] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
-        grouped: Grouped[K2, V] | None = None,
     ) -> KGroupedStream[K2, V]:
         """Group the records by a new key: `select_key` and `group_by_key` in one.
 
@@ -516,11 +516,11 @@ class KStream(
 
     def group_by_key(
         self,
+        grouped: Grouped[K, V] | None = None,
         *,
         key: type[K] | Serde[K] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
-        grouped: Grouped[K, V] | None = None,
     ) -> KGroupedStream[K, V]:
         """Group the records by the key they have.
 
@@ -556,12 +556,12 @@ class KStream(
     def to(
         self,
         topic: str | Callable[[K, V, RecordContext], str],
+        produced: Produced[K, V] | None = None,
         *,
         key: type[K] | Serde[K] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         partitioner: Partitioner | None = None,
-        produced: Produced[K, V] | None = None,
     ) -> None:
         """Write the records to a topic.
 

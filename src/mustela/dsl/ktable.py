@@ -73,10 +73,10 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def filter(
         self,
         predicate: Callable[[K, V], object],
+        materialized: Materialized[K, V] | None = None,
         *,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Keep the rows for which the predicate holds; a row that stops to hold is deleted.
 
@@ -110,10 +110,10 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def filter_not(
         self,
         predicate: Callable[[K, V], object],
+        materialized: Materialized[K, V] | None = None,
         *,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Keep the rows for which the predicate does not hold; see `filter`.
 
@@ -141,11 +141,11 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def map_values(
         self,
         mapper: Callable[[V], W],
+        materialized: Materialized[K, W] | None = None,
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, W] | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value; deletions pass through.
 
@@ -179,11 +179,11 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def map_values_with_key(
         self,
         mapper: Callable[[K, V], W],
+        materialized: Materialized[K, W] | None = None,
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, W] | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value by what key and value give; see `map_values`.
 
@@ -212,12 +212,12 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def transform_values(
         self,
         transformer: Callable[[K, V | None], W] | TransformerSupplier,
+        materialized: Materialized[K, W] | None = None,
         *,
         stores: Sequence[str | StoreBuilder] = (),
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, W] | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value, that of a deleted row too.
 

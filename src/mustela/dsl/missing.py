@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mustela.dsl.called import take_calls
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
@@ -107,6 +108,11 @@ _GONE = {
 
 class Stage:
     """A part of a topology that steps can follow; knows the way to steps that it does not have."""
+
+    def __init_subclass__(cls) -> None:
+        """Let the steps of each kind of stage take their options as in Kafka Streams."""
+        super().__init_subclass__()
+        take_calls(cls)
 
     if not TYPE_CHECKING:  # type checkers know which steps there are
 

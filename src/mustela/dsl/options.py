@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from mustela.config.units import show_duration
+from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
 from mustela.errors import Origin
@@ -62,7 +63,7 @@ Several partitions send the record to each of them, none at all drops it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AutoOffsetReset:
+class AutoOffsetReset(Option):
     """Where to begin reading a partition for which nothing is committed.
 
     Attributes:
@@ -128,7 +129,7 @@ class AutoOffsetReset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consumed(Generic[K, V]):
+class Consumed(Option, Generic[K, V]):
     """How a topic is read.
 
     Attributes:
@@ -161,7 +162,7 @@ class Consumed(Generic[K, V]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Produced(Generic[GroupK, GroupV]):
+class Produced(Option, Generic[GroupK, GroupV]):
     """How a topic is written.
 
     Attributes:
@@ -184,7 +185,7 @@ class Produced(Generic[GroupK, GroupV]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grouped(Generic[GroupK, GroupV]):
+class Grouped(Option, Generic[GroupK, GroupV]):
     """How records travel when they are grouped.
 
     Attributes:
@@ -204,7 +205,7 @@ class Grouped(Generic[GroupK, GroupV]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Materialized(Generic[GroupK, GroupV]):
+class Materialized(Option, Generic[GroupK, GroupV]):
     """How a table is stored.
 
     Attributes:
@@ -262,7 +263,7 @@ class Materialized(Generic[GroupK, GroupV]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repartitioned(Generic[GroupK, GroupV]):
+class Repartitioned(Option, Generic[GroupK, GroupV]):
     """How records travel where a stream is repartitioned.
 
     Attributes:
@@ -288,7 +289,7 @@ class Repartitioned(Generic[GroupK, GroupV]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Printed(Generic[GroupK, GroupV]):
+class Printed(Option, Generic[GroupK, GroupV]):
     """Where and how the records of a stream are printed.
 
     Attributes:
@@ -375,10 +376,13 @@ def options_or(given: OptionsT | None, default: OptionsT, *, at: Origin) -> Opti
     if isinstance(given, wanted):
         return given
     msg = f"{type(given).__name__} does not hold options of this step"
+    keyword = "store" if wanted is Materialized else "name"
+    named = isinstance(given, str) and wanted in {Materialized, Grouped, Repartitioned}
+    fix = f"write {keyword}={given!r}" if named else f"pass {wanted.__name__}(...)"
     raise BadOptionError(
         msg,
         evidence={"got": repr(given)},
         at=at,
-        fix=f"pass {wanted.__name__}(...)",
+        fix=fix,
         fields={"wanted": wanted.__name__},
     )

@@ -11,6 +11,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
 from mustela.dsl.missing import Stage
 from mustela.dsl.names import check_name
+from mustela.dsl.option import Option
 from mustela.dsl.options import (
     Materialized,
     Partitioner,
@@ -49,7 +50,7 @@ _PARTITIONER = ("topic", "key", "value", "partitions")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branched(Generic[K, V]):
+class Branched(Option, Generic[K, V]):
     """What becomes of a branch of a split stream.
 
     Attributes:
@@ -114,12 +115,12 @@ class Routing(Handle[K, V]):
 
     def repartition(
         self,
+        repartitioned: Repartitioned[K, V] | None = None,
         *,
         key: type[K] | Serde[K] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         partitioner: Partitioner | None = None,
-        repartitioned: Repartitioned[K, V] | None = None,
     ) -> KStream[K, V]:
         """Send each record to the lane of its key now, with the serdes given here.
 
@@ -183,12 +184,12 @@ class Routing(Handle[K, V]):
 
     def to_table(
         self,
+        materialized: Materialized[K, V] | None = None,
         *,
         key: type[K] | Serde[K] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Take the records as changes of a table: the newest value of each key; null deletes.
 
@@ -336,11 +337,11 @@ class BranchedKStream(Stage, Generic[K, V]):
     def branch(
         self,
         predicate: Callable[[K, V], object],
+        branched: Branched[K, V] | None = None,
         *,
         name: str | None = None,
         function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
         consumer: Callable[[KStream[K, V]], object] | None = None,
-        branched: Branched[K, V] | None = None,
     ) -> BranchedKStream[K, V]:
         """Add a branch for the records that no branch before it takes.
 
@@ -379,11 +380,11 @@ class BranchedKStream(Stage, Generic[K, V]):
 
     def default_branch(
         self,
+        branched: Branched[K, V] | None = None,
         *,
         name: str | None = None,
         function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
         consumer: Callable[[KStream[K, V]], object] | None = None,
-        branched: Branched[K, V] | None = None,
     ) -> dict[str, KStream[K, V]]:
         """End the split: records that no branch takes get a branch of their own.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from mustela.dsl.functions import check_function
@@ -59,6 +59,12 @@ class _Wish:
     stream_joined: StreamJoined[Any, Any, Any] | None = None
     joined: Joined[Any, Any, Any] | None = None
 
+    def of_global_table(self) -> _Wish:
+        """Take Kafka Streams' order: the table, how its key is found, the joiner."""
+        if self.key_mapper is None and callable(self.windows):
+            return replace(self, key_mapper=self.joiner, joiner=self.windows, windows=None)
+        return self
+
     @property
     def verb(self) -> str:
         """The method."""
@@ -76,12 +82,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[V, W], R],
-        *,
         windows: JoinWindows,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join(
@@ -89,9 +95,9 @@ class StreamJoins(Handle[K, V]):
         other: KTable[K, W],
         joiner: Callable[[V, W], R],
         *,
+        joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
-        joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join(
@@ -107,13 +113,13 @@ class StreamJoins(Handle[K, V]):
         self,
         other: Any,
         joiner: Callable[..., Any],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         key_mapper: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
         """Join with the partners of each record in a stream, a table or a global table.
@@ -182,12 +188,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[K, V, W], R],
-        *,
         windows: JoinWindows,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join_with_key(
@@ -195,9 +201,9 @@ class StreamJoins(Handle[K, V]):
         other: KTable[K, W],
         joiner: Callable[[K, V, W], R],
         *,
+        joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
-        joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join_with_key(
@@ -213,13 +219,13 @@ class StreamJoins(Handle[K, V]):
         self,
         other: Any,
         joiner: Callable[..., Any],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         key_mapper: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
         """Join as `join` does; the joiner is given the key too.
@@ -281,12 +287,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[V, W | None], R],
-        *,
         windows: JoinWindows,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join(
@@ -294,9 +300,9 @@ class StreamJoins(Handle[K, V]):
         other: KTable[K, W],
         joiner: Callable[[V, W | None], R],
         *,
+        joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
-        joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join(
@@ -312,13 +318,13 @@ class StreamJoins(Handle[K, V]):
         self,
         other: Any,
         joiner: Callable[..., Any],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         key_mapper: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
         """Join as `join` does, and keep the records of this stream that have no partner.
@@ -386,12 +392,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[K, V, W | None], R],
-        *,
         windows: JoinWindows,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join_with_key(
@@ -399,9 +405,9 @@ class StreamJoins(Handle[K, V]):
         other: KTable[K, W],
         joiner: Callable[[K, V, W | None], R],
         *,
+        joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
-        joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join_with_key(
@@ -417,13 +423,13 @@ class StreamJoins(Handle[K, V]):
         self,
         other: Any,
         joiner: Callable[..., Any],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         key_mapper: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
         """Join as `left_join` does; the joiner is given the key too.
@@ -480,12 +486,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[V | None, W | None], R],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]:
         """Join two streams as `join` does, and keep the records of both that have no partner.
 
@@ -547,12 +553,12 @@ class StreamJoins(Handle[K, V]):
         self,
         other: KStream[K, W],
         joiner: Callable[[K, V | None, W | None], R],
-        *,
         windows: JoinWindows | None = None,
+        stream_joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        stream_joined: StreamJoined[Any, Any, Any] | None = None,
     ) -> KStream[K, R]:
         """Join as `outer_join` does; the joiner is given the key too.
 
@@ -622,6 +628,7 @@ class StreamJoins(Handle[K, V]):
                 fix="use left_join, or make a table of the stream with to_table() and join tables",
                 fields={"verb": wish.verb, "other": handle.name},
             )
+        wish = wish if table else wish.of_global_table()
         if wish.windows is not None:
             why = f"a record meets the row that the {what} has at that moment"
             self._refuse("windows", handle, what, wish, at=at, why=why)

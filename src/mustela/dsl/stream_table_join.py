@@ -12,6 +12,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import kept_for, windows_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.dsl.option import Option
 from mustela.dsl.options import options_or
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.versions import versions_of
@@ -43,7 +44,7 @@ __all__ = ["Joined", "join_global_table", "join_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined(Generic[K, V, W]):
+class Joined(Option, Generic[K, V, W]):
     """How a stream meets a table.
 
     Attributes:

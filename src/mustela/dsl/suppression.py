@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name
+from mustela.dsl.option import Option
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
@@ -35,7 +36,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BufferConfig:
+class BufferConfig(Option):
     """How much a suppressed table may hold back, and what happens when that is too little.
 
     A bound counts for each key group on its own, as Kafka Streams' counts for each task: so it does
@@ -172,7 +173,7 @@ class BufferConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suppressed:
+class Suppressed(Option):
     """What the changes of a table wait for; made by `until_time_limit` or `until_window_closes`.
 
     Attributes:

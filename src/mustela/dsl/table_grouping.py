@@ -31,11 +31,11 @@ class TableGrouping(Handle[K, V]):
     def group_by(
         self,
         mapper: Callable[[K, V], tuple[K2, V2]],
+        grouped: Grouped[K2, V2] | None = None,
         *,
         key: type[K2] | Serde[K2] | None = None,
         value: type[V2] | Serde[V2] | None = None,
         name: str | None = None,
-        grouped: Grouped[K2, V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by something other than their key, to aggregate each group.
 

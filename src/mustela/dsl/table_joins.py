@@ -170,11 +170,11 @@ class TableJoins(Handle[K, V]):
         self,
         other: KTable[K, W],
         joiner: Callable[[V | None, W | None], R],
+        materialized: Materialized[K, R] | None = None,
         *,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
-        materialized: Materialized[K, R] | None = None,
     ) -> KTable[K, R]:
         """Join with another table; the result has a row where either table has one.
 

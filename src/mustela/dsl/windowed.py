@@ -276,10 +276,10 @@ class _WindowedKStream(Stage, Generic[K, V]):
 
     def count(
         self,
+        materialized: Materialized[K, int] | None = None,
         *,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, int] | None = None,
     ) -> KTable[Windowed[K], int]:
         """Count the records of each key in each window.
 
@@ -317,12 +317,12 @@ class _WindowedKStream(Stage, Generic[K, V]):
     def reduce(
         self,
         adder: Callable[[V, V], V],
+        materialized: Materialized[K, V] | None = None,
         *,
         associative: bool = False,
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, V] | None = None,
     ) -> KTable[Windowed[K], V]:
         """Fold the values of each key and window two by two, in the order of the records.
 
@@ -415,12 +415,12 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         merger: Callable[[K, A, A], A] | None = None,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of each key and window into a value of any type, in their order.
 
@@ -492,11 +492,11 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
         merger: Callable[[K, A, A], A],
+        materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-        materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of each session into a value of any type.
 

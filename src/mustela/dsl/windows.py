@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.errors import Origin
 from mustela.model import TIME_MAX
@@ -77,7 +78,7 @@ def milliseconds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindows:
+class TimeWindows(Option):
     """Windows of a fixed size: tumbling, or hopping if the advance is smaller than the size.
 
     A window is [start, end): the start belongs to it, the end does not. Starts are multiples of
@@ -152,7 +153,7 @@ class TimeWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlidingWindows:
+class SlidingWindows(Option):
     """Windows that slide with the records: one for each set of records that lie close together.
 
     A record of time t belongs to every window around it: [t - time_difference, t] and, once a
@@ -198,7 +199,7 @@ class SlidingWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWindows:
+class SessionWindows(Option):
     """Sessions: records of a key that follow one another without a long pause.
 
     A session is [time of its first record, time of its last record]. A record no further than
@@ -244,7 +245,7 @@ class SessionWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnlimitedWindows:
+class UnlimitedWindows(Option):
     """One window that begins at a moment and never ends; earlier records are left out.
 
     Args:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from mustela.errors import UsageError
 
 __all__ = [
+    "BadCallError",
     "BadNameError",
     "BadOptionError",
+    "ContextNotKeptError",
     "DuplicateNameError",
     "DuplicateStoreError",
     "FunctionError",
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
+    "NoSuchNameError",
     "NoSuchStepError",
     "NotWindowedError",
     "OptionConflictError",
@@ -39,6 +42,12 @@ class TopologyError(UsageError):
     """A topology cannot be built as it was written."""
 
     code = "TOPOLOGY"
+
+
+class BadCallError(TopologyError, TypeError):
+    """A method or an option is called with arguments that it does not take."""
+
+    code = "TOPOLOGY_BAD_CALL"
 
 
 class BadNameError(TopologyError):
@@ -161,6 +170,12 @@ class UnknownStoreError(TopologyError):
     code = "TOPOLOGY_UNKNOWN_STORE"
 
 
+class ContextNotKeptError(TopologyError, AttributeError):
+    """A processor asks for a context that its ``init`` did not keep."""
+
+    code = "TOPOLOGY_CONTEXT_NOT_KEPT"
+
+
 class StoreAccessError(TopologyError):
     """A step uses a store that it did not declare, or writes one that it can only read."""
 
@@ -185,8 +200,14 @@ class StorePathError(TopologyError):
     code = "TOPOLOGY_STORE_PATH"
 
 
+class NoSuchNameError(TopologyError, ImportError):
+    """A name is asked for that Kafka Streams has and Mustela has no need of."""
+
+    code = "TOPOLOGY_NO_SUCH_NAME"
+
+
 class NoSuchStepError(TopologyError, AttributeError):
-    """A stream or a table is asked for a step that it does not have."""
+    """A stream, a table or an option is asked for something that it does not have."""
 
     code = "TOPOLOGY_NO_SUCH_STEP"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mustela.model import FixedKeyRecord, Record
+from mustela.topology.errors import ContextNotKeptError
 from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
 from mustela.topology.timers import FixedKeyTimer, Timer
 
@@ -183,6 +184,12 @@ class ContextualProcessor(Processor[KIn, VIn, KOut, VOut]):
         """Keep the context; a subclass that overrides this calls it."""
         self.context = context
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Say what to write where the context was not kept."""
+            raise _not_there(self, name)
+
 
 class ContextualFixedKeyProcessor(FixedKeyProcessor[KIn, VIn, VOut]):
     """A fixed-key processor that keeps its context as ``self.context``.
@@ -199,3 +206,22 @@ class ContextualFixedKeyProcessor(FixedKeyProcessor[KIn, VIn, VOut]):
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
         """Keep the context; a subclass that overrides this calls it."""
         self.context = context
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Say what to write where the context was not kept."""
+            raise _not_there(self, name)
+
+
+def _not_there(processor: object, name: str) -> AttributeError:
+    """Return the error of an attribute that a processor does not have."""
+    kind = type(processor).__name__
+    if name != "context":
+        return AttributeError(f"{kind!r} object has no attribute {name!r}")
+    return ContextNotKeptError(
+        f"{kind} has no context yet",
+        why=f"init of {kind} does not call the init that keeps it, or has not been called",
+        fix="begin init with: super().init(context)",
+        fields={"processor": kind},
+    )

@@ -1,0 +1,50 @@
+"""Names that Kafka Streams has, and what stands in their place here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mustela.topology.errors import NoSuchNameError
+
+__all__ = ["ELSEWHERE", "not_here"]
+
+_FUNCTION = "pass a plain function or a lambda"
+_SETTING = 'give settings to App("name", settings={...}), or in mustela.toml'
+ELSEWHERE: Final = {
+    "Aggregator": _FUNCTION,
+    "Duration": "use datetime.timedelta",
+    "ForeachAction": _FUNCTION,
+    "Initializer": _FUNCTION,
+    "Instant": "use datetime.datetime with a time zone, or milliseconds",
+    "KafkaStreams": "write App(...), add the topology to it, and run it",
+    "KeyValue": "return a tuple: (key, value)",
+    "KeyValueMapper": _FUNCTION,
+    "Merger": _FUNCTION,
+    "Named": 'every step takes name="..."',
+    "Predicate": _FUNCTION,
+    "Reducer": _FUNCTION,
+    "Serdes": "types stand for serdes: key=str, value=int, a dataclass, or a Serde of your own",
+    "StreamPartitioner": _FUNCTION,
+    "StreamsConfig": _SETTING,
+    "TestInputTopic": 'write driver.create_input_topic("...")',
+    "TestOutputTopic": 'write driver.create_output_topic("...")',
+    "TestRecord": "write Record(...)",
+    "TimestampExtractor": _FUNCTION,
+    "ValueJoiner": _FUNCTION,
+    "ValueJoinerWithKey": "pass a plain function to join_with_key",
+    "ValueMapper": _FUNCTION,
+    "ValueMapperWithKey": "pass a plain function to map_values_with_key",
+    "Transformer": "derive from Processor, and write stream.process(...)",
+    "ValueTransformer": "derive from FixedKeyProcessor, and write stream.process_values(...)",
+}
+"""By name: what to write. Several are needed only where functions are objects of interfaces."""
+
+
+def not_here(name: str) -> NoSuchNameError:
+    """Return the error of a name of Kafka Streams that is not needed here.
+
+    Example:
+        >>> print(str(not_here("Serdes")).splitlines()[0])
+        mustela has no 'Serdes'
+    """
+    return NoSuchNameError(f"mustela has no {name!r}", fix=ELSEWHERE[name], fields={"asked": name})

@@ -1,0 +1,123 @@
+"""What the options of steps have in common: what they say to those who write them as in Java."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+from mustela.dsl.called import bad_call
+from mustela.dsl.origin import user_origin
+from mustela.topology.errors import NoSuchStepError
+
+__all__ = ["Option"]
+
+_KEY_VALUE = "write {}(key=..., value=...), with types or serdes"
+_SIZED = "write {}(size=timedelta(...), grace=timedelta(0)), or with another grace"
+_GAP = "write {}(inactivity_gap=timedelta(...), grace=timedelta(0)), or with another grace"
+_SPAN = "write {}(time_difference=timedelta(...), grace=timedelta(0)), or with another grace"
+_APART = "write JoinWindows.of_time_difference(timedelta(...), grace=timedelta(...))"
+_KAFKA = {
+    "as_": {"Materialized": 'write Materialized(store="...")', "": 'write {}(name="...")'},
+    "as": {"Materialized": 'write Materialized(store="...")', "": 'write {}(name="...")'},
+    "with": {"": _KEY_VALUE},
+    "with_": {"": _KEY_VALUE},
+    "of": {
+        "JoinWindows": _APART,
+        "SessionWindows": _GAP,
+        "SlidingWindows": _SPAN,
+        "TimeWindows": _SIZED,
+        "UnlimitedWindows": "write UnlimitedWindows()",
+    },
+    "of_time_difference_and_grace": {"JoinWindows": _APART, "": _SPAN},
+    "of_time_difference_with_no_grace": {"JoinWindows": _APART, "": _SPAN},
+    "of_size_and_grace": {"": _SIZED},
+    "of_size_with_no_grace": {"": _SIZED},
+    "of_inactivity_gap_and_grace": {"": _GAP},
+    "of_inactivity_gap_with_no_grace": {"": _GAP},
+    "advance_by": {"": "write {}(size=..., advance=timedelta(...), grace=...)"},
+    "grace": {"": "write {}(..., grace=timedelta(...))"},
+    "before": {"": "write {}(before=timedelta(...), after=..., grace=...)"},
+    "after": {"": "write {}(before=..., after=timedelta(...), grace=...)"},
+    "keySerde": {"": "write {}(key=...), with a type or a serde"},
+    "with_key_serde": {"": "write {}(key=...), with a type or a serde"},
+    "with_value_serde": {"": "write {}(value=...), with a type or a serde"},
+    "with_other_value_serde": {"": "write {}(other_value=...), with a type or a serde"},
+    "with_name": {"": 'write {}(name="...")'},
+    "with_store_name": {"": 'write {}(store="...")'},
+    "with_caching_disabled": {"": "write {}(caching=False)"},
+    "with_caching_enabled": {"": "leave it out: changes within an epoch become one"},
+    "with_logging_disabled": {"": "write {}(logged=False)"},
+    "with_logging_enabled": {"": "write {}(topic_config={{...}})"},
+    "with_retention": {"": "write {}(retention=timedelta(...))"},
+    "with_offset_reset_policy": {"": 'write {}(auto_offset_reset="earliest")'},
+    "with_timestamp_extractor": {"": "write {}(timestamp_extractor=...)"},
+    "with_stream_partitioner": {"": "write {}(partitioner=...)"},
+    "stream_partitioner": {"": "write {}(partitioner=...)"},
+    "with_number_of_partitions": {"": "write {}(partitions=...)"},
+    "with_partitioner": {"": "write {}(partitioner=...)"},
+    "with_other_partitioner": {"": "leave it out: lanes need no partitions"},
+    "with_this_store_supplier": {"": "write {}(this_store=...)"},
+    "with_other_store_supplier": {"": "write {}(other_store=...)"},
+    "with_function": {"": "write {}(function=...)"},
+    "with_consumer": {"": "write {}(consumer=...)"},
+    "with_grace_period": {"": "say the grace where the windows are made"},
+}
+"""By Kafka Streams' method in snake_case, then by class: what to write; ``{}`` is the class."""
+
+
+def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
+    """Return the error of a method that an option does not have."""
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", asked).lower()
+    by_class = _KAFKA.get(asked) or _KAFKA.get(snake) or {}
+    fix = by_class.get(kind.__name__) or by_class.get("")
+    if fix is None and snake != asked and hasattr(kind, snake):
+        fix = f"write {kind.__name__}.{snake}"
+    if fix is None:
+        return AttributeError(f"{kind.__name__} has no attribute {asked!r}")
+    return NoSuchStepError(
+        f"{kind.__name__} has no {asked!r}",
+        at=user_origin(),
+        why="options are keywords here",
+        fix=fix.format(kind.__name__),
+        fields={"step": kind.__name__, "asked": asked},
+    )
+
+
+if TYPE_CHECKING:
+
+    class Option:
+        """The base of the classes of options."""
+
+else:
+
+    class _OptionType(type):
+        """Says how options are made here to those who make them as Kafka Streams does."""
+
+        def __call__(cls, *given: Any, **named: Any) -> Any:
+            """Make the options, or say what they take."""
+            signature = inspect.signature(cls.__init__)
+            try:
+                signature.bind(None, *given, **named)
+            except TypeError as error:
+                raise bad_call(cls.__name__, signature, given, named, reason=str(error)) from None
+            return super().__call__(*given, **named)
+
+        def __getattr__(cls, name: str) -> Any:
+            """Say what to write."""
+            if name.startswith("_"):
+                msg = f"type object {cls.__name__!r} has no attribute {name!r}"
+                raise AttributeError(msg)
+            raise _told(cls, name)
+
+    class Option(metaclass=_OptionType):
+        """The base of the classes of options."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to write."""
+            if name.startswith("_"):
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            raise _told(type(self), name)
