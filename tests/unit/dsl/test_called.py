@@ -139,7 +139,7 @@ def test_a_global_table_is_joined_in_the_order_of_kafka_streams() -> None:
         (lambda t: t.left.foreach(print, nmae="x"), "foreach has no nmae=", "name=..."),
         (lambda t: t.left.foreach(print, qqq="x"), "foreach has no qqq=", "leave out qqq="),
         (
-            lambda _: Materialized("totals"),
+            lambda _: Materialized("totals"),  # type: ignore[misc] # pyright: ignore
             "Materialized cannot tell what 'totals'",
             "store='totals'",
         ),  # type: ignore[misc] # pyright: ignore

@@ -88,7 +88,7 @@ def test_a_jvm_that_is_gone_between_two_epochs_is_named_too() -> None:
 
     class Gone(SimpleNamespace):
         @property
-        def defaultParallelism(self) -> int:  # noqa: N802 - Spark's name
+        def defaultParallelism(self) -> int:
             raise ConnectionRefusedError(111, "Connection refused")
 
     made = engine()
