@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mustela.dsl.suppression import BufferConfig, Suppressed
     from mustela.dsl.topology_builder import Topology
     from mustela.dsl.transacted import TransactedKStream
+    from mustela.dsl.upgrades import Upgrade
     from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from mustela.dsl.windows import (
         EmitStrategy,
@@ -215,6 +216,7 @@ __all__ = [
     "TransactionRefused",
     "UnlimitedWindows",
     "Updated",
+    "Upgrade",
     "UsageError",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
@@ -323,6 +325,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Transaction": "mustela.state.transaction",
     "TransactionRefused": "mustela.state.transaction",
     "UnlimitedWindows": "mustela.dsl.windows",
+    "Upgrade": "mustela.dsl.upgrades",
     "Updated": "mustela.topology.update",
     "UsageError": "mustela.errors",
     "UsePartitionTimeOnInvalidTimestamp": "mustela.topology.timestamps",

@@ -18,7 +18,12 @@ MODULES = [
     *("mustela.dsl.table_joins", "mustela.dsl.foreign_key_join", "mustela.dsl.globalktable"),
     *("mustela.dsl.windows", "mustela.dsl.windowed", "mustela.dsl.suppression"),
     *("mustela.dsl.table_grouping", "mustela.dsl.grouped_table", "mustela.dsl.cogroup"),
-    *("mustela.dsl.stores", "mustela.topology.schedule", "mustela.topology.scheduled"),
+    *(
+        "mustela.dsl.stores",
+        "mustela.dsl.upgrades",
+        "mustela.topology.schedule",
+        "mustela.topology.scheduled",
+    ),
     *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
     "mustela.topology.watermarks",
     *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),

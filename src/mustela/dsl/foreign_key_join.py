@@ -14,6 +14,7 @@ from mustela.dsl.option import Option
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.versions import row_versions_of, rows_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
@@ -124,7 +125,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         with_key=with_key,
         kind=kind,
         key=result.key,
-        value=_values_of(left),
+        value=rows_serde(registry, left.name, _values_of(left)),
         foreign_key=_keys_of(other),
     )
     registry.add(subscribe)
@@ -136,8 +137,8 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         joiner=joiner,
         kind=kind,
         key=result.key,
-        left=_values_of(left),
-        right=_values_of(other),
+        left=subscribe.value,
+        right=rows_serde(registry, other.name, _values_of(other)),
         value=result.value,
         store=spec,
         explicit_store=spec is not None,
@@ -163,6 +164,8 @@ def _match(
     result: _Result,
     subscribe: ForeignKeySubscribeNode,
 ) -> ForeignKeyMatchNode:
+    registry = left._registry  # pyright: ignore[reportPrivateUsage]
+
     def store_name(suffix: str) -> str:
         return path_name(f"{result.base}-{suffix}", length_max=STORE_NAME_LENGTH_MAX)
 
@@ -175,13 +178,15 @@ def _match(
             kind="key_value",
             key_serde=BytesSerde(),
             value_serde=BytesSerde(),
+            row_versions=row_versions_of(registry, left.name),
         ),
         rows=StoreSpec(
             name=store_name("right-store"),
             key_serde=_keys_of(other),
             value_serde=_values_of(other),
+            row_versions=row_versions_of(registry, other.name),
         ),
-        subscribed=subscribe.value,
+        subscribed=_values_of(left),
         explicit_store=result.named,
     )
 

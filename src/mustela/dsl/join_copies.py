@@ -8,6 +8,7 @@ from typing import Any
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.registry import Registry
+from mustela.dsl.versions import row_versions_of
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
@@ -25,11 +26,12 @@ _KEPT_MAX_MS = 1 << 53
 
 def copy_spec(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:
     """Return the store in which a join keeps a side that it cannot look up."""
-    value = side._value  # pyright: ignore[reportPrivateUsage]
+    value, registry = side._value, side._registry  # pyright: ignore[reportPrivateUsage]
     return StoreSpec(
         name=path_name(step, suffix, length_max=STORE_NAME_LENGTH_MAX),
         key_serde=key,
         value_serde=value or ValueSerde(),
+        row_versions=row_versions_of(registry, side.name),
     )
 
 

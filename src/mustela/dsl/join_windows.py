@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
+from mustela.dsl.upgrades import Upgrades
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -147,6 +148,10 @@ class StreamJoined(Option, Generic[K, V, W]):
         other_store: A supplier for the right stream's records; likewise.
         logged: Whether the stores have changelogs, from which they are restored.
         topic_config: Settings of the changelog topics that differ from the default.
+        version: The version of the left stream's records as they are kept; see `Materialized`.
+        upgrade: How older ones are read, likewise.
+        other_version: The version of the right stream's records.
+        other_upgrade: How older ones are read.
 
     Example:
         >>> from mustela import JoinWindows, StreamsBuilder
@@ -168,3 +173,7 @@ class StreamJoined(Option, Generic[K, V, W]):
     other_store: StoreSupplier | None = None
     logged: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    version: int = 1
+    upgrade: Upgrades[V] | None = None
+    other_version: int = 1
+    other_upgrade: Upgrades[W] | None = None

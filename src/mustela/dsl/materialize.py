@@ -11,6 +11,7 @@ from mustela.dsl.options import Materialized, StoreType
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose
 from mustela.dsl.stores import checked_supplier
+from mustela.dsl.upgrades import check_named, read_versions
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -76,6 +77,9 @@ def store_spec(
     if supplied is not None:
         _check_kind(place, options, supplied, kinds)
     base = supplied or StoreSpec(name=name)
+    versions = read_versions(name, options.version, options.upgrade, at=at)
+    explicit = said is not None or place["explicit_name"]
+    check_named(name, versions, explicit=explicit, at=at)
     spec = replace(
         base,
         name=name,
@@ -86,8 +90,9 @@ def store_spec(
         with_headers=options.with_headers or base.with_headers,
         topic_config=dict(options.topic_config),
         renamed_from=_former_name(name, options.renamed_from, at),
+        row_versions=versions,
     )
-    return spec, said is not None or place["explicit_name"]
+    return spec, explicit
 
 
 def _former_name(name: str, given: object, at: Origin) -> str | None:

@@ -17,6 +17,7 @@ from mustela.config.units import show_duration
 from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
+from mustela.dsl.upgrades import Upgrades
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
@@ -228,6 +229,12 @@ class Materialized(Option, Generic[GroupK, GroupV]):
         renamed_from: The name that the store had in an earlier version of the program. Its rows go
             on under the new name, and its changelog keeps the old one; so this is said for as long
             as the store is there.
+        version: The version of the rows that are written. Rows of the first version, which is 1,
+            do not say it; count up when values change so that older rows have to be upgraded.
+        upgrade: How older rows are read: a function that makes a value of this version from one
+            of the version before, whose parameter is annotated with the older type; or an
+            `Upgrade`; or one of them for each older version, by its number, where each makes
+            values of the next version. See the guide on releases.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -247,6 +254,8 @@ class Materialized(Option, Generic[GroupK, GroupV]):
     store_type: StoreType | None = None
     with_headers: bool = False
     renamed_from: str | None = None
+    version: int = 1
+    upgrade: Upgrades[GroupV] | None = None
 
     @property
     def store_name(self) -> str | None:

@@ -14,9 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose_serde
+from mustela.dsl.upgrades import Upgrades, read_versions
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
+from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.versioned import default_segment_ms
@@ -114,6 +116,8 @@ class StoreBuilder:
         caching: Kept for what it says elsewhere; writes of an epoch are always gathered.
         plain: A window store shows values without their times.
         with_headers: The store keeps and shows the headers of its values' records.
+        renamed_from: The name that the store had in an earlier version of the program.
+        row_versions: Of which version its rows are, as `with_version` says.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -132,6 +136,7 @@ class StoreBuilder:
     plain: bool = False
     with_headers: bool = False
     renamed_from: str | None = None
+    row_versions: RowVersions | None = None
 
     @property
     def name(self) -> str:
@@ -188,6 +193,27 @@ class StoreBuilder:
         """
         return replace(self, renamed_from=renamed_from)
 
+    def with_version(self, version: int, upgrade: Upgrades[Any] | None = None) -> StoreBuilder:
+        """Return the same for values of another version than in earlier programs.
+
+        Args:
+            version: The version of the rows that are written; those of the first one are 1.
+            upgrade: How older rows are read, as in `Materialized`.
+
+        Raises:
+            BadOptionError: If the upgrades do not lead up to the version.
+
+        Example:
+            >>> totals = Stores.persistent_key_value_store("totals")
+            >>> def in_cents(euros: float) -> int:
+            ...     return round(euros * 100)
+            >>> built = Stores.key_value_store_builder(totals, key=str, value=int)
+            >>> built.with_version(2, in_cents).spec().row_versions.version
+            2
+        """
+        versions = read_versions(self.name, version, upgrade, at=user_origin())
+        return replace(self, row_versions=versions)
+
     def spec(self) -> StoreSpec:
         """Return the store as the plan describes it.
 
@@ -206,6 +232,7 @@ class StoreBuilder:
             with_headers=self.with_headers,
             topic_config=dict(self.topic_config),
             renamed_from=None if self.renamed_from == self.name else self.renamed_from,
+            row_versions=self.row_versions,
         )
 
 

@@ -16,6 +16,7 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.stores import StoreSupplier, checked_supplier
 from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
+from mustela.dsl.upgrades import Upgrades, read_versions
 from mustela.dsl.windows import check_windows_for
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -772,7 +773,9 @@ class _Stores:
     def left(self, value: Serde[Any] | None) -> StoreSpec:
         """Return the store of the left stream's records."""
         suffix = "-outer-this-join-store" if self.kind == "outer" else "-this-join-store"
-        return self._kept(self.options.this_store, suffix, value)
+        spec = self._kept(self.options.this_store, suffix, value)
+        said = self.options
+        return self._versioned(spec, said.version, said.upgrade)
 
     def right(self, value: Serde[Any] | None, left: str) -> StoreSpec:
         """Return the store of the right stream's records.
@@ -781,7 +784,9 @@ class _Stores:
             DuplicateStoreError: If it has the name of the left one.
         """
         suffix = "-other-join-store" if self.kind == "inner" else "-outer-other-join-store"
-        spec = self._kept(self.options.other_store, suffix, value)
+        said = self.options
+        spec = self._kept(said.other_store, suffix, value)
+        spec = self._versioned(spec, said.other_version, said.other_upgrade)
         if spec.name == left:
             msg = f"both sides of a join have a store named {left!r}"
             raise DuplicateStoreError(
@@ -807,6 +812,10 @@ class _Stores:
             format_version=WAITING_FORMAT,
             topic_config=dict(self.options.topic_config),
         )
+
+    def _versioned(self, spec: StoreSpec, version: int, upgrade: Upgrades[Any] | None) -> StoreSpec:
+        versions = read_versions(spec.name, version, upgrade, at=self.at)
+        return replace(spec, row_versions=versions)
 
     def _kept(
         self, supplier: StoreSupplier | None, suffix: str, value: Serde[Any] | None

@@ -15,7 +15,8 @@ from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import options_or
 from mustela.dsl.serdes import choose, choose_serde
-from mustela.dsl.versions import versions_of
+from mustela.dsl.upgrades import Upgrades, read_versions
+from mustela.dsl.versions import row_versions_of, versions_of
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -54,6 +55,8 @@ class Joined(Option, Generic[K, V, W]):
         name: Name of the join.
         grace: How long a record waits for table rows that are older than itself but come later.
             Only for a versioned table: others do not know what was before.
+        version: The version of the records that wait, as in `Materialized`.
+        upgrade: How older ones are read, likewise.
 
     Example:
         >>> from mustela import Joined, StreamsBuilder
@@ -70,6 +73,8 @@ class Joined(Option, Generic[K, V, W]):
     other_value: type[W] | Serde[W] | None = None
     name: str | None = None
     grace: timedelta | None = None
+    version: int = 1
+    upgrade: Upgrades[V] | None = None
 
 
 def join_table(  # noqa: PLR0913 - the arguments of four public methods
@@ -126,6 +131,8 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         mine = mine or left._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
         name = path_name(place["name"], "buffer", length_max=STORE_NAME_LENGTH_MAX)
         buffer = StoreSpec(name=name, kind="buffer", key_serde=key, value_serde=mine)
+        waiting = read_versions(name, said.version, said.upgrade, at=at)
+        buffer = replace(buffer, row_versions=waiting)
     row = choose_serde("value", None, said.other_value, holder="Joined", at=at)
     row = row or other._value or ValueSerde()  # pyright: ignore[reportPrivateUsage]
     copy = replace(
@@ -134,6 +141,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         key_serde=key,
         value_serde=row,
         renamed_from=None,
+        row_versions=row_versions_of(registry, other.name),
     )
     kept_ms = windows_kept_ms(registry, other.name)
     if kept_ms is not None:

@@ -14,7 +14,7 @@ from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose
-from mustela.dsl.versions import versions_of
+from mustela.dsl.versions import row_versions_of, versions_of
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.model import TIME_MAX
@@ -360,11 +360,13 @@ def _suppressed(given: object, *, at: Origin) -> Suppressed:
 
 def _buffer_spec(place: Place, buffer: BufferConfig, table: Handle[Any, Any]) -> StoreSpec:
     key, value = table._key, table._value  # pyright: ignore[reportPrivateUsage]
+    registry = table._registry  # pyright: ignore[reportPrivateUsage]
     return StoreSpec(
         name=place["name"],
         kind="buffer",
         key_serde=key or ValueSerde(sort_keys=True),
         value_serde=value or ValueSerde(),
+        row_versions=row_versions_of(registry, table.name),
         logged=buffer.logged,
         topic_config=dict(buffer.topic_config),
     )

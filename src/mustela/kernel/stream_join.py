@@ -117,7 +117,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         window = node.window
         self.use_key_serde(node.key)
         self._serdes: list[Serde[Any]] = [
-            spec.value_serde or ValueSerde() for spec in (node.left, node.right)
+            spec.rows_of(spec.value_serde or ValueSerde())
+            for spec in (node.left, node.left if node.single_store else node.right)
         ]
         self._by_stream = self.options.event_time == "stream-time"
         kept = (node.left,) if node.single_store else (node.left, node.right)

@@ -80,7 +80,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         assert buffer is not None
         assert grace_ms is not None
         self._grace_ms = grace_ms
-        self._value: Serde[Any] = buffer.value_serde or ValueSerde()
+        self._value: Serde[Any] = buffer.rows_of(buffer.value_serde or ValueSerde())
         self._buffered = self.lane_store(buffer)
         self._clock = EventClock(self.context, self._buffered, lag_ms=self.step.lag_ms)
         self._by_stream = self.options.event_time == "stream-time"

@@ -74,7 +74,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
     def open(self) -> None:
         """Find the buffer."""
         self.use_key_serde(self.node.key)
-        self._value: Serde[Any] = self.node.value or ValueSerde()
+        self._value: Serde[Any] = self.node.buffer.rows_of(self.node.value or ValueSerde())
         self._store = self.lane_store(self.node.buffer)
         self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
         self._buffers: dict[int, SlotBuffer] = {}

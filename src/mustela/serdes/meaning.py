@@ -31,6 +31,7 @@ import msgspec
 
 from mustela.serdes.base import Serde, type_name
 from mustela.serdes.json import JsonSerde
+from mustela.serdes.row_versions import UpgradingSerde
 from mustela.serdes.shape import is_class_by_path, is_named_tuple
 from mustela.serdes.structs import PydanticSerde, StructSerde
 from mustela.serdes.values import ValueSerde, class_path
@@ -71,6 +72,8 @@ def serde_format(serde: Serde[Any] | None) -> str:
             return "json sorted" if serde.sort_keys else "json"
         case PydanticSerde():
             return "json by pydantic sorted" if serde.sort_keys else "json by pydantic"
+        case UpgradingSerde():
+            return serde_format(serde.current)
         case WindowedSerde():
             return f"windowed({serde_format(serde.inner)}, {serde.size_ms} ms)"
         case SessionWindowedSerde():
@@ -97,6 +100,8 @@ def serde_shape(serde: Serde[Any] | None) -> str:
             shape: Shape = _ANY if serde.expected is None else serde.expected.__name__
         case StructSerde() | PydanticSerde():
             shape = shape_of(serde.type)
+        case UpgradingSerde():
+            return serde_shape(serde.current)
         case WindowedSerde() | SessionWindowedSerde():
             return serde_shape(serde.inner)
         case ValueSerde(classes=classes) if classes:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from mustela.serdes.base import Serde
+from mustela.serdes.row_versions import RowVersions, UpgradingSerde
 from mustela.state.faults import StoreError
 
 __all__ = [
@@ -132,6 +133,8 @@ class StoreSpec:
         topic_config: Settings for the changelog topic that differ from the default.
         renamed_from: The name under which the store began, and which its changelog keeps; None if
             it has its first name.
+        row_versions: Of which version the rows are that are written, and how older ones are read;
+            None where all rows are of the first.
 
     Example:
         >>> StoreSpec(name="counts").logged
@@ -155,6 +158,7 @@ class StoreSpec:
     format_version: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     renamed_from: str | None = None
+    row_versions: RowVersions | None = None
 
     def __post_init__(self) -> None:
         check_name("store", self.name)
@@ -174,6 +178,21 @@ class StoreSpec:
             'pending'
         """
         return self.renamed_from or self.name
+
+    def rows_of(self, serde: Serde[Any]) -> Serde[Any]:
+        """Return what makes rows of values: a serde, or one that knows of older rows, too.
+
+        Args:
+            serde: The serde of the values.
+
+        Example:
+            >>> from mustela.serdes.primitives import IntSerde
+            >>> StoreSpec(name="counts").rows_of(IntSerde())
+            <IntSerde int>
+        """
+        if self.row_versions is None:
+            return serde
+        return UpgradingSerde(serde, self.row_versions)
 
     @property
     def layout(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mustela.serdes.meaning import Shape, shape_text
 from mustela.serdes.widening import widening
-from mustela.topology.store_meaning import StoreMeaning
+from mustela.topology.store_meaning import OldMeaning, StoreMeaning
 
 # Shapes are JSON, whose types are known only by looking at it.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -75,6 +75,10 @@ def _bytes(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
     elif _shape(then.key_shape) != _shape(now.key_shape):
         was, new = _told(then.key_shape), _told(now.key_shape)
         yield _change("key_shape", was, new, "the same key may have other bytes")
+    if then.version != now.version:
+        yield from _versions(then, now)
+        return
+    yield from _older(then, now)
     if then.value != now.value:
         yield _change("value", then.value, now.value, "the bytes of one are not the other's")
     elif then.value_shape != now.value_shape:
@@ -83,6 +87,42 @@ def _bytes(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
             was, new = _told(then.value_shape), _told(now.value_shape)
             why = "; ".join(found.problems or found.gained)
             yield _change("value_shape", was, new, why, compatible=found.readable)
+
+
+def _versions(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    """Compare rows of one version with a program of another."""
+    was, new = f"version {then.version}", f"version {now.version}"
+    if now.version < then.version:
+        yield _change("fallen", was, new, "rows of a later version may be there")
+        return
+    missing = list(_older(then, now))
+    missing += _unread(OldMeaning(then.version, then.value, then.value_shape), now)
+    yield from missing
+    if not missing:
+        why = "older rows are upgraded when they are read"
+        yield _change("version", was, new, why, compatible=True)
+
+
+def _older(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    """Compare rows that may be left of older versions with what a program reads of them."""
+    for old in then.older:
+        yield from _unread(old, now)
+
+
+def _unread(old: OldMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
+    """Look whether a program reads rows of a version as what they are."""
+    reads = next((one for one in now.older if one.version == old.version), None)
+    was, told = f"rows of version {old.version}", f"version {now.version}"
+    if reads is None:
+        why = "the program has no upgrade from that version"
+        yield _change("upgrade", was, f"{told} without an upgrade from {old.version}", why)
+        return
+    found = widening(_shape(old.value_shape), _shape(reads.value_shape))
+    if old.value != reads.value or not found.readable:
+        was += f", {_told(old.value_shape) if old.value_shape else old.value}"
+        new = _told(reads.value_shape) if reads.value_shape else reads.value
+        why = "; ".join(found.problems) or "the bytes of one are not the other's"
+        yield _change("upgrade", was, f"an upgrade of {new}", why)
 
 
 def _times(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mustela.serdes.base import Serde
 from mustela.serdes.meaning import serde_format, serde_shape
+from mustela.serdes.row_versions import FIRST_VERSION
 from mustela.state.interfaces import StoreSpec
 
-__all__ = ["StoreMeaning", "join_meanings", "packed_meaning", "store_meaning"]
+__all__ = [
+    "OldMeaning",
+    "StoreMeaning",
+    "join_meanings",
+    "packed_meaning",
+    "rows_left",
+    "store_meaning",
+]
+
+
+class OldMeaning(NamedTuple):
+    """What rows of an older version mean.
+
+    Attributes:
+        version: The version.
+        value: Format of the values.
+        value_shape: What they are made of, as in `StoreMeaning`.
+    """
+
+    version: int
+    value: str
+    value_shape: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +52,8 @@ class StoreMeaning:
         owner: The steps that write the store, by name.
         operation: What they do.
         logged: Whether the store has a changelog.
+        version: The version of the rows that are written.
+        older: The older versions: those that a program reads, or of which there may be rows yet.
 
     Example:
         >>> StoreMeaning(kind="key_value", layout="key_value 1", key="str", value="int").as_dict()
@@ -48,6 +72,8 @@ class StoreMeaning:
     owner: str = ""
     operation: str = ""
     logged: bool = True
+    version: int = FIRST_VERSION
+    older: tuple[OldMeaning, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, without those that hold their default."""
@@ -67,7 +93,9 @@ class StoreMeaning:
             True
         """
         known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
+        older = tuple(OldMeaning(*one) for one in data.get("older", ()))
+        rest = {name: value for name, value in data.items() if name in known and name != "older"}
+        return cls(**rest, older=older)
 
 
 def store_meaning(
@@ -107,7 +135,35 @@ def store_meaning(
         owner=owner,
         operation=operation,
         logged=spec.logged,
+        version=FIRST_VERSION if spec.row_versions is None else spec.row_versions.version,
+        older=_older(spec),
     )
+
+
+def _older(spec: StoreSpec) -> tuple[OldMeaning, ...]:
+    if spec.row_versions is None:
+        return ()
+    return tuple(
+        OldMeaning(version, serde_format(old.serde), serde_shape(old.serde))
+        for version, old in spec.row_versions.older.items()
+    )
+
+
+def rows_left(then: StoreMeaning, now: StoreMeaning) -> tuple[OldMeaning, ...]:
+    """Return of which older versions rows may be there, when a later program goes on with them.
+
+    Args:
+        then: What the rows were written as; its ``older`` are those that may have been there.
+        now: What the program writes.
+
+    Example:
+        >>> then = store_meaning(StoreSpec(name="s"), owner="s", operation="table")
+        >>> rows_left(then, then), rows_left(then, replace(then, version=2))
+        ((), (OldMeaning(version=1, value='bytes', value_shape=''),))
+    """
+    if then.version == now.version:
+        return then.older
+    return (*then.older, OldMeaning(then.version, then.value, then.value_shape))
 
 
 def packed_meaning(meaning: StoreMeaning, packing: str, *parts: Serde[Any] | None) -> StoreMeaning:
@@ -126,10 +182,22 @@ def packed_meaning(meaning: StoreMeaning, packing: str, *parts: Serde[Any] | Non
     """
     formats = ", ".join(map(serde_format, parts))
     shapes = [serde_shape(part) for part in parts]
-    shape = f'["holds",{",".join(one or "null" for one in shapes)}]' if any(shapes) else ""
+    older: tuple[OldMeaning, ...] = ()
+    if len(parts) == 1:  # the versions are those of what is held
+        older = tuple(
+            OldMeaning(old.version, f"{packing}({old.value})", _held([old.value_shape]))
+            for old in meaning.older
+        )
     return replace(
-        meaning, value=f"{packing}({formats})" if formats else packing, value_shape=shape
+        meaning,
+        value=f"{packing}({formats})" if formats else packing,
+        value_shape=_held(shapes),
+        older=older,
     )
+
+
+def _held(shapes: list[str]) -> str:
+    return f'["holds",{",".join(one or "null" for one in shapes)}]' if any(shapes) else ""
 
 
 def join_meanings(first: StoreMeaning, second: StoreMeaning) -> StoreMeaning:

@@ -80,7 +80,15 @@ def _holds_rows_of(found: TableLookup, node: ForeignKeyMatchNode) -> bool:
     store, own = found.store, node.rows
     same = all(
         getattr(store, name) == getattr(own, name)
-        for name in ("kind", "key_serde", "value_serde", "with_headers", "logged", "max_entries")
+        for name in (
+            "kind",
+            "key_serde",
+            "value_serde",
+            "with_headers",
+            "logged",
+            "max_entries",
+            "row_versions",
+        )
     )
     return same and not found.own and not found.views
 

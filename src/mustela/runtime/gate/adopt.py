@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, changelog_topic
@@ -13,6 +15,7 @@ from mustela.runtime.gate.differences import holds_rows
 from mustela.runtime.gate.gate import Examination
 from mustela.runtime.progress import Progress
 from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+from mustela.topology.store_meaning import StoreMeaning, rows_left
 
 __all__ = ["adopted"]
 
@@ -109,7 +112,7 @@ def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreSta
             logged=spec.logged,
             changelog_id=log.topic_id if log is not None and spec.logged else "",
             stage=program.plan.stages[index].identity,
-            meaning=meanings[name].as_dict(),
+            meaning=_meaning(name, meanings[name], record),
             sources=sources[name],
         )
     if record is not None:
@@ -117,6 +120,14 @@ def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreSta
             if name not in stores and holds_rows(record, name):
                 stores[name] = was if was.slept_at is not None else _asleep(was, record)
     return stores
+
+
+def _meaning(name: str, now: StoreMeaning, record: EpochRecord | None) -> dict[str, Any]:
+    """Return what a store's rows mean from now on, and of which older versions some may be."""
+    was = None if record is None else record.stores.get(name)
+    if record is None or was is None or not was.meaning or not holds_rows(record, name):
+        return replace(now, older=()).as_dict()
+    return replace(now, older=rows_left(StoreMeaning.from_dict(was.meaning), now)).as_dict()
 
 
 def _asleep(store: StoreState, record: EpochRecord) -> StoreState:

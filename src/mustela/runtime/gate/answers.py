@@ -153,6 +153,34 @@ ANSWERS: Mapping[Kind, Answer] = {
         why="its bytes would be read as what they are not, and results would be wrong",
         fix="give the changed store another name, change it back, " + _BEGIN_ANEW,
     ),
+    Kind.STORE_VALUES: _stops(
+        errors.StoreMeaningChangedError,
+        "the values of store '{subject}' are of another type in this program",
+        why="its rows would be read as what they are not, and results would be wrong",
+        fix="upgrade them: Materialized(version=2, upgrade=Upgrade(value=OldType, by=function)),"
+        " with the next number where there is one; or change the type back, give the store another"
+        " name, " + _BEGIN_ANEW,
+    ),
+    Kind.STORE_UPGRADED: _goes_on(
+        "the store '{subject}' goes on from {then} to {now}: older rows are upgraded when they are"
+        " read, and written back when they change"
+    ),
+    Kind.STORE_NOT_UPGRADED: _stops(
+        errors.StoreNotUpgradedError,
+        "rows of store '{subject}' cannot be upgraded by this program",
+        why="there may be rows of the older version, and nothing says how to read them",
+        fix="say how the rows that are there are read, with"
+        " upgrade={{OLD: Upgrade(value=OldType, by=function)}} for each older version; "
+        + _DROP
+        + _BEGIN_ANEW,
+    ),
+    Kind.STORE_VERSION_FALLEN: _stops(
+        errors.StoreVersionFallenError,
+        "store '{subject}' has rows of a later version than this program",
+        why="a program cannot read what a later one wrote",
+        fix="run the later program; or take the change back with a version of its own, the next"
+        " one, whose upgrade makes the old values again; " + _DROP + _BEGIN_ANEW,
+    ),
     Kind.STORE_WIDENED: _goes_on(
         "the store '{subject}' goes on in another way: {then} is {now} from now on"
     ),

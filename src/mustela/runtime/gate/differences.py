@@ -41,7 +41,11 @@ class Kind(Enum):
     STORE_NAME_TAKEN = "store-name-taken"
     STORE_LAYOUT = "store-layout"
     STORE_MEANING = "store-meaning"
+    STORE_VALUES = "store-values"
     STORE_WIDENED = "store-widened"
+    STORE_UPGRADED = "store-upgraded"
+    STORE_NOT_UPGRADED = "store-not-upgraded"
+    STORE_VERSION_FALLEN = "store-version-fallen"
     STORE_UNCLAIMED = "store-unclaimed"
     STORE_SLEPT = "store-slept"
     STORE_RETURNED = "store-returned"
@@ -50,6 +54,15 @@ class Kind(Enum):
     CHANGELOG_INCOMPLETE = "changelog-incomplete"
     CHANGELOG_RECREATED = "changelog-recreated"
     CHANGELOG_TRUNCATED = "changelog-truncated"
+
+
+_STOPS_OF: Mapping[str, Kind] = {
+    "value": Kind.STORE_VALUES,
+    "value_shape": Kind.STORE_VALUES,
+    "upgrade": Kind.STORE_NOT_UPGRADED,
+    "fallen": Kind.STORE_VERSION_FALLEN,
+}
+_SAY_IT_ALL = frozenset({"version", "upgrade", "fallen"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,11 +276,14 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
     for change in compare_meanings(then, program.plan.meanings[name]):
         if change.field in _TOLD_ELSEWHERE:
             continue
-        kind = Kind.STORE_WIDENED if change.compatible else Kind.STORE_MEANING
+        if change.compatible:
+            kind = Kind.STORE_UPGRADED if change.field == "version" else Kind.STORE_WIDENED
+        else:
+            kind = _STOPS_OF.get(change.field, Kind.STORE_MEANING)
         yield Difference(
             kind=kind,
             subject=name,
-            then=f"{change.field} {change.then}",
+            then=change.then if change.field in _SAY_IT_ALL else f"{change.field} {change.then}",
             now=change.now,
             fields={"store": name, "aspect": change.field, "why": change.why},
         )

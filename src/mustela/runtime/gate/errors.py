@@ -20,7 +20,9 @@ __all__ = [
     "StoreMeaningChangedError",
     "StoreMovedError",
     "StoreNameTakenError",
+    "StoreNotUpgradedError",
     "StoreSleptError",
+    "StoreVersionFallenError",
 ]
 
 
@@ -52,6 +54,18 @@ class StoreMeaningChangedError(UsageError):
     """The bytes of a store would be read as something else than what was written."""
 
     code = "STORE_MEANING_CHANGED"
+
+
+class StoreNotUpgradedError(UsageError):
+    """A store has rows of an older version, and the program has no upgrade that reads them."""
+
+    code = "STORE_NOT_UPGRADED"
+
+
+class StoreVersionFallenError(UsageError):
+    """A store has rows of a later version than the program's, as after a rollback."""
+
+    code = "STORE_VERSION_FALLEN"
 
 
 class StoreNameTakenError(UsageError):

@@ -1,0 +1,186 @@
+"""Values whose type changed from one release to the next: rows that say their version.
+
+A row of version 1 is what its serde makes of it, as in a store that knows of no versions. A row of
+a later one has a head: eight bytes that no other row begins with, and the version in two. The first
+of the eight is C1, with which no UTF-8, JSON or MessagePack begins; of numbers and other bytes one
+in 2^64 begins with all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mustela.serdes.base import Serde, SerdeError
+
+__all__ = [
+    "FIRST_VERSION",
+    "ROW_MARK",
+    "VERSION_MAX",
+    "OldRows",
+    "RowVersions",
+    "UpgradingSerde",
+    "version_of",
+]
+
+FIRST_VERSION: Final = 1
+"""The version of rows that say none."""
+VERSION_MAX: Final = 0xFFFF
+ROW_MARK: Final = bytes.fromhex("c1098533da596876")
+"""What the head of a row begins with."""
+
+_HEAD_LENGTH: Final = len(ROW_MARK) + 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldRows:
+    """Rows of an older version.
+
+    Attributes:
+        serde: Reads them.
+        upgrade: Turns a value of theirs into one of the next version.
+    """
+
+    serde: Serde[Any]
+    upgrade: Callable[[Any], Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what the bytes depend on; a function is another object in each process."""
+        return isinstance(other, OldRows) and self.serde == other.serde
+
+    def __hash__(self) -> int:
+        """Hash what `__eq__` compares."""
+        return hash(self.serde)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowVersions:
+    """Of which version a store's rows are, and how older ones are read.
+
+    Attributes:
+        version: The version of rows that are written.
+        older: How rows of each older version are read, without a gap up to ``version``.
+    """
+
+    version: int
+    older: Mapping[int, OldRows]
+
+    def __post_init__(self) -> None:
+        assert FIRST_VERSION < self.version <= VERSION_MAX, self.version
+        assert list(self.older) == list(range(self.version - len(self.older), self.version))
+
+    def __hash__(self) -> int:
+        """Hash by version."""
+        return hash(self.version)
+
+
+def version_of(row: bytes) -> int:
+    r"""Return the version that a row says.
+
+    Example:
+        >>> version_of(b"17"), version_of(ROW_MARK + b"\x00\x02" + b"18")
+        (1, 2)
+    """
+    if row.startswith(ROW_MARK) and len(row) >= _HEAD_LENGTH:
+        return int.from_bytes(row[len(ROW_MARK) : _HEAD_LENGTH], "big")
+    return FIRST_VERSION
+
+
+class UpgradingSerde(Serde[Any]):
+    """Writes rows of one version, and reads those of older ones as values of this one.
+
+    Args:
+        current: The serde of this version.
+        versions: This version, and the older ones.
+
+    Example:
+        >>> from mustela.serdes.primitives import IntSerde, StrSerde
+        >>> versions = RowVersions(version=2, older={1: OldRows(serde=StrSerde(), upgrade=int)})
+        >>> serde = UpgradingSerde(IntSerde(), versions)
+        >>> serde.deserialize_many([b"17", serde.serialize(18), None])
+        [17, 18, None]
+    """
+
+    def __init__(self, current: Serde[Any], versions: RowVersions) -> None:
+        self.name = f"{current.name} in version {versions.version}"
+        self.immutable = current.immutable
+        self.current = current
+        self.versions = versions
+        self._head = ROW_MARK + versions.version.to_bytes(2, "big")
+        self.freeze()
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Return the row of a value."""
+        data = self.current.serialize(value)
+        return None if data is None else self._head + data
+
+    def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
+        """Return the rows of values."""
+        head = self._head
+        rows = self.current.serialize_many(values)
+        return [None if row is None else head + row for row in rows]
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """Return the value of a row, whatever its version."""
+        if data is None:
+            return None
+        if data.startswith(self._head):
+            return self.current.deserialize(data[_HEAD_LENGTH:])
+        return self._upgraded(data)
+
+    def deserialize_many(self, data: Sequence[bytes | None]) -> list[Any]:
+        """Return the values of rows, whatever their versions."""
+        head = self._head
+        now = [row for row, item in enumerate(data) if item is None or item.startswith(head)]
+        bodies = [None if (item := data[row]) is None else item[_HEAD_LENGTH:] for row in now]
+        try:
+            values = self.current.deserialize_many(bodies)
+            return values if len(now) == len(data) else self._mixed(data, now, values)
+        except Exception:  # noqa: BLE001 - found again, row by row
+            return super().deserialize_many(data)
+
+    def _mixed(
+        self, data: Sequence[bytes | None], now: Sequence[int], values: Sequence[Any]
+    ) -> list[Any]:
+        """Return the values of rows, those of some of which are known."""
+        found: list[Any] = [None] * len(data)
+        for row, value in zip(now, values, strict=True):
+            found[row] = value
+        for row in set(range(len(data))).difference(now):
+            found[row] = self._upgraded(data[row] or b"")
+        return found
+
+    def _upgraded(self, data: bytes) -> Any:
+        version = version_of(data)
+        if version not in self.versions.older:
+            raise self._unknown(version, data)
+        body = data if version == FIRST_VERSION else data[_HEAD_LENGTH:]
+        value = self.versions.older[version].serde.deserialize(body)
+        for step in range(version, self.versions.version):
+            upgrade = self.versions.older[step].upgrade
+            try:
+                value = upgrade(value)
+            except Exception as error:
+                raise self._failed(step, data, f"{type(error).__name__}: {error}") from error
+            if value is None:
+                raise self._failed(step, data, "it returned None")
+        return value
+
+    def _unknown(self, version: int, data: bytes) -> SerdeError:
+        newest = self.versions.version
+        return SerdeError(
+            f"the row is of version {version}, and the program has version {newest} and no upgrade"
+            f" from {version}",
+            fix=f"run the program of version {version}, or a newer one"
+            if version > newest
+            else f"give the store its upgrade from version {version} again",
+            fields={"serde": self.name, "data": data, "version": version},
+        )
+
+    def _failed(self, version: int, data: bytes, problem: str) -> SerdeError:
+        return SerdeError(
+            f"the upgrade of a row from version {version} failed: {problem}",
+            fix=f"mend the function that upgrades version {version}",
+            fields={"serde": self.name, "data": data, "version": version},
+        )

@@ -1,0 +1,90 @@
+"""The gate: versions of a store's rows, and the upgrades that a program has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.options import Materialized
+from mustela.dsl.upgrades import Upgrade
+from tests.unit.runtime.fakes import FakeAdmin
+from tests.unit.runtime.test_gate import Program, Runs
+
+
+@pytest.fixture(name="runs")
+def _runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path, FakeAdmin({"lines": 1, "more": 1}))
+
+
+def priced(value: Any, version: int = 1, upgrade: Any = None) -> Program:
+    def build(builder: StreamsBuilder) -> None:
+        kept = Materialized[str, Any](store="prices", version=version, upgrade=upgrade)
+        builder.table("lines", key=str, value=value, materialized=kept)
+
+    return build
+
+
+FROM_1 = Upgrade(value=float, by=str)
+FROM_2 = Upgrade(value=str, by=int)
+
+
+def test_a_version_that_rises_with_an_upgrade_goes_on_and_is_said(runs: Runs) -> None:
+    """Rows of each older version may be there from then on: each needs its upgrade."""
+    runs.run(priced(float))
+    runs.run(priced(str, 2, FROM_1))
+    assert runs.heard("'prices' goes on from version 1 to version 2")
+    runs.said.clear()
+    runs.run(priced(str, 2, FROM_1))
+    assert not runs.heard("goes on from version")
+    error = runs.refused(priced(int, 3, FROM_2), "STORE_NOT_UPGRADED")
+    assert "rows of version 1" in error.evidence["prices"]
+    runs.run(priced(int, 3, {1: FROM_1, 2: FROM_2}))
+    assert runs.record is not None
+    older = runs.record.stores["prices"].meaning["older"]
+    assert [(version, value) for version, value, _ in older] == [(1, "float"), (2, "str")]
+
+
+@pytest.mark.parametrize("upgrade", [None, Upgrade(value=int, by=str)])
+def test_a_version_that_rises_without_the_upgrade_of_its_rows_is_refused(
+    runs: Runs, upgrade: Any
+) -> None:
+    """Without any, and with one that reads another type than the rows are of."""
+    runs.run(priced(float))
+    runs.refused(priced(str, 2, upgrade), "STORE_NOT_UPGRADED")
+    runs.start(priced(float))
+
+
+def test_an_upgrade_that_is_taken_away_while_old_rows_may_be_there_is_refused(runs: Runs) -> None:
+    """Nobody knows that there are none."""
+    runs.run(priced(float))
+    runs.run(priced(str, 2, FROM_1))
+    runs.refused(priced(str, 2), "STORE_NOT_UPGRADED")
+
+
+def test_a_version_that_falls_is_refused_and_a_rollback_is_a_version_of_its_own(
+    runs: Runs,
+) -> None:
+    """The advice of the stop is followed: the old type comes back as the next version."""
+    runs.run(priced(float))
+    runs.run(priced(str, 2, FROM_1))
+    error = runs.refused(priced(float), "STORE_VERSION_FALLEN")
+    assert "a version of its own" in (error.fix or "")
+    runs.run(priced(float, 3, {1: FROM_1, 2: Upgrade(value=str, by=float)}))
+
+
+def test_a_store_that_begins_with_a_later_version_has_no_older_rows(runs: Runs) -> None:
+    """So its upgrades may be taken away at any time."""
+    runs.run(priced(str, 2, FROM_1))
+    runs.run(priced(str, 2))
+    runs.refused(priced(str), "STORE_VERSION_FALLEN")
+
+
+def test_another_type_without_a_version_is_refused_and_offered_an_upgrade(runs: Runs) -> None:
+    """The advice is followed."""
+    runs.run(priced(float))
+    error = runs.refused(priced(str), "STORE_MEANING_CHANGED")
+    assert "Materialized(version=2, upgrade=Upgrade(" in (error.fix or "")
+    runs.run(priced(str, 2, FROM_1))
