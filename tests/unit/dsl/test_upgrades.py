@@ -23,7 +23,7 @@ def unknown(number):  # type: ignore[no-untyped-def]
 def table(**said: Any) -> StreamsBuilder:
     builder = StreamsBuilder()
     kept: Materialized[str, str] = Materialized(store="s", value=str, **said)
-    builder.table("in", key=str, materialized=kept)
+    builder.table("in", key=str, value=str, materialized=kept)
     return builder
 
 
