@@ -110,9 +110,12 @@ class Campaign:
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
         self.input = f"{self.prefix}.in"
-        read = {"in", *self.facts.inputs, *self.facts.more_inputs}
+        facts = self.facts
+        read = {"in", *facts.inputs, *facts.global_inputs, *facts.more_inputs}
         topics = [*(f"{self.prefix}.{short}" for short in sorted(read)), *self.outputs.values()]
-        specs = [TopicSpec(name=topic, partitions=PARTITIONS, config={}) for topic in topics]
+        # Event times of some kinds lie in the past, and may not be deleted for it.
+        kept = {"retention.ms": "-1"}
+        specs = [TopicSpec(name=topic, partitions=PARTITIONS, config=kept) for topic in topics]
         compacted = {"cleanup.policy": "compact", "segment.bytes": str(50 << 20)}
         epochs = TopicSpec(
             name=epochs_topic(self.application_id),
@@ -233,7 +236,7 @@ class Campaign:
         """Read the committed input."""
         return {
             (short, partition): [row._replace(topic=short) for row in rows]
-            for short in self.facts.inputs
+            for short in (*self.facts.inputs, *self.facts.global_inputs)
             for partition, rows in read_all(
                 self.servers, f"{self.prefix}.{short}", PARTITIONS
             ).items()
@@ -318,6 +321,7 @@ class Campaign:
                     self.outputs,
                     prefix=self.prefix,
                     repeated_max=repeated_max,
+                    unfinished=facts.global_inputs,
                 )
             )
         if facts.row_of is not None and not loose:

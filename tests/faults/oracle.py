@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mustela.runtime.epoch_record import EpochRecord
-from tests.faults.kinds.kind import Inputs, Model, differences, every
+from tests.faults.kinds.kind import Changes, Inputs, KeyValue, Model, Wanted, differences, every
 from tests.faults.watch import Row, Seen, ends_of
 
 
@@ -18,6 +18,7 @@ def check_epochs(
     *,
     prefix: str,
     repeated_max: int = 0,
+    unfinished: Collection[str] = (),
 ) -> list[str]:
     """Compare each epoch's visible rows with those that its offsets call for.
 
@@ -29,6 +30,7 @@ def check_epochs(
         prefix: Of the input topics.
         repeated_max: How many epochs may hold more rows than they should: with at_least_once one
             for each kill.
+        unfinished: Topics that need not have been read to the end.
 
     Returns:
         What is wrong, in words.
@@ -46,19 +48,74 @@ def check_epochs(
         expected = model.step(rows, actual, record)
         name = f"epoch {record.incarnation}.{record.epoch}.{record.attempt}"
         for short in topics:
-            wanted = expected.get(short, Counter())
-            got = Counter((row.key, row.value) for row in actual[short])
-            if repeated_max and got - wanted:
+            wanted, got = expected.get(short, Counter()), actual[short]
+            if repeated_max and is_repeated(wanted, got):
                 repeated.add(record.epoch)
-                got &= wanted
-            violations.extend(differences(f"{name}, {short}", wanted, got))
+                violations.extend(compare_repeated(f"{name}, {short}", wanted, got))
+            else:
+                violations.extend(compare(f"{name}, {short}", wanted, got))
     if len(repeated) > repeated_max:
         violations.append(f"{len(repeated)} epochs were repeated, {repeated_max} may be")
     violations.extend(f"rows of epoch {epoch}, which has no record" for epoch in sorted(by_epoch))
     for place, rows in inputs.items():
-        if taken[place] != len(rows):
+        if place[0] not in unfinished and taken[place] != len(rows):
             violations.append(f"input {place}: {taken[place]} of {len(rows)} records read")
     return violations
+
+
+def _all_of(wanted: Wanted) -> Counter[KeyValue]:
+    if isinstance(wanted, Changes):
+        return Counter([*wanted.required.items(), *wanted.allowed.items()])
+    return Counter(wanted)
+
+
+def _pairs(rows: Iterable[Row]) -> list[KeyValue]:
+    return [(row.key, row.value) for row in rows]
+
+
+def _by_key(pairs: Iterable[KeyValue]) -> dict[bytes | None, list[bytes | None]]:
+    found: dict[bytes | None, list[bytes | None]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found
+
+
+def is_repeated(wanted: Wanted, rows: Sequence[Row]) -> bool:
+    """Tell whether an epoch has more rows than it should."""
+    return bool(Counter(_pairs(rows)) - _all_of(wanted))
+
+
+def compare(name: str, wanted: Wanted, rows: Sequence[Row]) -> list[str]:
+    """Return in words how an epoch's rows differ from what they should be."""
+    pairs = _pairs(rows)
+    got, everything = Counter(pairs), _all_of(wanted)
+    if isinstance(wanted, Changes):
+        least = Counter(wanted.required.items())
+        return differences(name, least | (got & everything), got)
+    found = differences(name, everything, got)
+    if isinstance(wanted, list) and not found:
+        mine, theirs = _by_key(pairs), _by_key(wanted)
+        found += [
+            f"{name}: key {key!r}: the order differs: {mine[key][:4]} is not {theirs[key][:4]}"
+            for key in theirs
+            if mine[key] != theirs[key]
+        ]
+    return found
+
+
+def compare_repeated(name: str, wanted: Wanted, rows: Sequence[Row]) -> list[str]:
+    """Compare where an epoch was begun, lost and begun again: its last rows are all there."""
+    pairs = _pairs(rows)
+    least = Counter(wanted.required.items()) if isinstance(wanted, Changes) else Counter(wanted)
+    found = differences(name, least, Counter(pairs) & least)
+    if isinstance(wanted, list):
+        mine = _by_key(pairs)
+        found += [
+            f"{name}: key {key!r}: its last rows are not {values[:4]}"
+            for key, values in _by_key(wanted).items()
+            if mine[key][-len(values) :] != values
+        ]
+    return found
 
 
 def committed_epochs(records: Iterable[EpochRecord]) -> Iterable[EpochRecord]:
@@ -75,7 +132,10 @@ def _input_of(
 ) -> list[Row]:
     """Return the input up to a record's offsets that no epoch before has taken."""
     result: list[Row] = []
-    for (topic, partition), end in sorted(ends_of(record).items()):
+    ends = ends_of(record)
+    for topic, (_, read) in record.global_ends.items():
+        ends.update({(topic, partition): end for partition, end in enumerate(read)})
+    for (topic, partition), end in sorted(ends.items()):
         place = topic.removeprefix(f"{prefix}."), partition
         rows = inputs.get(place, [])
         while rows and taken[place] < len(rows) and rows[taken[place]].offset < end:

@@ -6,7 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from mustela import StreamsBuilder
 from mustela.runtime.epoch_record import EpochRecord
@@ -15,8 +15,10 @@ from tests.faults.watch import Row, Seen
 __all__ = [
     "SHOWN_MAX",
     "Build",
+    "Changes",
     "Expected",
     "Inputs",
+    "KeyValue",
     "Kind",
     "MakeRecord",
     "Merged",
@@ -24,6 +26,9 @@ __all__ = [
     "Outcome",
     "Rows",
     "Sent",
+    "Table",
+    "Wanted",
+    "changes",
     "differences",
     "every",
     "number",
@@ -37,7 +42,26 @@ Inputs = Mapping[tuple[str, int], list[Row]]
 """By topic without prefix, and partition, the committed input."""
 Rows = Mapping[str, list[Row]]
 """By topic without prefix, the rows that were seen."""
-Expected = dict[str, Counter[tuple[bytes | None, bytes | None]]]
+KeyValue = tuple[bytes | None, bytes | None]
+Table = dict[bytes | None, bytes | None]
+
+
+class Changes(NamedTuple):
+    """What an epoch tells of a table.
+
+    Attributes:
+        required: By key, rows that are other than before; None is a deletion.
+        allowed: By key, rows that were touched and are what they were.
+    """
+
+    required: Table
+    allowed: Table
+
+
+Wanted = Counter[KeyValue] | list[KeyValue] | Changes
+"""Rows in any order; rows that of each key come in this order; or changes of a table."""
+Expected = dict[str, Any]
+"""By topic without prefix, a `Wanted`."""
 
 
 class Sent(NamedTuple):
@@ -90,6 +114,7 @@ class Kind:
         model: What each epoch writes, where its input alone says so.
         outcome: What is there in the end, where no model says it epoch by epoch.
         inputs: The topics that are fed, without prefix.
+        global_inputs: The topics of its global tables, which are fed, too.
         more_inputs: Topics that it reads and others write.
         outputs: The topics that it writes; ``dead-letters`` are the application's.
         has_state: Whether it has stores.
@@ -103,6 +128,7 @@ class Kind:
     model: Callable[[], Model] | None = None
     outcome: Outcome | None = None
     inputs: tuple[str, ...] = ("in",)
+    global_inputs: tuple[str, ...] = ()
     more_inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("out",)
     has_state: bool = True
@@ -113,24 +139,41 @@ class Kind:
 class Merged:
     """The merged order of partitions: the newest time of a record's partition comes first.
 
-    Args:
-        topics: The topics without prefix, in the order in which the application reads them.
+    Of topics, that whose name comes first.
     """
 
-    def __init__(self, *topics: str) -> None:
-        self._topics = topics or ("in",)
+    def __init__(self) -> None:
+        self.before = -1
         self._newest: dict[tuple[str, int], int] = defaultdict(lambda: -1)
 
     def order(self, rows: list[Row]) -> list[Row]:
         """Return an epoch's rows in order."""
         return [row for *_, row in sorted(self._placed(rows), key=lambda placed: placed[:-1])]
 
-    def _placed(self, rows: list[Row]) -> Iterable[tuple[int, int, int, int, Row]]:
+    def judged(self, rows: list[Row], watermark: int) -> list[tuple[Row, int]]:
+        """Return an epoch's rows in order, and the time at which each is judged.
+
+        Args:
+            rows: The rows.
+            watermark: Behind the epoch; where it was before is remembered.
+        """
+        before, self.before = self.before, watermark
+        placed = sorted(self._placed(rows), key=lambda placed: placed[:-1])
+        return [(row, max(before, min(time, watermark))) for time, *_, row in placed]
+
+    def _placed(self, rows: list[Row]) -> Iterable[tuple[int, str, int, int, Row]]:
         for row in rows:
             place = row.topic, row.partition
             self._newest[place] = max(self._newest[place], row.timestamp)
-            index = self._topics.index(row.topic)
-            yield self._newest[place], index, row.partition, row.offset, row
+            yield self._newest[place], *place, row.offset, row
+
+
+def changes(before: Table, after: Table, touched: Iterable[bytes | None]) -> Changes:
+    """Return what an epoch tells of a table; no row is the same as None."""
+    keys = set(touched)
+    required = {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
+    same = keys - required.keys()
+    return Changes(required, {key: row for key in same if (row := after.get(key)) is not None})
 
 
 def every(inputs: Inputs) -> Iterable[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.kinds import counting, outside, shared, timers
+from tests.faults.kinds import chains, counting, joins, outside, shared, tables, timers, windows
 from tests.faults.kinds.kind import Kind
 
 __all__ = ["CHECKED", "KINDS"]
@@ -12,6 +12,10 @@ KINDS: dict[str, Kind] = {
     **shared.KINDS,
     **outside.KINDS,
     **timers.KINDS,
+    **joins.KINDS,
+    **tables.KINDS,
+    **windows.KINDS,
+    **chains.KINDS,
 }
 CHECKED = tuple(name for name, kind in KINDS.items() if kind.model or kind.outcome)
 """Those that the campaign can judge."""
