@@ -13,6 +13,7 @@ import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.runtime.epoch_record import EpochRecord
+from tests.faults.bugs import BUGS, planted
 from tests.faults.kinds import chains, joins, tables, windows
 from tests.faults.kinds.kind import Kind
 from tests.faults.oracle import compare
@@ -114,3 +115,34 @@ def test_the_model_of_an_application_under_faults_is_what_it_writes(name: str) -
                 if run.random.random() < 0.1:
                     driver.crash(lose_state=run.random.random() < 0.3)
             assert run.rows > RECORDS / 20
+
+
+BUGS_HERE = (
+    "met-and-alone",
+    "rows-of-now-for-versions",
+    "deletions-not-restored",
+    "late-by-the-epoch",
+    "held-for-ever",
+    "sessions-told-early",
+    "sinks-in-turn",
+    "leavers-forgotten",
+)
+
+
+@pytest.mark.parametrize("bug", BUGS_HERE)
+def test_a_model_finds_a_bug_that_was_planted(bug: str) -> None:
+    """Each family has a bug that its model sees: that it sees none elsewhere says something."""
+    kind = KINDS[BUGS[bug].kind]
+    builder = StreamsBuilder()
+    kind.build(builder, "p")
+    found: list[str] = []
+    with (
+        planted(bug),
+        TopologyTestDriver(builder, settings=SETTINGS, key_groups=4, lanes=2) as driver,
+    ):
+        run = Run(kind, driver, 0)
+        while not found and (wrong := run.epoch()) is not None:
+            found = wrong
+            driver.crash(lose_state=True)
+
+    assert found

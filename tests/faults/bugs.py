@@ -6,7 +6,8 @@ A child application gets one by its environment: see `environment_of`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,14 @@ BUGS: dict[str, Bug] = {
     "dead-letters-lost": Bug("stateless", ()),
     "changelog-ends-forgotten": Bug("word_count", ("committed:4", "lose")),
     "watermark-forgotten": Bug("word_count", ("committed:4",)),
+    "met-and-alone": Bug("stream_joins", ()),
+    "rows-of-now-for-versions": Bug("versioned", ()),
+    "deletions-not-restored": Bug("table_joins", ("committed:4", "lose")),
+    "late-by-the-epoch": Bug("tumbling", ()),
+    "held-for-ever": Bug("suppressed", ()),
+    "sessions-told-early": Bug("sessions", ()),
+    "sinks-in-turn": Bug("branches", ()),
+    "leavers-forgotten": Bug("rekeyed", ()),
 }
 """By name, every bug; the first points are the fewest that show it."""
 
@@ -60,8 +69,23 @@ def plant(name: str) -> None:
         bug()
 
 
-def _replace(owner: type, name: str, value: object) -> None:
+_REPLACED: list[tuple[Any, str, object]] = []
+
+
+def _replace(owner: Any, name: str, value: object) -> None:
+    _REPLACED.append((owner, name, vars(owner)[name]))
     setattr(owner, name, value)
+
+
+@contextmanager
+def planted(name: str) -> Generator[None]:
+    """Plant a bug in this process for a while."""
+    plant(name)
+    try:
+        yield
+    finally:
+        while _REPLACED:
+            setattr(*_REPLACED.pop())
 
 
 class _RowsLast:
@@ -154,10 +178,109 @@ def _watermark_forgotten() -> None:
     _replace(CommittedState, "from_record", classmethod(forgetful))
 
 
+def _met_and_alone() -> None:
+    from mustela.kernel.stream_join_waiting import Waiting
+
+    discard: Any = Waiting.discard
+
+    def only_fresh(self: Any, *place: Any, stored: bool) -> None:
+        del stored
+        discard(self, *place, stored=False)
+
+    _replace(Waiting, "discard", only_fresh)
+
+
+def _rows_of_now_for_versions() -> None:
+    from mustela.kernel.versioned_lookup import VersionedLookup
+
+    answer: Any = VersionedLookup.answer
+
+    def newest(self: Any, places: Any, keys: Any, times: Any, *changes: Any) -> Any:
+        return answer(self, places, keys, [1 << 50 for _ in times], *changes)
+
+    _replace(VersionedLookup, "answer", newest)
+
+
+def _deletions_not_restored() -> None:
+    from mustela.state.lmdb_environment import LmdbEnvironment
+    from mustela.state.memory import MemoryEnvironment
+
+    for owner in (LmdbEnvironment, MemoryEnvironment):
+        restore: Any = owner.restore
+
+        def without_deletions(
+            self: Any,
+            store: str,
+            rows: Iterable[tuple[bytes, bytes | None]],
+            *arguments: Any,
+            restore: Any = restore,
+            **options: Any,
+        ) -> None:
+            kept = [(key, row) for key, row in rows if row is not None]
+            restore(self, store, kept, *arguments, **options)
+
+        _replace(owner, "restore", without_deletions)
+
+
+def _late_by_the_epoch() -> None:
+    from mustela.plan.time import EpochTime
+
+    def by_the_epoch(self: Any, order: Any) -> list[int]:
+        return [self.watermark for _ in order]
+
+    _replace(EpochTime, "judge", by_the_epoch)
+
+
+def _held_for_ever() -> None:
+    from mustela.state.kinds.buffer import SlotBuffer
+
+    def keep(self: Any, keys: Any) -> None:
+        del self, keys
+
+    _replace(SlotBuffer, "remove", keep)
+
+
+def _sessions_told_early() -> None:
+    from mustela.kernel.window_close import WindowCloser
+
+    over: Any = WindowCloser.sessions_over
+
+    def without_grace(self: Any, last_end: Any, horizon: int) -> Any:
+        return over(self, lambda now: last_end(now) + 300, horizon)
+
+    _replace(WindowCloser, "sessions_over", without_grace)
+
+
+def _sinks_in_turn() -> None:
+    from mustela.kernel import sink
+
+    _replace(sink, "places_of", lambda _order, _turns: None)
+
+
+def _leavers_forgotten() -> None:
+    from mustela.kernel.table_group import TableGroupOperator
+
+    process: Any = TableGroupOperator.process_one
+
+    def without_olds(self: Any, batch: Any) -> Any:
+        batch.olds = [None] * len(batch)
+        return process(self, batch)
+
+    _replace(TableGroupOperator, "process_one", without_olds)
+
+
 _PLANTS: dict[str, Callable[[], None]] = {
     "offsets-before-rows": _offsets_before_rows,
     "state-before-commit": _state_before_commit,
     "dead-letters-lost": _dead_letters_lost,
     "changelog-ends-forgotten": _changelog_ends_forgotten,
     "watermark-forgotten": _watermark_forgotten,
+    "met-and-alone": _met_and_alone,
+    "rows-of-now-for-versions": _rows_of_now_for_versions,
+    "deletions-not-restored": _deletions_not_restored,
+    "late-by-the-epoch": _late_by_the_epoch,
+    "held-for-ever": _held_for_ever,
+    "sessions-told-early": _sessions_told_early,
+    "sinks-in-turn": _sinks_in_turn,
+    "leavers-forgotten": _leavers_forgotten,
 }
