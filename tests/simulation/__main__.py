@@ -3,6 +3,7 @@
 ./dev sim                              100 seeds
 ./dev sim --seed N                     one seed; what failed is made short and told step by step
 ./dev sim --seeds N [--start S]        N seeds
+./dev sim --seeds N --what             N seeds, and what happened in them how often
 ./dev sim --seeds N --ledger FILE      go on where the file ends, and add to it
 ./dev sim --bugs all                   plant each bug, and say how many seeds find it
 """
@@ -35,20 +36,24 @@ def main(arguments: list[str]) -> int:
         kinds = frozenset(filter(None, options.kinds.split(",")))
     if options.seed is not None:
         return _one(options.seed, kinds, options.trace)
-    from tests.simulation.campaign import campaign, continue_at, run
+    from tests.simulation.campaign import Choice, campaign, continue_at, run
+
+    choice = Choice(kinds=kinds, program=options.program)
 
     if options.bug:
         off = NOT_HELD | set(options.off.split(",") if options.off else ())
         start = options.start or 1
-        for count, (_, what) in enumerate(run(start, options.seeds or 10_000, kinds, off), 1):
+        for count, (_, what) in enumerate(run(start, options.seeds or 10_000, Choice(off=off)), 1):
             if what is not None:
                 print(f"found after {count} seeds: {what.splitlines()[0][:200]}")
                 return 0
         print("not found")
         return 1
     ledger = Path(options.ledger) if options.ledger else None
-    start = options.start or (continue_at(ledger, kinds) if ledger else 1)
-    failed = campaign(start, options.seeds or 100, kinds, ledger, options.program)
+    start = options.start or (continue_at(ledger, choice) if ledger else 1)
+    failed = campaign(start, options.seeds or 100, choice, ledger)
+    if options.what:
+        print(choice.what.table())
     if failed:
         _one(failed[0], kinds, trace=False)
     return 1 if failed else 0
@@ -84,6 +89,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--start", type=int, help="the first one")
     parser.add_argument("--ledger", help="a file to go on from and to add to")
     parser.add_argument("--program", help="only this program")
+    parser.add_argument("--what", action="store_true", help="say what happened how often")
     parser.add_argument("--kinds", help="kinds of faults, with commas between them")
     parser.add_argument("--trace", action="store_true", help="tell what happened")
     parser.add_argument("--bug", help="plant a bug, and stop at the first seed that finds it")

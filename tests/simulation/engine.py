@@ -39,6 +39,7 @@ from mustela.state.interfaces import EnvironmentSpec
 from tests.simulation.calls import HALF, SimDesk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.machine import DiskEnvironment
+from tests.simulation.plain import SimRowChecks, SimSink
 from tests.simulation.ports import SimClock, SimCluster, SimReader
 from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, current_world
 
@@ -113,6 +114,8 @@ class _Process:
         self.desk = SimDesk(world, _clock())
         self.options = KernelOptions(**program.kernel, calls=self.desk)
         self.reader = SimReader()
+        self.sink = SimSink(world, life)
+        self.row_checks = SimRowChecks()
         self.admin = SimCluster(world, life)
         self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
 

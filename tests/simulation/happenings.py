@@ -34,7 +34,9 @@ class Happenings:
         world.applied = set()
         for topic in PROGRAMS[world.script.program].sources:
             world.broker.create(topic, options["partitions"])
+        world.broker.create("extra", 1)
         world.broker.create("out", 2)
+        world.broker.create("more", 1)
 
     def happen(self, event: Event) -> None:
         """Do what an event says."""
@@ -44,6 +46,10 @@ class Happenings:
     def _start(self, slot: int, version: int, machine: int) -> None:
         """Start an instance; one that runs is stopped for another version or another machine."""
         where = self._world.slots[slot]
+        version = version if self._world.has_begun else 0  # the first one says what stores are
+        if version:
+            self._world.applied.add(f"version {version}")
+            self._world.happened[f"version {version}"] += 1
         life = where.life
         if life is not None and (life.version, life.machine.number) != (version, machine):
             life.stopping = True
@@ -167,7 +173,7 @@ class Happenings:
         for life in world.lives():
             life.failures.clear()
             life.worker_dies = False
-            life.stopping = life.stopping or life.version > 0
+            life.stopping = life.stopping or life.version != 0
         for slot in world.slots:
             slot.version = 0
             slot.restart_ms = min(slot.restart_ms, world.ms)

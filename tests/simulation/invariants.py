@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
@@ -14,7 +15,7 @@ from mustela.state.overlay import Overlay
 from tests.simulation.broker import Entry, Txn
 from tests.simulation.happenings import Happenings
 from tests.simulation.machine import DiskEnvironment
-from tests.simulation.oracle import Found
+from tests.simulation.oracle import CountOracle, EachOracle, Found
 from tests.simulation.oracle_streams import LATER
 from tests.simulation.programs import KEYS, PROGRAMS, planned
 from tests.simulation.world import Life, SimWorld, Violation, current_life
@@ -65,9 +66,13 @@ class Invariants:
         self._last: EpochRecord | None = None
         self._program = PROGRAMS[world.script.program]
         self._oracle = self._program.oracle()
+        every = self._program.settings.get("emit") == "every"
+        self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
         self._read: dict[tuple[str, str, int], int] = {}
+        self._began: dict[tuple[str, int], int] = {}
         self._claims: list[tuple[Life, int]] = []
         self._newest = -1
+        self._latest: dict[Any, bytes | None] = {}
         world.broker.on_commit = self.committed
         world.on_end = self.ended
 
@@ -88,6 +93,9 @@ class Invariants:
         )
         if self._last is None or record.incarnation > self._last.incarnation:
             self._claims.append((current_life(), self._world.ms))
+        self._world.has_begun = self._world.has_begun or any(
+            topic not in {"more", f"{self._name}-extra-changelog"} for topic, _ in entries
+        )
         self._check_order(record)
         self._check_rows(record, entries)
         self._check_changelogs(record, entries)
@@ -142,10 +150,12 @@ class Invariants:
         for part in record.partitions:
             topic_id = record.topic_ids[part.topic]
             place = (part.topic, topic_id, part.partition)
-            first = 0 if self._last is not None else part.end  # where it begins, a setting says
+            first = part.end if self._begins(part.topic) else 0
             start = self._read.get(place, first)
             if part.end < start:
                 self._fail("order", f"{place} is read again from {part.end}, it was at {start}")
+            if place not in self._read:
+                self._began[part.topic, part.partition] = start
             self._read[place] = part.end
             log = self._world.broker.ever[topic_id].partitions[part.partition]
             read.setdefault(part.topic, []).extend(
@@ -157,15 +167,61 @@ class Invariants:
                 for name, span in ((topic, (0, end)), (LATER, (end, log.stable))):
                     rows = [(number, entry) for entry in log.between(*span)]
                     read.setdefault(name, []).extend(rows)
-        found: Found = {}
-        for (topic, _), rows in entries.items():
-            if topic.startswith(f"{self._name}-"):
-                continue
-            for row in rows:
-                found.setdefault((topic, row.key), []).append(row.value)
+        grown = {"extra": read.pop("extra", [])}
+        found = self._found(entries)
+        more = {place: found.pop(place) for place in list(found) if place[0] == "more"}
+        names = (name for name, store in record.stores.items() if store.slept_at is None)
+        self._oracle.stores = frozenset(names)
+        if self._program.is_loose:
+            self._check_sent({**self._oracle.epoch(read, record.watermark)})
+            self._check_sent({**self._grown.epoch(grown, record.watermark)})
+            return
         wrong = self._oracle.wrong(read, record.watermark, found)
+        wrong += self._grown.wrong(grown, record.watermark, more)
         if wrong:
             self._fail("rows", f"epoch {record.epoch}: {wrong[:3]} (found, expected)")
+
+    def _check_sent(self, rows: Mapping[Any, list[bytes | None]]) -> None:
+        """Rows of at_least_once are there when their epoch commits, and no older one after."""
+        mine, lives = current_life(), self._world.every_life
+        for place, expected in rows.items():
+            if not any(life.sent.get(place, [])[-len(expected) :] == expected for life in lives):
+                self._fail("rows", f"{place}: {expected} was not sent")
+            last = mine.sent.get(place)
+            if last and last[-1] != expected[-1] and not self._is_late:
+                self._fail("rows", f"{place}: {last[-1]!r} was sent after {expected[-1]!r}")
+            self._latest[place] = expected[-1]
+
+    def _check_latest(self) -> None:
+        """Where one instance ran at a time, the last row of a key is its newest."""
+        if self._world.happened["instances at once: 2"]:
+            return
+        for (topic, key), value in self._latest.items():
+            logs = self._world.broker.topics[topic].partitions
+            rows = [e.value for log in logs for e in log.entries if e.key == key and e.visible]
+            if rows[-1] != value:
+                self._fail("rows", f"the last row of {key!r} is {rows[-1]!r}, not {value!r}")
+
+    def _found(self, entries: Mapping[tuple[str, int], list[Entry]]) -> Found:
+        """Return the rows of the sinks."""
+        found: Found = {}
+        for (topic, _), rows in entries.items():
+            if not topic.startswith(f"{self._name}-"):
+                for row in rows:
+                    found.setdefault((topic, row.key), []).append(row.value)
+        return found
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether a transaction commits that the process in hand did not begin."""
+        return self._world.delivers_late
+
+    def _begins(self, topic: str) -> bool:
+        """Whether a topic is new to the application, and begins where a setting says."""
+        if self._last is None:
+            return True
+        is_new = topic not in self._last.topic_ids
+        return is_new and self._world.script.options["reset"] == "latest"
 
     def _check_changelogs(
         self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]
@@ -199,6 +255,7 @@ class Invariants:
         missing = self._oracle.left()
         if missing:
             self._fail("complete", f"nothing came of {missing[:3]}")
+        self._check_latest()
         self._check_mirror(last)
         self._check_time(last)
         self._check_state(last)
@@ -208,6 +265,9 @@ class Invariants:
         for kind in self._world.applied:
             if code in EXCUSED.get(kind, ()):
                 return
+        for version, codes in self._program.stuck.items():
+            if code in codes and f"version {version}" in self._world.applied:
+                return
         self._fail("stops", f"it ends with {code}, however often it is started")
 
     def _check_mirror(self, last: EpochRecord) -> None:
@@ -215,7 +275,8 @@ class Invariants:
         group = self._world.broker.groups.get(self._name, {})
         for part in last.partitions:
             known = group.get((part.topic, part.partition))
-            is_forgotten = known is None and (part.end == 0 or "group" in self._world.applied)
+            began = self._began.get((part.topic, part.partition), 0)
+            is_forgotten = known is None and (part.end == began or "group" in self._world.applied)
             is_forgotten = is_forgotten or not self._has_started_since(self._world.moved_ms)
             if known != part.end and not is_forgotten:
                 place = f"{part.topic}-{part.partition}"
@@ -229,7 +290,8 @@ class Invariants:
 
     def _check_time(self, last: EpochRecord) -> None:
         """All partitions are idle in the end, so windows that the newest record closes are over."""
-        newest = max((part.max_timestamp for part in last.partitions), default=-1)
+        read = [part for part in last.partitions if part.topic not in last.dormant]
+        newest = max((part.max_timestamp for part in read), default=-1)
         overdue = self._oracle.overdue(newest)
         if overdue:
             self._fail("time", f"{overdue[:3]} are over, and nobody was told")

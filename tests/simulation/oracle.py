@@ -19,6 +19,7 @@ __all__ = [
     "Merge",
     "Oracle",
     "Read",
+    "RenamedOracle",
     "Rows",
     "WindowOracle",
     "number",
@@ -40,7 +41,13 @@ def number(value: int) -> bytes:
 
 
 class Oracle:
-    """Says what a program must write."""
+    """Says what a program must write.
+
+    Attributes:
+        stores: The stores that the program has in this epoch.
+    """
+
+    stores: frozenset[str] = frozenset()
 
     def epoch(self, read: Read, watermark: int) -> Rows:
         """Return the rows of an epoch."""
@@ -93,9 +100,13 @@ class CountOracle(Oracle):
 
     Args:
         keys: Which keys a record counts for.
+        out: Where the rows go.
     """
 
-    def __init__(self, keys: Callable[[Entry], Iterable[bytes]] | None = None) -> None:
+    def __init__(
+        self, keys: Callable[[Entry], Iterable[bytes]] | None = None, *, out: str = "out"
+    ) -> None:
+        self._out = out
         self._keys = keys or (lambda entry: [] if entry.value is None else [entry.key or b""])
         self.totals: dict[bytes, int] = {}
 
@@ -111,14 +122,28 @@ class CountOracle(Oracle):
 
     def epoch(self, read: Read, watermark: int) -> Rows:
         """Return the rows of an epoch."""
-        return {("out", key): [number(self.totals[key])] for key in self.touched(read)}
+        return {(self._out, key): [number(self.totals[key])] for key in self.touched(read)}
+
+
+class RenamedOracle(CountOracle):
+    """Counts of a program that calls its store something else for a while, and begins anew then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_store: dict[bool, dict[bytes, int]] = {True: {}, False: self.totals}
+
+    def touched(self, read: Read) -> dict[bytes, None]:
+        """Count the records of an epoch; return the keys that came."""
+        self.totals = self._of_store["renamed" in self.stores]
+        return super().touched(read)
 
 
 class EachOracle(Oracle):
     """A row for each record: how often its key has come so far."""
 
-    def __init__(self) -> None:
-        self._merge = Merge("in")
+    def __init__(self, topic: str = "in", out: str = "out") -> None:
+        self._merge = Merge(topic)
+        self._out = out
         self._counts: dict[bytes, int] = {}
 
     def epoch(self, read: Read, watermark: int) -> Rows:
@@ -127,7 +152,7 @@ class EachOracle(Oracle):
         for _, _, entry in self._merge.records(read):
             key = entry.key or b""
             self._counts[key] = self._counts.get(key, 0) + 1
-            rows.setdefault(("out", key), []).append(number(self._counts[key]))
+            rows.setdefault((self._out, key), []).append(number(self._counts[key]))
         return rows
 
 

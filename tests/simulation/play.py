@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,11 +40,13 @@ class Result:
         violations: Which invariants did not hold.
         trace: What happened.
         ends: How processes ended.
+        happened: What happened how often.
     """
 
     violations: list[Violation]
     trace: list[str]
     ends: list[str]
+    happened: Counter[str]
 
 
 @cache
@@ -137,7 +140,8 @@ def _run(world: SimWorld, life: Life) -> None:
             life.rest = 0 if worked else life.rest + 1
             if worked and world.is_calm:  # what it read has time to become idle
                 world.calm_until = max(world.calm_until, world.ms + CALM_MS)
-            if world.is_calm and life.rest > REST_ROUNDS and world.ms > world.calm_until:
+            is_over = world.is_calm and not life.stopping and life.rest > REST_ROUNDS
+            if is_over and world.ms > world.calm_until:
                 world.came_to_rest = life.stopping = True
             clock.sleep(pace.pause(busy=busy, seconds=spent, lag=lag))
     finally:
@@ -161,7 +165,7 @@ def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
         if not world.violations:
             invariants.at_the_end(happenings)
         world.abandon()
-    return Result(world.violations, world.trace, world.ends)
+    return Result(world.violations, world.trace, world.ends, world.happened)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class SimCluster(_Port):
         self._ask("create topics")
         for spec in specs:
             self._broker.create(spec.name, spec.partitions, spec.config)
-        self._ask("see topics made")
+        self._ask("see topics made")  # where this fails, they were made although nobody says so
 
     def _log(self, place: tuple[str, int]) -> Partition:
         log = self._broker.partition(*place)
@@ -298,6 +298,7 @@ class SimTransactions:
             # It was done, it is done later, or it never arrives: the client cannot tell.
             how = self._world.random.choice(("done", "late", "lost"))
             self._world.note(f"commit without an answer: {how}")
+            self._world.happened[f"commit without an answer: {how}"] += 1
             if how == "late":
                 self._world.late_commits.append((self._name, epoch))
             elif how == "done":

@@ -18,6 +18,7 @@ from tests.simulation.oracle import (
     HistogramOracle,
     JoinOracle,
     Oracle,
+    RenamedOracle,
     WindowOracle,
 )
 from tests.simulation.oracle_streams import (
@@ -38,7 +39,10 @@ from tests.simulation.oracle_tables import (
 )
 from tests.simulation.topologies import GAP_MS, GRACE_MS, JOIN_MS, WAIT_MS, WINDOW_MS
 
-__all__ = ["KEYS", "PROGRAMS", "Program", "planned"]
+__all__ = ["GROWN", "KEYS", "PROGRAMS", "Program", "planned"]
+
+GROWN = 9
+"""The version that every program has: it reads one more topic, into one more store."""
 
 KEYS = [f"k{n}".encode() for n in range(6)]
 """The keys of all records."""
@@ -53,7 +57,9 @@ class Program:
         sources: Its source topics.
         build: Writes version ``n``; version 0 is the one that runs in the end.
         oracle: Makes what says which rows each epoch must write, whatever the version.
-        versions: How many versions there are.
+        versions: How many versions there are, beside the one that all programs have.
+        releases: Versions that are drawn by default.
+        stuck: With which codes version 0 may stop for good after another version ran.
         timed: Whether records can come too late.
         restless: Whether it commits although nothing comes.
         global_: Source topics of global tables.
@@ -61,11 +67,18 @@ class Program:
         settings: Settings of its own.
     """
 
+    @property
+    def is_loose(self) -> bool:
+        """Whether rows may be there more than once."""
+        return self.settings.get("processing_guarantee") == "at_least_once"
+
     name: str
     sources: tuple[str, ...]
     build: Callable[[StreamsBuilder, int], None]
     oracle: Callable[[], Oracle]
     versions: int = 1
+    releases: tuple[int, ...] = ()
+    stuck: Mapping[int, frozenset[str]] = field(default_factory=dict)
     timed: bool = False
     restless: bool = False
     global_: tuple[str, ...] = ()
@@ -109,13 +122,25 @@ def _pair(name: str, oracle: Callable[[], Oracle], **more: Any) -> Program:
     return Program(name=name, sources=("in", "side"), build=build, oracle=oracle, **more)
 
 
+_LOOSE = {"processing_guarantee": "at_least_once"}
+_SLEPT = frozenset({"STORE_SLEPT"})
+
 PROGRAMS = {
     program.name: program
     for program in (
-        _one("count", CountOracle, versions=3),
-        _pair("two", CountOracle, versions=2),
+        _one("count", RenamedOracle, versions=5, releases=(2, 3, 3, 4), stuck={2: _SLEPT}),
+        _pair("two", CountOracle, versions=2, releases=(1,)),
         _one("words", lambda: CountOracle(lambda entry: [entry.value or b""])),
         _one("each", EachOracle, build="count", settings={"emit": "every"}),
+        _one("loose", CountOracle, build="count", settings=_LOOSE),
+        _one("loose_twice", TwiceOracle, build="twice", settings=_LOOSE),
+        _one(
+            "loose_final",
+            lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=True),
+            build="final",
+            timed=True,
+            settings=_LOOSE,
+        ),
         _one("histogram", HistogramOracle),
         _one("twice", TwiceOracle),
         _one("branches", BranchOracle),
@@ -123,18 +148,21 @@ PROGRAMS = {
             "windows",
             lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=False),
             versions=2,
+            releases=(1,),
             timed=True,
         ),
         _one(
             "final",
             lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=True),
             versions=2,
+            releases=(1,),
             timed=True,
         ),
         _one(
             "sessions",
             lambda: SessionOracle(GAP_MS, GRACE_MS, final=False),
             versions=2,
+            releases=(1,),
             timed=True,
         ),
         _one("settled", lambda: SessionOracle(GAP_MS, GRACE_MS, final=True), timed=True),
@@ -159,5 +187,7 @@ def planned(name: str, version: int) -> Plan:
     """Return the plan of a version of a program."""
     builder = StreamsBuilder()
     program = PROGRAMS[name]
-    program.build(builder, version)
+    program.build(builder, 0 if version == GROWN else version)
+    if version == GROWN:
+        topologies.grow(builder)
     return plan(builder.build(), options=PlanOptions(emit=program.settings.get("emit", "barrier")))

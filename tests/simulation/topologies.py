@@ -30,10 +30,19 @@ WAIT_MS = 1_000
 
 
 def count(builder: StreamsBuilder, version: int) -> None:
-    """Version 1 does not log its store, version 2 calls it something else."""
+    """Version 1 does not log its store, version 2 calls it something else.
+
+    Version 3 renames it, and version 4 keeps texts in it.
+    """
     records = builder.stream("in", key=str, value=str).group_by_key()
+    if version == 4:
+        texts = records.reduce(lambda _text, value: value, store="counts")
+        texts.to_stream().to("out", key=str, value=str)
+        return
     if version == 1:
         counts = records.count(materialized=Materialized(store="counts", logged=False))
+    elif version == 3:
+        counts = records.count(materialized=Materialized(store="tally", renamed_from="counts"))
     else:
         counts = records.count(store="renamed" if version == 2 else "counts")
     counts.to_stream().to("out", key=str, value=int)
@@ -269,3 +278,9 @@ def calls(builder: StreamsBuilder, version: int) -> None:
     records = builder.stream("in", key=str, value=str)
     loud = records.map_values_async(_shout, AsyncOptions(), value=str, name="shout")
     loud.to("out", key=str, value=str)
+
+
+def grow(builder: StreamsBuilder) -> None:
+    """Add a source, a store and a sink to whatever is there."""
+    records = builder.stream("extra", key=str, value=str).group_by_key()
+    records.count(store="extra").to_stream().to("more", key=str, value=int)

@@ -7,6 +7,7 @@ seed's choice, and time moves only here. So a seed always gives the same run.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -69,6 +70,7 @@ class Life:
         paused: Whether time passed in which it could do nothing.
         began_ms: When it was started.
         told_epoch: The last epoch that it told of.
+        sent: What it wrote without a transaction, by topic and key.
         rest: Rounds without anything to do, one after the other.
     """
 
@@ -86,6 +88,7 @@ class Life:
     began_ms: int = 0
     told_epoch: int = 0
     rest: int = 0
+    sent: dict[tuple[str, bytes | None], list[bytes | None]] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)
     worker_dies: bool = False
     baton: Any = field(default_factory=threading.Lock)
@@ -133,10 +136,12 @@ class SimWorld:
         self.is_calm = False
         self.calm_until = 0
         self.came_to_rest = False
+        self.has_begun = False
         self.applied: set[str] = set()
         self.moved_ms = -1
         self.stale: tuple[int, dict[str, tuple[str, int]]] | None = None
         self.ends: list[str] = []
+        self.happened: Counter[str] = Counter()
         self.violations: list[Violation] = []
         self.trace: list[str] = []
         self.apply: Callable[[Event], None] = lambda _event: None
@@ -152,6 +157,8 @@ class SimWorld:
         self._main.acquire()
         self.ids = 0
         self.late_commits: list[tuple[str, int]] = []
+        self.delivers_late = False
+        self.every_life: list[Life] = []
         for machine in self.machines:
             machine.at = self._at_disk
 
@@ -161,14 +168,17 @@ class SimWorld:
     def deliver_late(self, name: str) -> None:
         """A commit whose answer nobody waits for reaches the cluster, now or never."""
         late, self.late_commits = self.late_commits, []
+        self.happened["late answer"] += len(late)
         for producer, epoch in late:
             if producer != name:
                 self.late_commits.append((producer, epoch))
             elif self.random.random() < 0.5:
+                self.delivers_late = True
                 try:
                     self.broker.end_transaction(producer, epoch, commit=True)
                 except Fenced:
                     self.note("a late commit is fenced")
+                self.delivers_late = False
 
     def seen_topic(self, life: Life, name: str) -> tuple[str, int] | None:
         """Return id and partitions of a topic as the broker that a process asks knows it."""
@@ -198,7 +208,7 @@ class SimWorld:
             self.report(Violation("progress", f"the application does not come to rest ({what})"))
             life.stopping = True
         if self._queue and self._queue[-1].at <= self.steps:
-            self._play(life)
+            self._play(life, what)
         if len(self._lives) > 1 and not self.is_calm and self.random.random() < SWITCH:
             self._hand_over(life)
         if life.dead:
@@ -209,6 +219,7 @@ class SimWorld:
         if not life.failures:
             return None
         life.met += 1
+        self.happened["request that fails"] += 1
         return life.failures.pop()
 
     def sleep(self, life: Life, seconds: float) -> None:
@@ -294,7 +305,7 @@ class SimWorld:
             self._main.acquire()
             self._bury()
 
-    def _play(self, life: Life | None) -> None:
+    def _play(self, life: Life | None, what: str = "") -> None:
         self.broker.tick()
         while self._queue and self._queue[-1].at <= self.steps:
             event = self._queue.pop()
@@ -302,6 +313,9 @@ class SimWorld:
             target = life or (self._lives[0] if self._lives else None)
             if event.kind in {"fail", "kill_worker", "kill"} and target is None:
                 continue
+            self.happened[event.kind] += 1
+            if event.kind == "kill":
+                self.happened[f"kill at: {what.split('-')[0] or 'rest'}"] += 1
             if event.kind == "fail":
                 target.failures.insert(0, event)  # type: ignore[union-attr]
             elif event.kind == "kill_worker":
@@ -320,6 +334,8 @@ class SimWorld:
             life.wake_ms = life.began_ms = self.ms
             slot.life = life
             self._lives.append(life)
+            self.every_life.append(life)
+            self.happened[f"instances at once: {len(self._lives)}"] += 1
             self.note(f"start {number} version {slot.version} on machine {slot.machine}")
             threading.Thread(target=self._main_of, args=(life,), daemon=True).start()
 
@@ -335,6 +351,7 @@ class SimWorld:
         for life in [life for life in self._lives if life.outcome]:
             self._lives.remove(life)
             self.ends.append(life.outcome)
+            self.happened[f"end: {life.outcome}"] += 1
             self.on_end(life)
             slot = self.slots[life.slot]
             slot.life = None
