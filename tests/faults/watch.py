@@ -14,7 +14,8 @@ from confluent_kafka.admin import (
     OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.runtime.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.record_rows import RecordFold
 
 POLL_S = 0.2
 HEADER = "mustela.epoch"
@@ -59,6 +60,7 @@ class Watcher:
     def __init__(self, servers: str, application_id: str, topics: dict[str, int]) -> None:
         self.seen = Seen()
         self._epochs = epochs_topic(application_id)
+        self._fold = RecordFold()
         self._places = [
             TopicPartition(topic, partition, 0)
             for topic, partitions in {**topics, self._epochs: 1}.items()
@@ -105,8 +107,9 @@ class Watcher:
         topic: str = message.topic()
         value: bytes | None = message.value()
         if topic == self._epochs:
-            if value is not None:
-                self._take_record(decode_epoch_record(value))
+            record = None if value is None else self._fold.take(value)
+            if record is not None:
+                self._take_record(record)
             return
         headers = dict(message.headers() or ())
         epoch = headers.get(HEADER)

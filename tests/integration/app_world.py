@@ -16,8 +16,9 @@ from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
-from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record
+from mustela.runtime.epoch_record import EpochRecord
 from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
+from mustela.runtime.record_rows import RecordFold
 
 DEADLINE_S = 90.0
 SETTLE_S = 10.0
@@ -220,5 +221,6 @@ class World:
 
     def records(self) -> list[EpochRecord]:
         """Return every epoch record of the application."""
-        rows = self.rows(f"{self.name}-epochs")
-        return [decode_epoch_record(row.value) for row in rows if row.value is not None]
+        rows, fold = self.rows(f"{self.name}-epochs"), RecordFold()
+        found = (fold.take(row.value) for row in rows if row.value is not None)
+        return [record for record in found if record is not None]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
-from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record, epochs_topic
+from mustela.runtime.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.epochs import EpochReader
+from mustela.runtime.record_rows import RecordFold
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.list import ListRows
 from mustela.state.memory import MemoryEnvironment
@@ -64,6 +66,7 @@ class Invariants:
         self._name = application_id
         self._epochs = epochs_topic(application_id)
         self._last: EpochRecord | None = None
+        self._fold = RecordFold()
         self._program = PROGRAMS[world.script.program]
         self._oracle = self._program.oracle()
         every = self._program.settings.get("emit") == "every"
@@ -86,7 +89,11 @@ class Invariants:
             self._fail("order", f"{len(records)} epoch records in one transaction")
             return
         assert records[0].value is not None
-        record = decode_epoch_record(records[0].value)
+        record = self._fold.take(records[0].value)
+        if record is None:
+            self._fail("order", "a delta follows another base than its own")
+            return
+        self._check_rebuilt(record)
         self._world.note(
             f"committed {record.incarnation}/{record.epoch}/{record.attempt}"
             f" {[(p.topic, p.partition, p.end) for p in record.partitions]}"
@@ -120,6 +127,17 @@ class Invariants:
 
     def _fail(self, invariant: str, what: str) -> None:
         self._world.report(Violation(invariant, what))
+
+    def _check_rebuilt(self, record: EpochRecord) -> None:
+        """Whoever reads the topic now, compacted as far as can be, finds this record."""
+        log = self._world.broker.topics[self._epochs].partitions[0]
+        newest: dict[bytes | None, Entry] = {}
+        for entry in log.between(log.start, log.stable):
+            newest.pop(entry.key, None)
+            newest[entry.key] = entry
+        rebuilt = EpochReader(_Rows(list(newest.values()))).last()
+        if rebuilt != record:
+            self._fail("order", f"a reader finds {rebuilt}, not {record}")
 
     def _check_order(self, record: EpochRecord) -> None:
         last = self._last
@@ -351,6 +369,17 @@ class Invariants:
                     "state", f"{topic}-{group} and local state differ in {sorted(wrong)[:3]}"
                 )
         snapshot.close()
+
+
+class _Rows:
+    """An epochs topic with these rows."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+
+    def newest_first(self) -> Iterator[bytes]:
+        """Yield the values."""
+        return (entry.value for entry in reversed(self._entries) if entry.value is not None)
 
 
 def _entries(log: list[Entry], txn: Txn) -> list[Entry]:

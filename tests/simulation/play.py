@@ -18,6 +18,7 @@ from mustela.runtime.epoch_record import epochs_topic
 from mustela.runtime.events import EpochDone
 from mustela.runtime.pace import Pace
 from mustela.runtime.ports import World
+from mustela.runtime.record_rows import RecordPolicy
 from tests.simulation.engine import SimEngine, simulated
 from tests.simulation.happenings import CALM_MS, Happenings
 from tests.simulation.invariants import NOT_HELD, Invariants
@@ -30,6 +31,9 @@ __all__ = ["APPLICATION", "Result", "play"]
 
 APPLICATION = "sim"
 REST_ROUNDS = 3
+_WHOLE = RecordPolicy()
+_DELTAS = RecordPolicy(whole_bytes_max=0, deltas_max=5)
+"""Records are small here: so that there are deltas at all, and bases among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ def _run(world: SimWorld, life: Life) -> None:
         clock=clock,
         new_id=world.new_id,
         crash_point=lambda name: None,
+        records=_WHOLE if script.seed % 4 == 0 else _DELTAS,
     )
     engine = SimEngine(world, life)
     plan = planned(script.program, life.version)

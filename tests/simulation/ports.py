@@ -274,6 +274,10 @@ class SimTransactions:
         self._check("send the rows of a transaction")
         return dict(self._ends)
 
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the ends of what is tracked."""
+        return dict(self._ends)
+
     def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit the group's offsets with the transaction."""
         self._check("add offsets to a transaction")

@@ -9,6 +9,7 @@ from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
+from mustela.runtime.partition_rows import PartitionRows, partition_row
 from mustela.runtime.progress import Cut, Progress
 from mustela.runtime.store_names import with_log_names
 from mustela.runtime.watermark import PartitionTime, WatermarkState
@@ -87,6 +88,7 @@ class CommittedState:
     dormant: dict[str, list[PartitionState]] = field(
         default_factory=dict[str, list[PartitionState]]
     )
+    _rows: PartitionRows = field(default_factory=PartitionRows, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for stage in self.plan.stages:
@@ -157,7 +159,7 @@ class CommittedState:
         times, offsets = self.watermark.partitions, self.progress.next_offsets
         places = sorted(place for place in offsets if place.topic == topic)
         self.dormant[topic] = [
-            _partition_state(place, offsets.pop(place), times.pop(place, PartitionTime()))
+            partition_row(place, offsets.pop(place), times.pop(place, PartitionTime()))
             for place in places
         ]
 
@@ -174,12 +176,8 @@ class CommittedState:
         self.topic_ids.pop(topic, None)
 
     def to_record(self, time_ms: int) -> EpochRecord:
-        """Return the epoch record that tells of this state."""
-        times, nothing = self.watermark.partitions, PartitionTime()
-        partitions = [
-            _partition_state(place, end, times.get(place, nothing))
-            for place, end in sorted(self.progress.next_offsets.items())
-        ]
+        """Return the epoch record that tells of this state, whatever becomes of the state later."""
+        partitions = self._rows.rows(self.progress.next_offsets, self.watermark.partitions)
         for _, parts in sorted(self.dormant.items()):
             partitions.extend(parts)
         record = EpochRecord(
@@ -188,9 +186,9 @@ class CommittedState:
             attempt=self.attempt,
             time_ms=time_ms,
             partitions=partitions,
-            topic_ids=self.topic_ids,
-            groups=self.groups,
-            changelog_ends=self.changelog_ends,
+            topic_ids=dict(self.topic_ids),
+            groups={identity: list(states) for identity, states in self.groups.items()},
+            changelog_ends={store: list(ends) for store, ends in self.changelog_ends.items()},
             watermark=self.watermark.value,
             key_groups=self.key_groups,
             lanes=self.lanes,
@@ -206,12 +204,7 @@ class CommittedState:
             life=self.life,
             adopts_unnamed=self.adopts_unnamed,
             event_time=self.event_time,
-            stores=self.stores,
+            stores=dict(self.stores),
             dormant=sorted(self.dormant),
         )
         return with_log_names(record, self.plan)
-
-
-def _partition_state(place: TopicPartition, end: int, time: PartitionTime) -> PartitionState:
-    """Return what the record says of a partition; when it was seen says nothing to another run."""
-    return PartitionState(place.topic, place.partition, end, time.max_timestamp, 0, time.idle)

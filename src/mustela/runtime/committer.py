@@ -30,13 +30,10 @@ from mustela.model import Headers, TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.engine import EpochOutput
-from mustela.runtime.epoch_record import (
-    EPOCH_RECORD_KEY,
-    EpochRecord,
-    encode_epoch_record,
-    epochs_topic,
-)
+from mustela.runtime.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.epochs import refuse_remade
 from mustela.runtime.ports import Transactions
+from mustela.runtime.record_rows import RecordPolicy, RecordRow, RecordRows
 
 __all__ = ["Committer"]
 
@@ -54,6 +51,7 @@ class Committer:
         handler: What to do with rows that the broker refuses.
         checks: Finds rows that it would refuse before they are sent; None to let it find them.
         log_names: By store, the name that its changelog has it under, where that is another.
+        records: When an epoch record is written whole.
         crash_point: Called at named places in the protocol; see `faultpoints`.
 
     Attributes:
@@ -70,6 +68,7 @@ class Committer:
         handler: str,
         checks: RowChecks | None = None,
         log_names: Mapping[str, str] | None = None,
+        records: RecordPolicy | None = None,
         crash_point: Callable[[str], object] = reach,
     ) -> None:
         self._crash_point = crash_point
@@ -81,6 +80,8 @@ class Committer:
         self._dead_letter_topic = dead_letter_topic
         self._header = header
         self._handler = handler
+        self._records = RecordRows(records or RecordPolicy())
+        self._epochs_end = 0
         self.left_out: Counter[str] = Counter()
 
     def commit(
@@ -170,21 +171,36 @@ class Committer:
         ends = sink.flush()
         _check_ends(stores, ends)
         written = record({stores[place]: end for place, end in ends.items() if place in stores})
-        sink.produce_tracked(
-            self._epochs_topic, 0, [EPOCH_RECORD_KEY], [encode_epoch_record(written)]
-        )
+        end = self._produce_record(self._records.row(written))
         barrier.move(Phase.COMMIT_SENT)
         sink.commit()
         barrier.committed()
+        self._records.committed()
+        self._epochs_end = end
         return written
 
     def claim(self, record: EpochRecord) -> None:
         """Commit a record alone: a new run claims its incarnation so before its first epoch."""
+        place, row = (self._epochs_topic, 0), self._records.whole(record)
         self._sink.begin()
-        self._sink.produce_tracked(
-            self._epochs_topic, 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
-        )
+        self._sink.produce_tracked(*place, [row.key], [row.value])
         self._sink.commit()
+        self._records.committed()
+        self._epochs_end = self._sink.ends()[place]
+
+    def _produce_record(self, row: RecordRow) -> int:
+        """Send the row of an epoch record; return the end of the epochs topic behind it.
+
+        Raises:
+            EpochsTopicGoneError: If the topic has become shorter: it is another one, or was cut. A
+                record in it might lack all that the one before it says, so it is not committed.
+        """
+        place = (self._epochs_topic, 0)
+        self._sink.produce_tracked(*place, [row.key], [row.value])
+        end = self._sink.flush()[place]
+        if end <= self._epochs_end:
+            refuse_remade(self._group, f"ends at {self._epochs_end}", f"ends at {end}")
+        return end
 
     def _send(
         self,

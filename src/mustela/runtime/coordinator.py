@@ -82,8 +82,8 @@ class Coordinator:
         self.lanes = settings.lanes or engine.cores
         self._world = world = world or kafka_world(settings, clock)
         self._cluster = world.cluster
-        epochs = EpochReader(world.epochs)
-        self._successor = Successor(settings.application_id, epochs.last, clock)
+        epochs = EpochReader(world.epochs, settings.application_id)
+        self._successor = Successor(settings.application_id, epochs.newest, clock)
         self._outcome = Outcome(world.transactions, epochs, self._successor)
         self._opening = Opening(
             settings, plan, engine, world=world, listener=listener, lanes=self.lanes
@@ -96,6 +96,7 @@ class Coordinator:
             handler=settings.production_handler,
             checks=self._row_checks(),
             log_names=plan.log_names,
+            records=world.records,
             crash_point=world.crash_point,
         )
         self._budget = EpochBudget(

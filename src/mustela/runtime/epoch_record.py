@@ -35,7 +35,7 @@ class EpochRecordFormatError(EnvironmentFault):
     code = "EPOCH_RECORD_FORMAT"
 
 
-class PartitionState(msgspec.Struct, frozen=True, array_like=True):
+class PartitionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far one source partition was read.
 
     Attributes:
@@ -78,7 +78,7 @@ class StoreState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     slept_at: list[tuple[str, int, int]] | None = None
 
 
-class GroupState(msgspec.Struct, frozen=True, array_like=True):
+class GroupState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What was last committed of one key group of one stage."""
 
     incarnation: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mustela.connectors.kafka.errors import TransactionFailed, TransactionFenced
 from mustela.errors import MustelaError
 from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.epoch_delta import token_of
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.ports import Transactions
 from mustela.runtime.successor import FencedError, Successor
@@ -36,8 +37,8 @@ class Outcome:
         """
         token = barrier.token
         self._transactions.reopen()
-        last = self._epochs.last()
-        committed = last is not None and (last.incarnation, last.epoch, last.attempt) == token
+        last = self._epochs.newest()
+        committed = last is not None and token_of(last) == token
         if barrier.phase is Phase.UNKNOWN:
             if committed:
                 barrier.committed()

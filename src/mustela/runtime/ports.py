@@ -8,7 +8,7 @@ the one port that stands by itself, in `engine`: users choose it by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.errors import Origin
 from mustela.model import Headers, TopicPartition
+from mustela.runtime.record_rows import RecordPolicy
 
 __all__ = ["Cluster", "Disk", "EpochLog", "LocalState", "Transactions", "World"]
 
@@ -131,6 +132,10 @@ class Transactions(Protocol):
         """Wait until the broker has every row; return the ends of what is tracked."""
         ...
 
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the ends of what is tracked, as far as the broker has said them."""
+        ...
+
     def commit(self) -> None:
         """Commit the transaction."""
         ...
@@ -191,6 +196,7 @@ class World:
         clock: Wall and monotonic time.
         new_id: Makes a text that no other call ever made.
         crash_point: Called at named places in the protocol; see `faultpoints`.
+        records: When an epoch record is written whole.
     """
 
     cluster: Cluster
@@ -200,3 +206,4 @@ class World:
     clock: Clock
     new_id: Callable[[], str]
     crash_point: Callable[[str], Any]
+    records: RecordPolicy = field(default_factory=RecordPolicy)

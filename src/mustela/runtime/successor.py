@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault, MustelaError
+from mustela.runtime.epoch_delta import EpochDelta
 from mustela.runtime.epoch_record import EpochRecord
 
 __all__ = ["FencedError", "Successor"]
@@ -31,12 +32,15 @@ class Successor:
 
     Args:
         application_id: Whose instances.
-        read_last: Reads the last epoch record.
+        read_last: Reads which epoch was committed last.
         clock: Monotonic time.
     """
 
     def __init__(
-        self, application_id: str, read_last: Callable[[], EpochRecord | None], clock: Clock
+        self,
+        application_id: str,
+        read_last: Callable[[], EpochRecord | EpochDelta | None],
+        clock: Clock,
     ) -> None:
         self._application_id = application_id
         self._read_last = read_last

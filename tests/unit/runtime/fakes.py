@@ -149,6 +149,7 @@ class FakeSink:
 
     Attributes:
         forgets: Places whose end it does not tell.
+        log_ends: Where each log ends.
     """
 
     def __init__(self, **failures: list[Exception]) -> None:
@@ -158,6 +159,7 @@ class FakeSink:
         self.offsets: Mapping[TopicPartition, int] = {}
         self._failures = failures
         self._ends: dict[tuple[str, int], int] = {}
+        self.log_ends: dict[tuple[str, int], int] = {}
         self.batch_bytes = 1_000_000
         self.forgets: set[tuple[str, int]] = set()
 
@@ -180,7 +182,9 @@ class FakeSink:
         self, topic: str, partition: int, keys: Any, values: Any, *, tag: object = None
     ) -> None:
         self.sent.append({"topics": topic, "keys": keys, "values": values})
-        self._ends[topic, partition] = self._ends.get((topic, partition), 100) + len(values)
+        place = (topic, partition)
+        self.log_ends[place] = self.log_ends.get(place, 100) + len(values)
+        self._ends[place] = self.log_ends[place]
         self._call("tracked")
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -190,6 +194,9 @@ class FakeSink:
     def flush(self) -> dict[tuple[str, int], int]:
         self._call("flush")
         return {place: end for place, end in self._ends.items() if place not in self.forgets}
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        return dict(self._ends)
 
     def commit(self) -> None:
         self._call("commit")

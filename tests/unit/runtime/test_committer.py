@@ -93,7 +93,7 @@ def test_the_epoch_record_is_the_last_row_and_knows_the_changelog_ends() -> None
     written, ends, _ = commit(sink, barrier=barrier)
     assert sink.calls == [
         *("begin", "rows", "rows", "rows", "tracked", "tracked"),
-        *("offsets", "flush", "tracked", "commit"),
+        *("offsets", "flush", "tracked", "flush", "commit"),
     ]
     assert ends == {("counts", 2): 101, ("counts", 3): 102}
     last = sink.committed[0][-1]

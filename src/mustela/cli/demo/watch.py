@@ -30,9 +30,11 @@ class EpochWatch:
 
     def __init__(self, application_id: str, source: str, bootstrap_servers: str) -> None:
         from mustela.runtime.epoch_record import epochs_topic
+        from mustela.runtime.record_rows import RecordFold
 
         self._source = source
         self._follower = Follower(epochs_topic(application_id), bootstrap_servers)
+        self._fold = RecordFold()
         self._there = False
         self._records: list[tuple[int, int, int, dict[int, int]]] = []
         self.incarnation = 0
@@ -55,14 +57,14 @@ class EpochWatch:
 
     def poll(self) -> None:
         """Read what is new."""
-        from mustela.runtime.epoch_record import decode_epoch_record
-
         if not self._there:
             self._there = self._follower.exists()
             if not self._there:
                 return
         for value in self._values():
-            record = decode_epoch_record(value)
+            record = self._fold.take(value)
+            if record is None:
+                continue
             ends = {p.partition: p.end for p in record.partitions if p.topic == self._source}
             self._records.append((record.incarnation, record.epoch, record.attempt, ends))
             self.incarnation, self.lanes = record.incarnation, record.lanes

@@ -119,6 +119,7 @@ class TransactionalSink:
         self._refused: list[RefusedRow] = []
         self._suspects: list[Suspect] = []
         self._diagnose = False
+        self._is_flushed = False
         self._batch_bytes = self._options.batch_bytes
 
     @property
@@ -147,6 +148,7 @@ class TransactionalSink:
         producer = self._open_producer()
         self._deliveries = Deliveries(self._group)
         self._refused, self._suspects = [], []
+        self._is_flushed = False
         self._began = perf_counter()
         try:
             producer.begin_transaction()
@@ -254,7 +256,13 @@ class TransactionalSink:
             timed_out = KafkaError(KafkaError._TIMED_OUT, f"{left} rows are not sent")  # pyright: ignore[reportPrivateUsage]
             self._fail(KafkaException(timed_out), doing)
         self._check_ends(doing)
-        self._reach("flushed")
+        if not self._is_flushed:
+            self._is_flushed = True
+            self._reach("flushed")
+        return self.ends()
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the ends of what is tracked of the last transaction, as far as they are known."""
         return dict(self._deliveries.ends)
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
