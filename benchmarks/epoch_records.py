@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -130,11 +131,12 @@ def on_broker(partitions: int, seconds: float, *, deltas: bool) -> dict[str, Any
     from mustela.broker.process import DevelopmentBroker
     from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
     from mustela.connectors.kafka.ranges import RangeReader
-    from mustela.runtime import record_rows
+    from mustela.runtime import coordinator
     from mustela.runtime.events import AppState, EpochDone
 
     if not deltas:
-        record_rows.RecordPolicy.__init__.__kwdefaults__["whole_bytes_max"] = sys.maxsize  # pyright: ignore[reportFunctionMemberAccess]
+        made = coordinator.kafka_world
+        coordinator.kafka_world = lambda *given: replace(made(*given), records=_NEVER)
     epochs: list[Any] = []
 
     class Heard:
@@ -194,7 +196,7 @@ def on_broker(partitions: int, seconds: float, *, deltas: bool) -> dict[str, Any
             stop.set()
             if feeder.is_alive():
                 feeder.join()
-            app.stop()
+            app.close()
         (end,) = admin.end_offsets([TopicPartition("records-epochs", 0)]).values()
         reader = RangeReader({"bootstrap.servers": servers})
         chunks = list(reader.read("records-epochs", 0, 0, end))
