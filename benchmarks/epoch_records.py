@@ -18,16 +18,23 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from mustela import StreamsBuilder
+from confluent_kafka import Producer
+
+from mustela import App, StreamsBuilder
+from mustela.broker.process import DevelopmentBroker
+from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
 from mustela.planner.planner import plan
+from mustela.runtime import coordinator
 from mustela.runtime.committed import CommittedState, EpochChange
+from mustela.runtime.events import AppState, EpochDone
 from mustela.runtime.progress import Cut, Progress
 from mustela.runtime.record_rows import RecordFold, RecordPolicy, RecordRows
 from mustela.runtime.watermark import PartitionTime, WatermarkState
@@ -123,95 +130,101 @@ def in_memory(epochs: int) -> list[dict[str, Any]]:
     return found
 
 
+class _Heard:
+    """Counts epochs."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+
+    def on_event(self, event: Any) -> None:
+        self.epochs += isinstance(event, EpochDone)
+
+    def on_error(self, error: BaseException) -> None:
+        print(f"bears {error}", file=sys.stderr)
+
+
 def on_broker(partitions: int, seconds: float, *, deltas: bool) -> dict[str, Any]:
     """Run an application over a topic with many partitions, ten epochs a second."""
-    from confluent_kafka import Producer
-
-    from mustela import App
-    from mustela.broker.process import DevelopmentBroker
-    from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
-    from mustela.connectors.kafka.ranges import RangeReader
-    from mustela.runtime import coordinator
-    from mustela.runtime.events import AppState, EpochDone
-
     if not deltas:
         made = coordinator.kafka_world
         coordinator.kafka_world = lambda *given: replace(made(*given), records=_NEVER)
-    epochs: list[Any] = []
-
-    class Heard:
-        def on_event(self, event: Any) -> None:
-            if isinstance(event, EpochDone):
-                epochs.append(event)
-
-        def on_error(self, error: BaseException) -> None:
-            print(f"bears {error}", file=sys.stderr)
-
     with (
         tempfile.TemporaryDirectory() as folder,
         DevelopmentBroker(Path(folder) / "broker") as broker,
     ):
         servers = broker.bootstrap_servers
         admin = KafkaAdmin({"bootstrap.servers": servers}, timeout=300.0)
-        admin.create(
-            [TopicSpec(name=_TOPIC, partitions=partitions, replication_factor=1, config={})]
+        for name, count in ((_TOPIC, partitions), ("out", 1)):
+            spec = TopicSpec(name=name, partitions=count, replication_factor=1, config={})
+            admin.create([spec])
+        app, heard = (
+            App(
+                "records",
+                bootstrap_servers=servers,
+                state_dir=str(Path(folder) / "state"),
+                commit_interval="100 ms",
+            ),
+            _Heard(),
         )
-        admin.create([TopicSpec(name="out", partitions=1, replication_factor=1, config={})])
-        app = App(
-            "records",
-            bootstrap_servers=servers,
-            state_dir=str(Path(folder) / "state"),
-            commit_interval="100 ms",
-        )
-
-        @app.topology
-        def build(builder: Any) -> None:
-            builder.stream(_TOPIC, key=str, value=str).to("out", key=str, value=str)
-
-        app.add_listener(Heard())
-        stop = threading.Event()
-
-        def feed() -> None:
-            producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
-            source = random.Random(3)
-            busy = source.sample(range(partitions), min(_SOME, partitions))
-            while not stop.wait(0.02):
-                for partition in busy[:10]:
-                    producer.produce(_TOPIC, b"v", b"k", partition=partition)
-                busy = busy[10:] + busy[:10]
-                producer.poll(0)
-            producer.flush(30)
-
-        feeder = threading.Thread(target=feed)
-        app.start()
-        try:
-            assert app.wait_until(AppState.RUNNING, timedelta(minutes=5)), app.error
-            feeder.start()
-            _until(lambda: len(epochs) > 20)
-            first, cpu, wall = len(epochs), time.process_time(), time.perf_counter()
-            stop.wait(seconds)
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            count = len(epochs) - first
-        finally:
-            stop.set()
-            if feeder.is_alive():
-                feeder.join()
-            app.close()
+        app.topology(_copies)
+        app.add_listener(heard)
+        found = _watched(app, heard, seconds, lambda stop: _feed(servers, partitions, stop))
         (end,) = admin.end_offsets([TopicPartition("records-epochs", 0)]).values()
+        admin.close()
         reader = RangeReader({"bootstrap.servers": servers})
         chunks = list(reader.read("records-epochs", 0, 0, end))
         reader.close()
-        admin.close()
     sizes = [len(value) for chunk in chunks for value in chunk.values if value is not None]
     return {
+        "on_broker": "deltas" if deltas else "whole",
         "partitions": partitions,
-        "deltas": deltas,
-        "epochs_per_second": round(count / wall, 2),
-        "driver_cpu_ms_per_epoch": round(cpu * 1000 / max(1, count), 1),
-        "driver_cpu_share": round(cpu / wall, 3),
+        **found,
         "largest_row": max(sizes),
         "bytes_per_epoch": round(sum(sizes) / len(sizes)),
     }
+
+
+def _copies(builder: StreamsBuilder) -> None:
+    builder.stream(_TOPIC, key=str, value=str).to("out", key=str, value=str)
+
+
+def _watched(
+    app: App, heard: _Heard, seconds: float, feed: Callable[[threading.Event], None]
+) -> dict[str, Any]:
+    """Run an application while something is fed to it; return what its driver took for it."""
+    stop = threading.Event()
+    feeder = threading.Thread(target=feed, args=(stop,))
+    app.start()
+    try:
+        assert app.wait_until(AppState.RUNNING, timedelta(minutes=5)), app.error
+        feeder.start()
+        _until(lambda: heard.epochs > 20)
+        first, cpu, wall = heard.epochs, time.process_time(), time.perf_counter()
+        stop.wait(seconds)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        count = heard.epochs - first
+    finally:
+        stop.set()
+        if feeder.is_alive():
+            feeder.join()
+        app.close()
+    return {
+        "epochs_per_second": round(count / wall, 2),
+        "driver_cpu_ms_per_epoch": round(cpu * 1000 / max(1, count), 1),
+        "driver_cpu_share": round(cpu / wall, 3),
+    }
+
+
+def _feed(servers: str, partitions: int, stop: threading.Event) -> None:
+    """Write to some of the partitions, all the time."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    busy = random.Random(3).sample(range(partitions), min(_SOME, partitions))
+    while not stop.wait(0.02):
+        for partition in busy[:10]:
+            producer.produce(_TOPIC, b"v", b"k", partition=partition)
+        busy = busy[10:] + busy[:10]
+        producer.poll(0)
+    producer.flush(30)
 
 
 def _until(done: Any) -> None:
