@@ -232,12 +232,12 @@ def _late_by_the_epoch() -> None:
 
 
 def _held_for_ever() -> None:
-    from mustela.state.kinds.buffer import SlotBuffer
+    from mustela.kernel.suppress import SuppressOperator
 
-    def keep(self: Any, keys: Any) -> None:
-        del self, keys
+    def kept(self: Any, group: int, now: int) -> Any:
+        return list(self._buffer(group).due(max(0, now - self._delay)))
 
-    _replace(SlotBuffer, "remove", keep)
+    _replace(SuppressOperator, "_due", kept)
 
 
 def _sessions_told_early() -> None:

@@ -41,9 +41,10 @@ def check_epochs(
             by_epoch[row.epoch or 0][short].append(row)
     violations: list[str] = []
     repeated: set[int] = set()
-    taken = dict.fromkeys(inputs, 0)
+    taken, newest = dict.fromkeys(inputs, 0), dict[tuple[str, int], int]()
     for record in committed_epochs(seen.records):
         rows = _input_of(record, inputs, taken, prefix)
+        violations.extend(_check_times(record, newest, rows, prefix))
         actual = by_epoch.pop(record.epoch, defaultdict(list))
         expected = model.step(rows, actual, record)
         name = f"epoch {record.incarnation}.{record.epoch}.{record.attempt}"
@@ -61,6 +62,24 @@ def check_epochs(
         if place[0] not in unfinished and taken[place] != len(rows):
             violations.append(f"input {place}: {taken[place]} of {len(rows)} records read")
     return violations
+
+
+def _check_times(
+    record: EpochRecord, newest: dict[tuple[str, int], int], rows: Iterable[Row], prefix: str
+) -> list[str]:
+    """Check what a record says of the newest time of each partition that was read."""
+    for row in rows:
+        place = row.topic, row.partition
+        newest[place] = max(newest.get(place, -1), row.timestamp)
+    places = (
+        (part, (part.topic.removeprefix(f"{prefix}."), part.partition))
+        for part in record.partitions
+    )
+    return [
+        f"epoch {record.epoch}: {place} has come to {newest[place]}, not to {part.max_timestamp}"
+        for part, place in places
+        if place in newest and newest[place] != part.max_timestamp
+    ]
 
 
 def _all_of(wanted: Wanted) -> Counter[KeyValue]:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from mustela import StreamsBuilder
 from mustela.runtime.epoch_record import EpochRecord
-from tests.faults.kinds.counting import add_link, keyed_number, line_of_words
+from tests.faults.kinds.counting import add_link, line_of_words
 from tests.faults.kinds.joins import KEYS, SIDES
 from tests.faults.kinds.kind import (
     Expected,
@@ -74,18 +74,32 @@ def is_odd(_key: str, value: str) -> bool:
     return int(value[1:]) % 2 == 1
 
 
+def loud(value: str, _row: str | None) -> str:
+    """Return a value in capitals, whatever row it meets."""
+    return value.upper()
+
+
 def branches(builder: StreamsBuilder, prefix: str) -> None:
-    """Split a stream and write all of it to one topic: directly, and behind a store."""
+    """Split a stream and write all of it to one topic: as it is read, and behind a store."""
+    rows = builder.table(f"{prefix}.rows", key=str, value=str, name="rows")
     stream = builder.stream(f"{prefix}.in", key=str, value=str)
     stream.filter(is_odd, name="odd").to(f"{prefix}.out", key=str, value=str, name="odd-out")
-    even = stream.filter(is_even, name="even").map_values(str.upper, name="loud")
+    even = stream.filter(is_even, name="even").left_join(rows, loud, name="loud")
     even.to(f"{prefix}.out", key=str, value=str, name="even-out")
 
 
-def branched(row: Row) -> str:
+def branched(row: Row) -> str | None:
     """Return what a record becomes."""
+    if row.topic != "in":
+        return None
     value = text(row.value)
     return value.upper() if is_even("", value) else value
+
+
+def sometimes_row(rng: random.Random, number: int) -> Sent:
+    """Make a numbered record; some are rows of the table that the stream is joined with."""
+    topic = "rows" if rng.random() < 0.1 else "in"
+    return Sent(f"k{rng.randrange(KEYS)}", f"n{number}", topic, moment(rng, number))
 
 
 class BranchesModel:
@@ -93,7 +107,8 @@ class BranchesModel:
 
     def step(self, rows: list[Row], actual: Rows, record: EpochRecord) -> Expected:
         placed = sorted(rows, key=lambda row: (row.partition, row.offset))
-        return {"out": [(row.key, branched(row).encode()) for row in placed]}
+        told = [(row.key, branched(row)) for row in placed]
+        return {"out": [(key, value.encode()) for key, value in told if value is not None]}
 
 
 BUCKETS = 7
@@ -169,7 +184,11 @@ def _table(rows: dict[str, int]) -> Table:
 KINDS = {
     "cogroup": Kind(build=cogroup, make=numbered, model=CogroupModel, inputs=SIDES),
     "branches": Kind(
-        build=branches, make=keyed_number, model=BranchesModel, has_state=False, row_of=branched
+        build=branches,
+        make=sometimes_row,
+        model=BranchesModel,
+        inputs=("in", "rows"),
+        row_of=branched,
     ),
     "rekeyed": Kind(
         build=rekeyed, make=line_of_words, model=RekeyedModel, outputs=("out", "total")

@@ -20,6 +20,7 @@ from mustela import (
     TimeWindows,
     Windowed,
 )
+from mustela.plan.keygroups import key_group
 from mustela.runtime.epoch_record import EpochRecord
 from tests.faults.kinds.counting import add_link, link
 from tests.faults.kinds.joins import KEYS
@@ -268,14 +269,19 @@ class SessionsModel:
 
 
 HELD_MS = 700
+FEW_MAX = 2
+FEW = BufferConfig.max_records(FEW_MAX).emit_early_when_full()
 
 
 def suppressed(builder: StreamsBuilder, prefix: str) -> None:
     """Chain values, and tell of a key's chain only so often."""
     chains = builder.stream(f"{prefix}.in", key=str, value=str).group_by_key()
     held = Suppressed.until_time_limit(span(HELD_MS), BufferConfig.unbounded())
-    table = chains.reduce(link, store="chains").suppress(held, name="held")
-    table.to_stream().to(f"{prefix}.out", key=str, value=str)
+    table = chains.reduce(link, store="chains")
+    table.suppress(held, name="held").to_stream().to(f"{prefix}.out", key=str, value=str)
+    few = Suppressed.until_time_limit(span(HELD_MS), FEW)
+    early = table.suppress(few, name="few").to_stream(name="early")
+    early.to(f"{prefix}.early", key=str, value=str, name="early-out")
 
 
 class SuppressedModel:
@@ -286,9 +292,11 @@ class SuppressedModel:
         self._chains: dict[bytes | None, str] = {}
         self._times: dict[bytes | None, int] = defaultdict(lambda: -1)
         self._held: dict[bytes | None, int] = {}
+        self._few: dict[int, dict[bytes | None, tuple[int, str]]] = defaultdict(dict)
 
     def step(self, rows: list[Row], actual: Rows, record: EpochRecord) -> Expected:
-        for row in self._merged.order(rows):
+        rows = self._merged.order(rows)
+        for row in rows:
             self._chains[row.key] = add_link(self._chains.get(row.key), text(row.value))
             self._times[row.key] = max(self._times[row.key], row.timestamp)
         for key in {row.key for row in rows}:
@@ -296,7 +304,28 @@ class SuppressedModel:
         due = [key for key, time in self._held.items() if time + HELD_MS <= record.watermark]
         for key in due:
             del self._held[key]
-        return {"out": Counter((key, self._chains[key].encode()) for key in due)}
+        return {
+            "out": Counter((key, self._chains[key].encode()) for key in due),
+            "early": self._early(rows, record),
+        }
+
+    def _early(self, rows: list[Row], record: EpochRecord) -> Counter[KeyValue]:
+        """Hold at most so many changes of a key group back; the oldest go on before their time."""
+        told: Counter[KeyValue] = Counter()
+        # A table tells of its keys in the order of their last changes.
+        changed = dict.fromkeys(row.key for row in reversed(rows))
+        for key in reversed(changed):
+            group = key_group(key or b"", record.key_groups)
+            held = self._few[group]
+            time = held[key][0] if key in held else self._times[key]
+            held[key] = time, self._chains[key]
+            if len(held) > FEW_MAX:
+                oldest = min(held, key=lambda name: (held[name][0], name or b""))
+                told[oldest, held.pop(oldest)[1].encode()] += 1
+        for held in self._few.values():
+            due = [key for key, (time, _) in held.items() if time + HELD_MS <= record.watermark]
+            told.update((key, held.pop(key)[1].encode()) for key in due)
+        return told
 
 
 KINDS = {
@@ -316,5 +345,11 @@ KINDS = {
         outputs=("out", "changes"),
         environment=PATIENT,
     ),
-    "suppressed": Kind(build=suppressed, make=timed, model=SuppressedModel, environment=PATIENT),
+    "suppressed": Kind(
+        build=suppressed,
+        make=timed,
+        model=SuppressedModel,
+        outputs=("out", "early"),
+        environment=PATIENT,
+    ),
 }
