@@ -15,7 +15,11 @@ from mustela.cli.loading import load_app
 from mustela.cli.repairing import open_repair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mustela.config.settings import Settings
     from mustela.runtime.dropping import Drop
+    from mustela.runtime.upgrading import LogRow, Upgrading
 
 __all__ = ["group"]
 
@@ -26,6 +30,7 @@ def group() -> App:
     """Return the commands ``mustela state …``."""
     app = App(name="state", help="Change what an application keeps.")
     app.command(drop)
+    app.command(upgrade)
     return app
 
 
@@ -76,3 +81,68 @@ def _told(drop: Drop) -> list[str]:
     if drop.beside:
         told.append(f"restore {', '.join(drop.beside)} from changelogs then: they live beside it")
     return told
+
+
+def upgrade(
+    target: Target,
+    /,
+    *,
+    store: Annotated[str | None, Parameter(name="--store", help="Only this store.")] = None,
+    manner: Manner = _PLAIN,
+) -> int:
+    """Rewrite the rows of older versions, so that the program may leave out their upgrades.
+
+    Without it each row is upgraded when it is read. The job writes changelogs, which local state
+    follows at the next start. If it is broken off, begin it again. Stop the application first.
+
+    Args:
+        target: The module, and the name of the application in it.
+        store: The store; all if nothing is said.
+        manner: How the change is made.
+    """
+    from mustela.runtime.upgrading import upgrades_of
+
+    app = load_app(target)
+    if manner.bootstrap_servers is not None:
+        app.configure(bootstrap_servers=manner.bootstrap_servers)
+    settings, plan = app.settings, app.built_plan()
+    name = settings.application_id
+    with open_repair(settings) as repair:
+        sight = repair.look()
+        jobs, left = upgrades_of(repair.recorded(sight), plan, name, store)
+        if not jobs:
+            print("\n".join([*left, f"{name} has no rows to be rewritten"]))
+            return ExitCode.OK
+        lines = [f"{name}: to be done", *(f"  {line}" for line in (*map(_job_told, jobs), *left))]
+        if manner.dry_run:
+            print("\n".join(lines))
+            return ExitCode.OK
+        if not manner.force:
+            refuse_while_alive(settings)
+        if not manner.yes:
+            confirm(lines, what=f"nothing of {name} is rewritten")
+        repair.fence(sight)
+        repair.upgrade(sight, jobs, _reader(settings), print)
+    return ExitCode.OK
+
+
+def _job_told(job: Upgrading) -> str:
+    assert job.spec.row_versions is not None, job.store
+    versions = ", ".join(map(str, job.versions))
+    newest = job.spec.row_versions.version
+    return f"rewrite rows of {job.spec.name} from version {versions} to {newest} in {job.topic}"
+
+
+def _reader(settings: Settings) -> Callable[[str, int, int], Iterator[LogRow]]:
+    from mustela.config.clients import client_properties
+    from mustela.connectors.kafka.log import read_chunks
+
+    properties = client_properties(settings, "consumer")
+
+    def read(topic: str, partition: int, end: int) -> Iterator[LogRow]:
+        for chunk in read_chunks(properties, topic, partition, 0, end, bare=True):
+            for offset, key, row in zip(chunk.offsets, chunk.keys, chunk.values, strict=True):
+                if key is not None:
+                    yield offset, key, row
+
+    return read

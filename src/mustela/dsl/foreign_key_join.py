@@ -165,6 +165,7 @@ def _match(
     subscribe: ForeignKeySubscribeNode,
 ) -> ForeignKeyMatchNode:
     registry = left._registry  # pyright: ignore[reportPrivateUsage]
+    held = row_versions_of(registry, left.name)
 
     def store_name(suffix: str) -> str:
         return path_name(f"{result.base}-{suffix}", length_max=STORE_NAME_LENGTH_MAX)
@@ -177,8 +178,8 @@ def _match(
             name=store_name("subscription-store"),
             kind="key_value",
             key_serde=BytesSerde(),
-            value_serde=BytesSerde(),
-            row_versions=row_versions_of(registry, left.name),
+            value_serde=BytesSerde() if held is None else _values_of(left),
+            row_versions=held,
         ),
         rows=StoreSpec(
             name=store_name("right-store"),

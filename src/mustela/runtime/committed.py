@@ -63,6 +63,7 @@ class CommittedState:
         adopts_unnamed: Whether local state without the name of a life is this life's.
         event_time: What closes windows and fires timers.
         stores: What each store is, or was when it was last part of the program.
+        dropped: The stores that were dropped, as in the record.
         dormant: By topic, how far each partition was read of sources that are not read now.
     """
 
@@ -85,6 +86,7 @@ class CommittedState:
     adopts_unnamed: bool = False
     event_time: str = ""
     stores: dict[str, StoreState] = field(default_factory=dict[str, StoreState])
+    dropped: list[str] = field(default_factory=list[str])
     dormant: dict[str, list[PartitionState]] = field(
         default_factory=dict[str, list[PartitionState]]
     )
@@ -205,6 +207,7 @@ class CommittedState:
             adopts_unnamed=self.adopts_unnamed,
             event_time=self.event_time,
             stores=dict(self.stores),
+            dropped=list(self.dropped),
             dormant=sorted(self.dormant),
         )
         return with_log_names(record, self.plan)

@@ -113,6 +113,7 @@ def without(record: EpochRecord, store: str, *, now_ms: int) -> EpochRecord:
         incarnation=record.incarnation + 1,
         time_ms=now_ms,
         adopts_unnamed=record.adopts_unnamed and unlogged,
+        dropped=sorted({*record.dropped, store}),
         **fields,
     )
 

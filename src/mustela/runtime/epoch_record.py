@@ -116,6 +116,8 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         stores: By name, what each store was that was ever part of the program.
         dormant: The source topics that were not read in this epoch: they are not in the program,
             or were not there. What was read of them stays in ``partitions`` and ``topic_ids``.
+        dropped: The stores that were dropped: some local state may have their rows yet, which no
+            program may take for its own.
     """
 
     incarnation: int
@@ -140,6 +142,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     event_time: str = ""
     stores: dict[str, StoreState] = {}
     dormant: list[str] = []
+    dropped: list[str] = []
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
@@ -20,6 +21,7 @@ from mustela.runtime.epoch_record import (
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.ports import World
 from mustela.runtime.topics import internal_topics
+from mustela.runtime.upgrading import LogRow, Upgrading, in_parts, old_rows, upgraded, written
 
 __all__ = [
     "NoEpochRecordError",
@@ -171,6 +173,56 @@ class Repair:
         now_ms = self._world.clock.now_ms()
         record = without(self.recorded(sight), drop.store, now_ms=now_ms)
         return self._commit(record, {})  # whether a tool moved the group is not for this to decide
+
+    def upgrade(
+        self,
+        sight: Sight,
+        jobs: Iterable[Upgrading],
+        read: Callable[[str, int, int], Iterator[LogRow]],
+        say: Callable[[str], None],
+    ) -> EpochRecord:
+        """Rewrite the older rows of stores, and commit that there are none any more.
+
+        To be called when older instances are fenced. Each transaction holds some rows and a record
+        that names the new end of their changelog, so that an application can go on after any of
+        them, and this can be begun again.
+
+        Args:
+            sight: What the jobs were made from.
+            jobs: The stores.
+            read: Reads a partition of a changelog up to an offset.
+            say: Is told what was done.
+
+        Raises:
+            SerdeError: If a row cannot be read, or its upgrade fails; what was committed stays.
+        """
+        record = self.recorded(sight)
+        for job in jobs:
+            count = 0
+            for group, end in enumerate(record.changelog_ends[job.store]):
+                rows = old_rows(job, partial(read, job.topic, group, end)) if end else iter(())
+                for part in in_parts(rows):
+                    record = self._rewrite(record, job, group, part)
+                    count += len(part)
+            record = self._commit(upgraded(record, job, now_ms=self._world.clock.now_ms()), {})
+            say(f"rewrote {count} rows of {job.spec.name}")
+        return record
+
+    def _rewrite(
+        self, record: EpochRecord, job: Upgrading, group: int, rows: list[tuple[bytes, bytes]]
+    ) -> EpochRecord:
+        transactions = self._world.transactions
+        transactions.begin()
+        keys: list[bytes | None] = [key for key, _ in rows]
+        values: list[bytes | None] = [row for _, row in rows]
+        transactions.produce_tracked(job.topic, group, keys, values)
+        end = transactions.flush()[job.topic, group]
+        record = written(record, job, group, end, now_ms=self._world.clock.now_ms())
+        transactions.produce_tracked(
+            epochs_topic(self._name), 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
+        )
+        transactions.commit()
+        return record
 
     def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
         """Commit the record of an application without state, which begins at these offsets.

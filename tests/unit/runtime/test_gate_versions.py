@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.options import Materialized
 from mustela.dsl.upgrades import Upgrade
+from mustela.dsl.windows import TimeWindows
 from tests.unit.runtime.fakes import FakeAdmin
-from tests.unit.runtime.test_gate import Program, Runs
+from tests.unit.runtime.test_gate import Program, Runs, counting, dropped
 
 
 @pytest.fixture(name="runs")
@@ -88,3 +90,41 @@ def test_another_type_without_a_version_is_refused_and_offered_an_upgrade(runs: 
     error = runs.refused(priced(str), "STORE_MEANING_CHANGED")
     assert "Materialized(version=2, upgrade=Upgrade(" in (error.fix or "")
     runs.run(priced(str, 2, FROM_1))
+
+
+def windows(grace: int, retention: int | None = None) -> Program:
+    def build(builder: StreamsBuilder) -> None:
+        lines = builder.stream("lines", key=str, value=str)
+        span = TimeWindows(size=timedelta(seconds=60), grace=timedelta(seconds=grace))
+        kept = Materialized[str, int](
+            store="counts", retention=None if retention is None else timedelta(seconds=retention)
+        )
+        lines.group_by_key().windowed_by(span).count(materialized=kept)
+
+    return build
+
+
+def test_a_longer_grace_says_that_dropped_windows_may_begin_again(runs: Runs) -> None:
+    """But not where their rows were kept for long enough."""
+    runs.run(windows(0))
+    runs.run(windows(30))
+    assert runs.heard("'counts' takes later records than before, by a grace of 30000 ms")
+
+
+def test_a_longer_grace_over_rows_that_were_kept_is_nothing_to_fear(runs: Runs) -> None:
+    """So a longer retention, one release before the longer grace, loses nothing."""
+    runs.run(windows(0, 600))
+    runs.run(windows(30, 600))
+    assert not runs.heard("takes later records")
+    assert runs.heard("grace_ms 0 ms is 30000 ms")
+
+
+def test_a_store_that_was_dropped_needs_a_changelog(runs: Runs) -> None:
+    """Without one nothing would tell its old local state from its new."""
+    runs.run(counting())
+    dropped(runs, "counts", counting())
+    unlogged = counting(logged=False)
+    runs.refused(unlogged, "STORE_DROPPED")
+    runs.run(counting())
+    runs.refused(unlogged, "STORE_DROPPED")
+    runs.run(counting(store="counted", logged=False))

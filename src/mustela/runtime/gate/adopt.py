@@ -60,6 +60,7 @@ def adopted(
     }
     _take_sources(state, record, ids)
     state.stores = _stores(seen, record)
+    state.dropped = list(record.dropped)
     return state
 
 

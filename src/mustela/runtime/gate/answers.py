@@ -209,6 +209,18 @@ ANSWERS: Mapping[Kind, Answer] = {
         "the store '{subject}' has no changelog any more: if its local copy is lost, it begins"
         " empty"
     ),
+    Kind.STORE_DROPPED: _stops(
+        errors.StoreDroppedError,
+        "the store '{subject}' was dropped, and is to do without a changelog",
+        why="local state may still have the rows that were dropped; by its new changelog alone a"
+        " store is known to be another",
+        fix="leave its changelog on, give it another name, " + _BEGIN_ANEW,
+    ),
+    Kind.STORE_REOPENED: _goes_on(
+        "the store '{subject}' takes later records than before, by a grace of {now} instead of"
+        " {then}: a window whose rows were dropped under the shorter one begins empty, if a record"
+        " for it comes"
+    ),
     Kind.CHANGELOG_INCOMPLETE: _stops(
         errors.ChangelogIncompleteError,
         "the store '{subject}' is to have a changelog, and was written without one",

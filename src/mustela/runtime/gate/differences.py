@@ -51,6 +51,8 @@ class Kind(Enum):
     STORE_RETURNED = "store-returned"
     STORE_MOVED = "store-moved"
     STORE_UNLOGGED = "store-unlogged"
+    STORE_DROPPED = "store-dropped"
+    STORE_REOPENED = "store-reopened"
     CHANGELOG_INCOMPLETE = "changelog-incomplete"
     CHANGELOG_RECREATED = "changelog-recreated"
     CHANGELOG_TRUNCATED = "changelog-truncated"
@@ -231,6 +233,8 @@ def _stores(
             if state is None or state.slept_at is None:
                 yield Difference(kind=Kind.STORE_UNCLAIMED, subject=name)
     for name, (index, spec) in sorted(claimed.items()):
+        if spec.log_name in record.dropped and not spec.logged:
+            yield Difference(kind=Kind.STORE_DROPPED, subject=name)
         if not holds_rows(record, name):
             continue
         known = record.layouts.get(name, spec.layout)
@@ -272,8 +276,12 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
     """Compare what a store's rows were written as with what the program takes them for."""
     if not state.meaning:
         return
-    then = StoreMeaning.from_dict(state.meaning)
-    for change in compare_meanings(then, program.plan.meanings[name]):
+    then, now = StoreMeaning.from_dict(state.meaning), program.plan.meanings[name]
+    if now.grace_ms > then.grace_ms and then.retention_ms not in (-1, now.retention_ms):
+        # Rows were kept for no longer than records were taken: some that would count are gone.
+        was, new = f"{then.grace_ms} ms", f"{now.grace_ms} ms"
+        yield _changed(Kind.STORE_REOPENED, name, was, new)
+    for change in compare_meanings(then, now):
         if change.field in _TOLD_ELSEWHERE:
             continue
         if change.compatible:

@@ -16,6 +16,7 @@ __all__ = [
     "SourceTruncatedError",
     "StateFormatError",
     "StateWithoutRecordError",
+    "StoreDroppedError",
     "StoreLayoutChangedError",
     "StoreMeaningChangedError",
     "StoreMovedError",
@@ -42,6 +43,12 @@ class EventTimeChangedError(UsageError):
     """Event time follows other rules than those that the state was made by."""
 
     code = "EVENT_TIME_CHANGED"
+
+
+class StoreDroppedError(UsageError):
+    """A store that was dropped is to do without a changelog, where old local state may be."""
+
+    code = "STORE_DROPPED"
 
 
 class StoreLayoutChangedError(UsageError):
