@@ -131,6 +131,27 @@ def _absence(draw: _Draw) -> list[Event]:
     return [*events, Event(at + 25, "start", (0, 0, random.randrange(2)))]
 
 
+def _lost_log(draw: _Draw) -> list[Event]:
+    """While the application is down, somebody deletes an internal topic, or one loses its end."""
+    random, at = draw.random, draw.when()
+    how = random.choice(("truncate changelog", "delete changelog", "delete epochs"))
+    return [
+        Event(at, "stop", (0,)),
+        Event(at + 40, "lose_log", (how, random.randrange(3), random.randint(1, 10))),
+        Event(at + 45, "start", (0, 0, random.randrange(2))),
+    ]
+
+
+def _expiry(draw: _Draw) -> list[Event]:
+    """Retention deletes records of the sources, read or not."""
+    at = draw.when()
+    return [
+        Event(at, "stop", (0,)),
+        Event(at + 40, "expire", (draw.source(), draw.random.choice((0, 500, 5_000)))),
+        Event(at + 45, "start", (0, 0, draw.random.randrange(2))),
+    ]
+
+
 def _widen(draw: _Draw) -> list[Event]:
     """A topic gets partitions, and records come there."""
     at, topic = draw.when(), draw.source()
@@ -154,6 +175,8 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
     "skew": _skew,
     "compact": _compact,
     "absence": _absence,
+    "lost_log": _lost_log,
+    "expiry": _expiry,
     "widen": _widen,
     "hide": _hide,
     "lag": lambda draw: [Event(draw.when(), "lag", (draw.random.randint(20, 100),))],

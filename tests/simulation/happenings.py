@@ -123,6 +123,30 @@ class Happenings:
         broker.delete(topic)
         broker.create(topic, partitions)
 
+    def _lose_log(self, how: str, number: int, records: int) -> None:
+        """An internal topic loses its end, or is deleted; not while anybody writes to it."""
+        broker = self._world.broker
+        suffix = "-epochs" if how == "delete epochs" else "-changelog"
+        names = sorted(name for name in broker.topics if name.endswith(suffix))
+        if self._world.lives() or not names:
+            return
+        name = names[number % len(names)]
+        self._world.happened[how] += 1
+        self._world.applied.add("log lost")
+        if how != "truncate changelog":
+            broker.delete(name)
+            return
+        for log in broker.topics[name].partitions:
+            log.truncate(max(log.start, log.end - records))
+
+    def _expire(self, topic: str, age_ms: int) -> None:
+        """Records of a source are deleted by age."""
+        if topic in PROGRAMS[self._world.script.program].global_:
+            return
+        self._world.applied.add("expired")
+        for log in self._world.broker.topics[topic].partitions:
+            log.retain(BASE_MS + self._world.ms - age_ms)
+
     def _group(self, how: str) -> None:
         """Somebody resets the offsets of the group, or they expire."""
         self._world.moved_ms = self._world.ms

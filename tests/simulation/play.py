@@ -99,7 +99,7 @@ def _live(world: SimWorld, life: Life) -> None:
     except MustelaError as error:
         life.outcome, life.error = error.code, error
         world.note("".join(traceback.format_exception(error)[-4:]))
-        if isinstance(error, InvariantError):
+        if isinstance(error, InvariantError) and not world.may_stop(error.code):
             world.report(Violation("stops", f"a bug of Mustela's: {error}"))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is found
         life.outcome, life.error = type(error).__name__, error

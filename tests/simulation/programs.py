@@ -86,6 +86,10 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _words() -> Oracle:
+    return CountOracle(lambda entry: [entry.value or b""])
+
+
 def _outer(left: Table, right: Table) -> Table:
     return {
         key: left.get(key, b"") + b"+" + right.get(key, b"") for key in left.keys() | right.keys()
@@ -130,10 +134,10 @@ PROGRAMS = {
     for program in (
         _one("count", RenamedOracle, versions=5, releases=(2, 3, 3, 4), stuck={2: _SLEPT}),
         _pair("two", CountOracle, versions=2, releases=(1,)),
-        _one("words", lambda: CountOracle(lambda entry: [entry.value or b""])),
+        _one("words", _words),
         _one("each", EachOracle, build="count", settings={"emit": "every"}),
         _one("loose", CountOracle, build="count", settings=_LOOSE),
-        _one("loose_twice", TwiceOracle, build="twice", settings=_LOOSE),
+        _one("loose_words", _words, build="words", settings=_LOOSE),
         _one(
             "loose_final",
             lambda: WindowOracle(WINDOW_MS, GRACE_MS, final=True),

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.differential.planted.plant import bugs
+from tests.simulation.campaign import Choice, campaign, continue_at
 from tests.simulation.draw import ALL, NOT_YET, draw, program_of
 from tests.simulation.planted.search import LIST, ROOT, history
 from tests.simulation.play import play
-from tests.simulation.programs import PROGRAMS, planned
+from tests.simulation.programs import GROWN, PROGRAMS, planned
 
 CHECKED = 50
 TESTED = 300
@@ -57,6 +58,34 @@ def test_every_program_and_kind_of_fault_is_drawn() -> None:
     happened = {event.kind for script in scripts for event in script.events}
     assert {"kill", "power", "disk", "truncate", "recreate", "widen", "skew"} <= happened
     assert NOT_YET < ALL
+
+
+def test_releases_and_several_instances_are_drawn_by_default() -> None:
+    """Two or three instances and each version of a program are no special kinds of seeds."""
+    starts: set[tuple[int, int]] = set()
+    versions: set[tuple[str, int]] = set()
+    for script in map(draw, range(1, 1_000)):
+        for event in script.events:
+            if event.kind == "start":
+                slot, version, _ = event.args
+                starts.add((slot, min(version, 1)))
+                versions.add((script.program, version))
+    assert {(1, 0), (2, 0), (0, 1), (1, 1)} <= starts
+    wanted = {(p.name, v) for p in PROGRAMS.values() for v in (*p.releases, GROWN)}
+    assert wanted <= versions
+
+
+def test_a_campaign_goes_on_where_its_ledger_ends(tmp_path: Path) -> None:
+    """Parts add up to a long run; seeds that are drawn in another way begin anew."""
+    ledger, choice = tmp_path / "seeds.jsonl", Choice()
+    assert continue_at(ledger, choice) == 1
+    assert campaign(1, 3, choice, ledger) == []
+    assert continue_at(ledger, choice) == 4
+    assert campaign(4, 2, choice, ledger) == []
+    assert continue_at(ledger, choice) == 6
+    assert continue_at(ledger, Choice(kinds=frozenset({"kill"}))) == 1
+    assert choice.what.seeds == 5
+    assert "kill at: " in choice.what.table()
 
 
 def test_a_check_plays_every_program() -> None:

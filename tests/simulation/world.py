@@ -146,6 +146,7 @@ class SimWorld:
         self.trace: list[str] = []
         self.apply: Callable[[Event], None] = lambda _event: None
         self.off: frozenset[str] = frozenset()
+        self.may_stop: Callable[[str], bool] = lambda _code: False
         self.told: Callable[[Life, int], None] = lambda _life, _epoch: None
         self.on_end: Callable[[Life], None] = lambda _life: None
         self._live = live
@@ -357,8 +358,9 @@ class SimWorld:
             slot.life = None
             slot.restart_ms = self.ms + 500
             self.note(f"end {life.slot}: {life.outcome}")
-            if life.outcome == "FENCED":
+            if life.outcome == "FENCED":  # it stays down, but somebody has to come to rest
                 slot.wanted = False
+                slot.wanted = self.is_calm and not any(other.wanted for other in self.slots)
             if not any(other.machine is life.machine for other in self._lives):
                 life.machine.close_views()
 
