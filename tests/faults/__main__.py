@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
-    parser.add_argument("--slice", type=int, default=24, help="faults of a slice")
+    parser.add_argument("--slice", type=int, default=36, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(CHECKED))
     parser.add_argument("--fault", action="append", help="only this one, e.g. kill-worker")

@@ -104,10 +104,10 @@ def _has_state(kind: Kind, profile: Profile) -> bool:
 
 
 SHOCKS = [
-    Shock(name="kill-app", strike=kill_app, weight=4),
+    Shock(name="kill-app", strike=kill_app, weight=3),
     Shock(name="kill-driver", strike=kill_driver),
     Shock(name="kill-jvm", strike=kill_jvm),
-    Shock(name="kill-worker", strike=kill_worker, weight=4),
+    Shock(name="kill-worker", strike=kill_worker, weight=6),
     Shock(name="lose-state", strike=lose_state, fits=_has_state),
     Shock(name="kill-in-recovery", strike=kill_in_recovery, fits=_has_state),
 ]

@@ -14,7 +14,7 @@ from tests.faults.shocks.shock import Shock, phases_of
 
 __all__ = ["SHOCKS", "paused"]
 
-SHORT_S = (0.1, 1.5)
+SHORT_S = (0.05, 1.0)
 BEYOND_S = (1.1, 1.6)
 """Times the transaction timeout."""
 Choose = Callable[[Life], list[psutil.Process]]
@@ -119,7 +119,7 @@ def _is_hasty(_kind: object, profile: object) -> bool:
 
 
 SHOCKS = [
-    *(Shock(name=f"pause-{who}", strike=partial(_short, who), weight=4) for who in WHO),
+    *(Shock(name=f"pause-{who}", strike=partial(_short, who), weight=6) for who in WHO),
     *(
         Shock(name=f"pause-{who}-beyond", strike=partial(_beyond, who), fits=_is_hasty)
         for who in WHO
