@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TextIO
@@ -44,7 +45,8 @@ class EventLog:
             for report in event.reports:
                 for store, count in report.restored.items():
                     restored[store] = restored.get(store, 0) + count
-            self.say("epoch", epoch=event.epoch, records=event.records, restored=restored)
+            facts = {"epoch": event.epoch, "records": event.records, "restored": restored}
+            self.say("epoch", now=time.time(), **facts)
 
     def on_error(self, error: BaseException) -> None:
         """Write that something is tried again."""

@@ -53,13 +53,14 @@ BUGS: dict[str, Bug] = {
 
 def environment_of(name: str) -> dict[str, str]:
     """Return the variables that plant a bug in a child and in all its processes."""
+    return {"FAULTS_BUG": name, **planting(), **dict(BUGS[name].environment)}
+
+
+def planting() -> dict[str, str]:
+    """Return the variables that have what is planted loaded into every Python process."""
     before = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     planted = str(Path(__file__).parent / "planted")
-    return {
-        "FAULTS_BUG": name,
-        "PYTHONPATH": os.pathsep.join([planted, str(ROOT), *before]),
-        **dict(BUGS[name].environment),
-    }
+    return {"PYTHONPATH": os.pathsep.join([planted, str(ROOT), *before])}
 
 
 def plant(name: str) -> None:

@@ -82,6 +82,10 @@ class Campaign:
         self.child: ChildApp | None = None
         self.alone: list[ChildApp] = []
         self.repeats = 0
+        self.wrapper: list[str] = []
+        self.mounts: list[Path] = []
+        self.widened: dict[str, int] = {}
+        self.more_records = self.hung = 0
         self._moves = 0
         self.directory = directory
         self._runs = 0
@@ -98,6 +102,7 @@ class Campaign:
             "MUSTELA__COMMIT_TIMEOUT": "60s",
             "MUSTELA__EPOCH__MAX_RECORDS": str(EPOCH_RECORDS),
             "MUSTELA__PROCESSING_HANDLER": "fail",
+            "MUSTELA__TOPICS__REFRESH": "500ms",
             "FAULTS_SPARK": '{"spark.master": "local[2]", "spark.driver.memory": "512m",'
             f' "spark.local.dir": "{directory / "spark"}"}}',
             **self.facts.environment,
@@ -150,13 +155,15 @@ class Campaign:
             self._around.stop()
         self.watcher.stop()
         self.admin.close()
+        for place in reversed(self.mounts):
+            subprocess.run(["umount", "-l", str(place)], check=False)
 
     def start(self, point: str = "", **environment: str) -> ChildApp:
         """Start a run of the application."""
         self._runs += 1
         directory = self.directory / f"run-{self._runs:03d}"
         variables = {**self.settings, **environment}
-        self.child = ChildApp(self.kind, directory, variables, point=point)
+        self.child = ChildApp(self.kind, directory, variables, point=point, wrapper=self.wrapper)
         return self.child
 
     def kill_at(self, point: str, **environment: str) -> None:
@@ -232,13 +239,17 @@ class Campaign:
         self.state_dir = self.directory / ("state" if self._moves % 2 == 0 else "elsewhere")
         self.settings["MUSTELA__STATE_DIR"] = str(self.state_dir)
 
+    def partitions(self, short: str) -> int:
+        """Return how many partitions an input topic has by now."""
+        return self.widened.get(short, PARTITIONS)
+
     def inputs(self) -> Inputs:
         """Read the committed input."""
         return {
             (short, partition): [row._replace(topic=short) for row in rows]
             for short in (*self.facts.inputs, *self.facts.global_inputs)
             for partition, rows in read_all(
-                self.servers, f"{self.prefix}.{short}", PARTITIONS
+                self.servers, f"{self.prefix}.{short}", self.partitions(short)
             ).items()
         }
 
@@ -251,7 +262,7 @@ class Campaign:
         places = [
             (f"{self.prefix}.{short}", partition)
             for short in self.facts.inputs
-            for partition in range(PARTITIONS)
+            for partition in range(self.partitions(short))
         ]
         ends = {(p.topic, p.partition): n for p, n in self.admin.end_offsets(places).items()}
         inputs = self.inputs()

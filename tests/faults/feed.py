@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -19,6 +20,7 @@ SETTLE_S = 1.0
 READ_DEADLINE_S = 60.0
 TRANSACTION_S = 120.0
 """Long, because a machine that does other things as well may stand still for a while."""
+FAILURES_MAX = 20
 
 
 class Feeder:
@@ -42,18 +44,18 @@ class Feeder:
         self._pause_s = pause_s
         self._numbers = 0
         self._batches = 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "transactional.id": f"feeder-{topic}",
-                "partitioner": "murmur2_random",
-                "transaction.timeout.ms": int(2_000 * TRANSACTION_S),
-                "retry.backoff.ms": 5,
-                "linger.ms": 1,
-                "log_level": 0,
-            }
-        )
-        self._producer.init_transactions(30)
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": servers,
+            "transactional.id": f"feeder-{topic}",
+            "partitioner": "murmur2_random",
+            "transaction.timeout.ms": int(2_000 * TRANSACTION_S),
+            "retry.backoff.ms": 5,
+            "linger.ms": 1,
+            "log_level": 0,
+        }
+        self._lock = threading.Lock()
+        self._failures = 0
+        self.renew()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self.error: KafkaException | None = None
@@ -63,12 +65,32 @@ class Feeder:
         self._thread.start()
 
     def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self.write(BATCH)
-                self._stopping.wait(self._pause_s)
-        except KafkaException as error:
+        while not self._stopping.is_set() and self.error is None:
+            try:
+                with self._lock:
+                    self.write(BATCH)
+            except KafkaException as error:
+                self._fail(error)
+            self._stopping.wait(self._pause_s)
+
+    def _fail(self, error: KafkaException) -> None:
+        """Go on with a new producer: what was not committed is no input, and no number comes twice."""
+        self._failures += 1
+        with suppress(KafkaException), self._lock:
+            self.renew()
+        if self._failures > FAILURES_MAX:
             self.error = error
+
+    def renew(self) -> None:
+        """Begin with a new producer, as after the topics were made anew."""
+        self._producer = Producer(self._settings)
+        self._producer.init_transactions(TRANSACTION_S)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Write nothing for a while."""
+        with self._lock:
+            yield
 
     def write(self, count: int) -> None:
         """Write one transaction; every so many are written and aborted first."""

@@ -20,7 +20,7 @@ __all__ = ["Life", "NotHappenedError"]
 POLL_S = 0.02
 PROGRESS_S = 150.0
 POINT_S = 60.0
-RESTARTS_MAX = 8
+RESTARTS_MAX = 24
 ANY_POINT = "*"
 BORNE_EXITS = {3}
 """A supervisor restarts after these; every other exit that nothing called for is a violation."""
@@ -49,6 +49,7 @@ class Life:
         self.random = rng
         self.restarts: dict[str, int] = {}
         self.environment: dict[str, str] = {}
+        self._judged: set[int] = set()
 
     @property
     def epoch(self) -> int:
@@ -105,7 +106,9 @@ class Life:
             msg = f"{child.directory.name} ended by itself with {child.returncode}: {said}"
             raise ChildEndedError(msg)
         code: str = ends[-1]["code"]
-        self.restarts[code] = self.restarts.get(code, 0) + 1
+        if child.pid not in self._judged:
+            self._judged.add(child.pid)
+            self.restarts[code] = self.restarts.get(code, 0) + 1
         if sum(self.restarts.values()) > RESTARTS_MAX:
             msg = f"it ended {self.restarts} times: {child.text()}"
             raise ChildEndedError(msg)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class ChildApp:
         directory: Where its events, its output and its fault markers go.
         environment: Variables besides those of this process.
         point: Where it shall stop to be killed, as ``name:n``.
+        wrapper: A command that execs what follows it.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ChildApp:
         environment: Mapping[str, str],
         *,
         point: str = "",
+        wrapper: Sequence[str] = (),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -54,7 +56,7 @@ class ChildApp:
             variables |= {"MUSTELA_FAULT_POINT": point, "MUSTELA_FAULT_DIR": str(directory)}
         with self.output_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.apps", kind],
+                [*wrapper, sys.executable, "-m", "tests.faults.apps", kind],
                 cwd=ROOT,
                 env=variables,
                 stdin=subprocess.DEVNULL,
@@ -85,6 +87,14 @@ class ChildApp:
     def epochs(self) -> int:
         """Return how many epochs this run has committed."""
         return sum(event["event"] == "epoch" for event in self.events())
+
+    def clock_off(self) -> float | None:
+        """Return by how many seconds the clock of its last epoch was off, as far as that is known.
+
+        An epoch is a moment old when its event is found.
+        """
+        found = [event for event in self.events()[-3:] if event["event"] == "epoch"]
+        return found[-1]["now"] - time.time() if found else None
 
     def restored(self) -> int:
         """Return how many changelog records this run has read."""

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psutil
+from confluent_kafka import KafkaException
+
 from mustela.broker.process import DevelopmentBroker
+from mustela.errors import MustelaError
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.faults.campaign import Campaign
 from tests.faults.kinds.registry import KINDS
 from tests.faults.ledger import Ledger, Line
 from tests.faults.life import Life, NotHappenedError
-from tests.faults.process import ChildEndedError
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.shocks.shock import Shock
 
@@ -128,7 +131,7 @@ def play(plan: Plan, broker: DevelopmentBroker, directory: Path) -> Line:
                 _strike(life, name, done, missed)
             life.child()
             result = campaign.finish()
-        except (ChildEndedError, AssertionError) as error:
+        except (AssertionError, MustelaError, KafkaException) as error:
             result = campaign.result
             result.violations.append(str(error))
     found = [text[:4000] for text in result.violations]
@@ -146,7 +149,7 @@ def _strike(life: Life, name: str, done: Counter[str], missed: Counter[str]) -> 
     life.campaign.repeats += 1
     try:
         evidence = SHOCKS[name].strike(life)
-    except NotHappenedError as error:
+    except (NotHappenedError, MustelaError, KafkaException, psutil.Error) as error:
         missed[name] += 1
         evidence = f"did not happen: {error}"
     else:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tests.faults.shocks import brokers, kills, pauses, zombies
+from tests.faults.shocks import (
+    brokers,
+    clocks,
+    disks,
+    kills,
+    machines,
+    pauses,
+    sources,
+    zombies,
+)
 from tests.faults.shocks.shock import Shock
 
 __all__ = ["SHOCKS"]
 
-SHOCKS: dict[str, Shock] = {
-    shock.name: shock for family in (pauses, kills, brokers, zombies) for shock in family.SHOCKS
-}
+_FAMILIES = (pauses, kills, brokers, zombies, sources, machines, disks, clocks)
+SHOCKS: dict[str, Shock] = {shock.name: shock for family in _FAMILIES for shock in family.SHOCKS}
