@@ -85,6 +85,8 @@ class Campaign:
         self.wrapper: list[str] = []
         self.mounts: list[Path] = []
         self.widened: dict[str, int] = {}
+        self._kept: dict[tuple[str, int], list[Row]] = {}
+        self._resumed: dict[tuple[str, int], int] = {}
         self.more_records = self.hung = 0
         self._moves = 0
         self.directory = directory
@@ -244,14 +246,45 @@ class Campaign:
         return self.widened.get(short, PARTITIONS)
 
     def inputs(self) -> Inputs:
-        """Read the committed input."""
-        return {
-            (short, partition): [row._replace(topic=short) for row in rows]
-            for short in (*self.facts.inputs, *self.facts.global_inputs)
-            for partition, rows in read_all(
-                self.servers, f"{self.prefix}.{short}", self.partitions(short)
-            ).items()
-        }
+        """Read the committed input, after what was kept of it; see `keep_inputs`."""
+        found: dict[tuple[str, int], list[Row]] = {}
+        for short in (*self.facts.inputs, *self.facts.global_inputs):
+            topic, count = f"{self.prefix}.{short}", self.partitions(short)
+            for partition, rows in read_all(self.servers, topic, count).items():
+                base = self.watcher.bases.get((topic, partition), 0)
+                first = self._resumed.get((short, partition), 0)
+                found[short, partition] = [
+                    *self._kept.get((short, partition), ()),
+                    *(
+                        row._replace(topic=short, offset=row.offset + base)
+                        for row in rows
+                        if row.offset + base >= first
+                    ),
+                ]
+        return found
+
+    def keep_inputs(self, *, anew: bool) -> None:
+        """Keep what was read of the source, of which records will be lost; all of it was seen.
+
+        Args:
+            anew: Whether its offsets will begin at 0 again: later ones count on from here.
+        """
+        ends = ends_of(self.watcher.seen.records[-1])
+        for (short, partition), rows in self.inputs().items():
+            place = f"{self.prefix}.{short}", partition
+            end = ends.get(place, 0)
+            self._kept[short, partition] = [row for row in rows if row.offset < end]
+            self._resumed[short, partition] = end
+            self.watcher.jumping.add(place)
+            if anew:
+                self.watcher.bases[place] = end
+
+    def resume_inputs(self) -> None:
+        """Note where the application goes on in a source that lost records."""
+        self.watcher.read_to_end()
+        for (topic, partition), end in ends_of(self.watcher.seen.records[-1]).items():
+            self._resumed[topic.removeprefix(f"{self.prefix}."), partition] = end
+        self.watcher.jumping.clear()
 
     def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
         """Wait until all input was read, and all that follows was done; the feeder has stopped.
@@ -264,7 +297,11 @@ class Campaign:
             for short in self.facts.inputs
             for partition in range(self.partitions(short))
         ]
-        ends = {(p.topic, p.partition): n for p, n in self.admin.end_offsets(places).items()}
+        bases = self.watcher.bases
+        ends = {
+            (p.topic, p.partition): n + bases.get((p.topic, p.partition), 0)
+            for p, n in self.admin.end_offsets(places).items()
+        }
         inputs = self.inputs()
         deadline = time.monotonic() + timeout_s
         while True:

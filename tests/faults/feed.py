@@ -74,7 +74,7 @@ class Feeder:
             self._stopping.wait(self._pause_s)
 
     def _fail(self, error: KafkaException) -> None:
-        """Go on with a new producer: what was not committed is no input, and no number comes twice."""
+        """Go on with a new producer: what was not committed is no input, no number comes twice."""
         self._failures += 1
         with suppress(KafkaException), self._lock:
             self.renew()

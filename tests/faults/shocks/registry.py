@@ -10,11 +10,12 @@ from tests.faults.shocks import (
     machines,
     pauses,
     sources,
+    topics,
     zombies,
 )
 from tests.faults.shocks.shock import Shock
 
 __all__ = ["SHOCKS"]
 
-_FAMILIES = (pauses, kills, brokers, zombies, sources, machines, disks, clocks)
+_FAMILIES = (pauses, kills, brokers, zombies, sources, machines, disks, clocks, topics)
 SHOCKS: dict[str, Shock] = {shock.name: shock for family in _FAMILIES for shock in family.SHOCKS}
