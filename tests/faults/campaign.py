@@ -117,6 +117,13 @@ class Campaign:
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
         self.input = f"{self.prefix}.in"
+        self._make_topics()
+        self.feeder = Feeder(servers, self.input, self.facts.make, seed=seed, pause_s=pause_s)
+        self.watcher = Watcher(
+            servers, self.application_id, dict.fromkeys(self.outputs.values(), PARTITIONS)
+        )
+
+    def _make_topics(self) -> None:
         facts = self.facts
         read = {"in", *facts.inputs, *facts.global_inputs, *facts.more_inputs}
         topics = [*(f"{self.prefix}.{short}" for short in sorted(read)), *self.outputs.values()]
@@ -130,10 +137,6 @@ class Campaign:
             config={**compacted, "retention.ms": "-1"},
         )
         self.admin.create([*specs, epochs])
-        self.feeder = Feeder(servers, self.input, self.facts.make, seed=seed, pause_s=pause_s)
-        self.watcher = Watcher(
-            servers, self.application_id, dict.fromkeys(self.outputs.values(), PARTITIONS)
-        )
 
     def __enter__(self) -> Campaign:
         """Begin to feed and to watch."""
