@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
@@ -177,7 +177,10 @@ class Watcher:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            behind = self._behind()
+            try:
+                behind = self._behind()
+            except KafkaException as error:  # a broker that has just come back
+                behind = [str(error)]
             if not behind:
                 return
             if time.monotonic() > deadline:

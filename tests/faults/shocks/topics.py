@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from mustela.broker.settings import LOGS_DIRECTORY
 from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.errors import MustelaError
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life, require
 from tests.faults.process import ChildEndedError
@@ -87,11 +88,16 @@ def lose(life: Life, how: Lose, code: str, *, anew: bool) -> str:
             campaign.child = None
             campaign.watcher.read_to_end()
             campaign.keep_inputs(anew=anew)
-            shown = how(life, admin)
-            _renew(life)
-            told = _see_stop(life, code)
-            _follow(campaign.application_id, campaign.servers)
-            campaign.resume_inputs()
+            try:
+                shown = how(life, admin)
+                _renew(life)
+                told = _see_stop(life, code)
+                _follow(campaign.application_id, campaign.servers)
+                campaign.resume_inputs()
+            except (KafkaException, MustelaError) as error:
+                # Half done it is no fault that could be left out of the count.
+                msg = f"records were lost, then: {error}"
+                raise ChildEndedError(msg) from error
     finally:
         admin.close()
     life.start()
