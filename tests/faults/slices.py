@@ -16,6 +16,7 @@ from mustela.broker.process import DevelopmentBroker
 from mustela.errors import MustelaError
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.faults.campaign import Campaign
+from tests.faults.kinds import chains, joins, tables, windows
 from tests.faults.kinds.registry import KINDS
 from tests.faults.ledger import Ledger, Line
 from tests.faults.life import Life, NotHappenedError
@@ -28,7 +29,7 @@ HASTY_S = 5
 HASTY = {"MUSTELA__COMMIT_TIMEOUT": f"{HASTY_S}s"}
 LOOSE = {"MUSTELA__PROCESSING_GUARANTEE": "at_least_once"}
 MEMORY = {"MUSTELA__STATE__BACKEND": "memory"}
-LOOSE_KINDS = {"stateless"}
+LOOSE_KINDS = {"stateless", *joins.KINDS, *tables.KINDS, *windows.KINDS, *chains.KINDS}
 """Their rows say what was repeated."""
 PAUSE_S = 0.25
 MISSES_MAX = 3
