@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_END, Consumer, Producer
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from mustela import App, StreamsBuilder
@@ -187,7 +187,10 @@ class World:
         asked = [ClientPartition(*place, OFFSET_END) for place in places]
         while time.monotonic() < deadline:
             stable = self.admin.end_offsets(places)
-            found = self._probe.offsets_for_times(asked, timeout=10)
+            try:
+                found = self._probe.offsets_for_times(asked, timeout=10)
+            except KafkaException:  # the broker was restarted: now the client knows
+                continue
             if [place.offset for place in found] == [stable[place] for place in places]:
                 return
 

@@ -45,6 +45,7 @@ class Entry:
         "headers",
         "key",
         "leader",
+        "lost_by",
         "offset",
         "timestamp",
         "txn",
@@ -73,6 +74,7 @@ class Entry:
         self.append_ms = append_ms
         self.leader = leader
         self.control = control
+        self.lost_by: int | None = None
 
     @property
     def visible(self) -> bool:
@@ -87,15 +89,19 @@ class Partition:
         start: The first offset that the log holds.
         end: The high watermark.
         leader: The leader's epoch.
+        epochs: Each leader epoch, and the offset at which it began.
+        lost: What truncations took.
     """
 
-    __slots__ = ("end", "entries", "leader", "open", "start")
+    __slots__ = ("end", "entries", "epochs", "leader", "lost", "open", "start")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.start = 0
         self.end = 0
         self.leader = 0
+        self.epochs = [(0, 0)]
+        self.lost: list[Entry] = []
         self.open: dict[Txn, int] = {}
 
     @property
@@ -119,28 +125,35 @@ class Partition:
         last = bisect_left(self.entries, end, key=_OFFSET)
         return [entry for entry in self.entries[first:last] if entry.visible]
 
+    def as_of(self, leader: int, start: int, end: int) -> list[Entry]:
+        """Return the visible records between two offsets of the log that a leader had."""
+        if leader < 0:
+            return self.between(start, end)
+        found = [e for e in self.lost if e.leader <= leader and (e.lost_by or 0) > leader]
+        found += [entry for entry in self.entries if entry.leader <= leader]
+        within = [entry for entry in found if start <= entry.offset < end and entry.visible]
+        return sorted(within, key=_OFFSET)
+
     def truncate(self, end: int) -> None:
         """Lose the records from ``end`` on: a replica that lagged has become leader."""
         self.leader += 1
-        if end >= self.end:
-            return
-        del self.entries[bisect_left(self.entries, end, key=_OFFSET) :]
+        end = min(end, self.end)
+        self.epochs = [known for known in self.epochs if known[1] < end]
+        self.epochs.append((self.leader, end))
+        first = bisect_left(self.entries, end, key=_OFFSET)
+        for entry in self.entries[first:]:
+            entry.lost_by = self.leader
+        self.lost += self.entries[first:]
+        del self.entries[first:]
         self.end = end
         self.start = min(self.start, end)
         self.open = {txn: first for txn, first in self.open.items() if first < end}
 
-    def epoch_end(self, leader: int) -> tuple[int, int]:
-        """Return the largest leader epoch at most ``leader`` that the log has, and its end."""
-        best, end = -1, 0
-        for entry in self.entries:
-            if entry.leader <= leader:
-                best = max(best, entry.leader)
-        for entry in self.entries:
-            if entry.leader <= best:
-                end = entry.offset + 1
-        if self.leader <= leader:
-            return self.leader, self.end
-        return best, end
+    def epoch_end(self, leader: int) -> int:
+        """Return where the records of leader epochs up to ``leader`` end, -1 for an unknown one."""
+        if leader > self.leader:
+            return -1
+        return next((start for epoch, start in self.epochs if epoch > leader), self.end)
 
     def compact(self, now_ms: int, delete_after_ms: int, keep_last: int) -> None:
         """Drop what a later record replaces, and old deletions; leave the last records alone."""

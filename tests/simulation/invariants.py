@@ -7,14 +7,14 @@ from typing import Any
 
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
-from mustela.runtime.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.epoch_record import EpochRecord, PartitionState, epochs_topic
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.record_rows import RecordFold
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.list import ListRows
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.simulation.broker import Entry, Txn
+from tests.simulation.broker import Entry, Partition, Txn
 from tests.simulation.happenings import Happenings
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.oracle import CountOracle, EachOracle, Found
@@ -52,7 +52,7 @@ EXCUSED: dict[str, frozenset[str]] = {
     "age": frozenset({"CHANGELOG_ROWS_LOST"}),
     "group": frozenset({"OFFSETS_MOVED"}),
     "recreate": frozenset({"SOURCE_TOPIC_RECREATED", "SOURCE_OFFSET_OUT_OF_RANGE"}),
-    "truncate": frozenset({"SOURCE_OFFSET_OUT_OF_RANGE"}),
+    "truncate": frozenset({"SOURCE_OFFSET_OUT_OF_RANGE", "SOURCE_TRUNCATED"}),
 }
 """The codes with which an application may stop for good, by what happened."""
 
@@ -77,6 +77,8 @@ class Invariants:
         self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
         self._read: dict[tuple[str, str, int], int] = {}
         self._began: dict[tuple[str, int], int] = {}
+
+        self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._claims: list[tuple[Life, int]] = []
         self._newest = -1
         self._latest: dict[Any, bytes | None] = {}
@@ -184,9 +186,9 @@ class Invariants:
                 self._began[part.topic, part.partition] = start
             self._read[place] = part.end
             log = self._world.broker.ever[topic_id].partitions[part.partition]
-            read.setdefault(part.topic, []).extend(
-                (part.partition, entry) for entry in log.between(start, part.end)
-            )
+            entries_read = log.as_of(part.leader_epoch, start, part.end)
+            read.setdefault(part.topic, []).extend((part.partition, e) for e in entries_read)
+            self._check_one_log(part, log, place)
         for topic, (topic_id, ends) in record.global_ends.items():
             for number, end in enumerate(ends):
                 log = self._world.broker.ever[topic_id].partitions[number]
@@ -248,6 +250,17 @@ class Invariants:
             return True
         is_new = topic not in self._last.topic_ids
         return is_new and self._world.script.options["reset"] == "latest"
+
+    def _check_one_log(
+        self, part: PartitionState, log: Partition, place: tuple[str, str, int]
+    ) -> None:
+        """What is read goes on what was read before: no truncation took any of that between."""
+        then, start = self._leaders.get(place, (-1, 0))
+        lost = [e for e in log.lost if then < (e.lost_by or 0) <= part.leader_epoch]
+        gone = [e.offset for e in lost if e.leader <= then and e.offset < start]
+        if then >= 0 and gone:
+            self._fail("order", f"{place} lost {gone} of what was read, and reading goes on")
+        self._leaders[place] = part.leader_epoch, part.end
 
     def _check_changelogs(
         self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]

@@ -20,6 +20,7 @@ from mustela.connectors.kafka.errors import (
     TransactionUnknown,
 )
 from mustela.connectors.kafka.ranges import RawChunk
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import Headers, TopicPartition
 from mustela.runtime.ports import LocalState
 from tests.simulation.broker import Fenced, Partition
@@ -127,6 +128,24 @@ class SimCluster(_Port):
         """Return the last stable offset of each partition."""
         self._ask("ask for offsets")
         return {TopicPartition(*place): self._log(place).stable for place in places}
+
+    def log_ends(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, LogPosition]:
+        """Return the last stable offset of each partition, and its leader's epoch."""
+        self._ask("ask for offsets")
+        logs = {TopicPartition(*place): self._log(place) for place in places}
+        return {place: LogPosition(log.stable, log.leader) for place, log in logs.items()}
+
+    def kept_ends(self, read: Mapping[TopicPartition, LogPosition]) -> dict[TopicPartition, int]:
+        """Return up to where logs are what was read of them, where they lost some of that."""
+        if not read:
+            return {}
+        self._ask("compare logs with what was read of them")
+        kept: dict[TopicPartition, int] = {}
+        for place, at in read.items():
+            end = self._log(place).epoch_end(at.leader_epoch)
+            if end < at.offset:
+                kept[TopicPartition(*place)] = end
+        return kept
 
     def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return the end of each partition, open transactions included."""
@@ -402,7 +421,7 @@ class SimReader:
             return
         world, life = self._world, self._life
         step = min(max_batch, world.script.options.get("chunk", 20))
-        position = start
+        position, leader = start, -1
         while position < end:
             world.at(life, f"read {topic}-{partition}")
             if world.failure(life) is not None:
@@ -423,10 +442,12 @@ class SimReader:
                 )
             if end > log.stable:
                 raise ReadTimedOut(f"could not read {topic}-{partition} up to {end}: it is held")
+            if leader >= 0 and log.epoch_end(leader) < position:  # the client asks as it reads on
+                raise OffsetOutOfRange(f"topic '{topic}' partition {partition} lost {position - 1}")
             entries = log.between(position, end)[:step]
             if not entries:
                 return
-            position = entries[-1].offset + 1
+            position, leader = entries[-1].offset + 1, log.leader
             headers = [entry.headers for entry in entries]
             yield RawChunk(
                 [entry.offset for entry in entries],
@@ -434,6 +455,7 @@ class SimReader:
                 [entry.value for entry in entries],
                 [] if bare else [entry.timestamp for entry in entries],
                 headers if not bare and any(headers) else None,
+                entries[-1].leader,
             )
 
 

@@ -82,6 +82,7 @@ class RangeReport(NamedTuple):
         future: Records whose timestamp lies too far ahead to count.
         next_ms: The order time of the record at which reading stopped; -1 if it did not.
         first_ms: The order time of the first record, as far as the task knows; -1 if untold.
+        leader_epoch: The leader epoch of the last record, -1 if it is not known.
     """
 
     topic_index: int
@@ -94,3 +95,4 @@ class RangeReport(NamedTuple):
     future: int = 0
     next_ms: int = -1
     first_ms: int = -1
+    leader_epoch: int = -1

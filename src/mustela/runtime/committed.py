@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
@@ -29,6 +30,8 @@ class EpochChange:
         wrote: For each stage the key groups that it wrote.
         changelog_ends: New changelog ends, by (store, key group).
         watermark: The watermark after it.
+        leaders: For the partitions that it read, a leader epoch in which the log reached the end
+            of the cut, where that is known.
         mirrored: Whether the offsets of all partitions were mirrored to the group.
     """
 
@@ -38,6 +41,7 @@ class EpochChange:
     wrote: Mapping[int, Iterable[int]]
     changelog_ends: Mapping[tuple[str, int], int]
     watermark: WatermarkState
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     mirrored: bool = False
 
 
@@ -137,8 +141,8 @@ class CommittedState:
         ends = {store: list(known) for store, known in self.changelog_ends.items()}
         for (store, group), end in change.changelog_ends.items():
             ends[store][group] = end
-        progress = Progress(dict(self.progress.next_offsets))
-        progress.advance(change.cuts)
+        progress = Progress(dict(self.progress.next_offsets), dict(self.progress.leaders))
+        progress.advance(change.cuts, change.leaders)
         return replace(
             self,
             incarnation=change.token.incarnation,
@@ -158,18 +162,21 @@ class CommittedState:
 
     def let_rest(self, topic: str) -> None:
         """Read a source no more; what was read of it is kept, for as long as the topic is."""
-        times, offsets = self.watermark.partitions, self.progress.next_offsets
-        places = sorted(place for place in offsets if place.topic == topic)
+        times, progress = self.watermark.partitions, self.progress
+        places = sorted(place for place in progress.next_offsets if place.topic == topic)
         self.dormant[topic] = [
-            partition_row(place, offsets.pop(place), times.pop(place, PartitionTime()))
+            partition_row(place, progress.position(place), times.pop(place, PartitionTime()))
             for place in places
         ]
+        for place in places:
+            del progress.next_offsets[place]
+            progress.leaders.pop(place, None)
 
     def wake(self, topic: str, now_ms: int) -> None:
         """Read a source again, from where it was left."""
         for part in self.dormant.pop(topic, []):
             place = TopicPartition(part.topic, part.partition)
-            self.progress.next_offsets[place] = part.end
+            self.progress.put(place, LogPosition(part.end, part.leader_epoch))
             self.watermark.partitions[place] = PartitionTime(part.max_timestamp, now_ms)
 
     def forget(self, topic: str) -> None:
@@ -179,7 +186,8 @@ class CommittedState:
 
     def to_record(self, time_ms: int) -> EpochRecord:
         """Return the epoch record that tells of this state, whatever becomes of the state later."""
-        partitions = self._rows.rows(self.progress.next_offsets, self.watermark.partitions)
+        progress, times = self.progress, self.watermark.partitions
+        partitions = self._rows.rows(progress.next_offsets, times, progress.leaders)
         for _, parts in sorted(self.dormant.items()):
             partitions.extend(parts)
         record = EpochRecord(

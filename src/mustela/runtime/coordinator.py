@@ -18,6 +18,7 @@ from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Plan
+from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
 from mustela.runtime.ahead import Ahead, Turn, work_ahead
@@ -29,6 +30,7 @@ from mustela.runtime.due import DueTimes
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.events import EpochDone, Listener, Said
+from mustela.runtime.gate.errors import SourceTruncatedError
 from mustela.runtime.gate.watch import TruncationWatch
 from mustela.runtime.held import HeldPartitions
 from mustela.runtime.hunt import Hunt
@@ -37,7 +39,7 @@ from mustela.runtime.opening import Opening, all_groups, row_limits
 from mustela.runtime.outcome import Outcome
 from mustela.runtime.patience import Patience
 from mustela.runtime.ports import World
-from mustela.runtime.progress import Cut, cuts_made, ranges_of
+from mustela.runtime.progress import Cut, cuts_made, leaders_read, ranges_of
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
@@ -118,7 +120,7 @@ class Coordinator:
         self.barrier = Barrier(incarnation=0, last_epoch=0)
         self.ends: dict[TopicPartition, int] = {}
         self._was_blind = False
-        self._truncation = TruncationWatch(settings.application_id, clock)
+        self._truncation = TruncationWatch(settings.application_id, world.cluster, clock)
         self._held = HeldPartitions(world.cluster, clock)
         self._next_time_look = 0.0
         self._due = DueTimes(plan, settings.key_groups, known=True)
@@ -193,11 +195,31 @@ class Coordinator:
             if not self._cutter.came_to_the_moment(output, turn, self._topics):
                 self.barrier.nothing_to_say()
                 return True
+            if not self._goes_on(turn, output):
+                self.barrier.give_up()
+                return True
             self._commit(output, turn)
         finally:
             output.close()
         if self.barrier.last_epoch > before:  # what was not committed teaches nothing
             self._learn(output, turn.started, job_seconds)
+        return True
+
+    def _goes_on(self, turn: Turn, output: EpochOutput) -> bool:
+        """Whether what was read goes on what was read before; False if nobody answers.
+
+        Between the look at the ends and the reading a leader may have changed, or a topic may have
+        been made anew.
+        """
+        try:
+            self._truncation.read(self.state.progress, self._topics, _ranges_of(output))
+            if turn.cuts:
+                self._opening.recovery.refuse_recreated(self.state, turn.cuts)
+        except EnvironmentFault as fault:
+            if not fault.retryable:
+                raise
+            self._bear(fault)
+            return False
         return True
 
     def _next_turn(self) -> Turn | None:
@@ -287,17 +309,21 @@ class Coordinator:
                 tables.find()
                 self._next_refresh = now + self._refresh_every_s
             places, more = self.state.progress.next_offsets, tables.places
-            found = self._cluster.end_offsets([*places, *more])
-            self.ends = {place: end for place, end in found.items() if place in places}
+            found = self._cluster.log_ends([*places, *more])
+            ends = {place: end for place, end in found.items() if place in places}
+            self.ends = {place: end.offset for place, end in ends.items()}
             self._opening.global_tables.see(
-                {TopicPartition(*place): end for place, end in found.items()}
+                {TopicPartition(*place): end.offset for place, end in found.items()}
             )
             self.state.global_marks = dict(self._opening.global_tables.marks)
+            is_whole = self._truncation.see(self.state.progress, ends)
         except EnvironmentFault as fault:
+            if isinstance(fault, SourceTruncatedError):
+                raise
             self._bear(fault)
             return False
         self._patience.rest()
-        if not self._truncation.see(self.state.progress.next_offsets, self.ends):
+        if not is_whole:
             return False
         if self._was_blind:
             self._was_blind = False
@@ -403,7 +429,7 @@ class Coordinator:
     def _commit(self, output: EpochOutput, turn: Turn) -> None:
         look = turn.look
         now_ms = look.now_ms
-        ranges = [part for report in output.reports for part in report.ranges]
+        ranges = _ranges_of(output)
         watermark = self.state.watermark.after(self._topics, look, ranges)
         cuts = cuts_made(turn.cuts, self._topics, ranges)
         token = self.barrier.token
@@ -424,6 +450,10 @@ class Coordinator:
             wrote=wrote,
             changelog_ends={},
             watermark=watermark,
+            leaders=self._truncation.reached(
+                self.state.progress,
+                {**dict.fromkeys(cuts, -1), **leaders_read(self._topics, ranges)},
+            ),
             mirrored=mirror_all,
         )
         offsets = {place: cut.end for place, cut in cuts.items()}
@@ -467,7 +497,7 @@ class Coordinator:
 
     def _learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
         seconds = self._clock.monotonic() - started
-        ranges = [part for report in output.reports for part in report.ranges]
+        ranges = _ranges_of(output)
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.size
         self._tidying.worked()
@@ -508,3 +538,7 @@ class Coordinator:
                 self._opening.release()
             self._world.transactions.close()
             self._cluster.close()
+
+
+def _ranges_of(output: EpochOutput) -> list[RangeReport]:
+    return [part for report in output.reports for part in report.ranges]

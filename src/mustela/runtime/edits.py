@@ -61,6 +61,8 @@ class SourceView:
         group: The offset of the consumer group, which mirrors the record; None without.
         earliest: The first offset that the broker holds; None if it has no such partition.
         end: The last stable offset; None if the broker has no such partition.
+        kept: Up to where the log still is what was read of it; None if it lost nothing of that,
+            as far as leader epochs tell.
         recorded_id: The id of the topic that was read, empty if the record does not know it.
         broker_id: The id of the topic that is there now, empty if there is none.
 
@@ -78,6 +80,7 @@ class SourceView:
     group: int | None = None
     earliest: int | None = None
     end: int | None = None
+    kept: int | None = None
     recorded_id: str = ""
     broker_id: str = ""
 
@@ -102,7 +105,7 @@ class SourceView:
             return "the topic was made again"
         if self.recorded is None:
             return "" if self.group is None else "never read; only the group has an offset"
-        if self.recorded > self.end:
+        if self.recorded > self.end or self.kept is not None:
             return "the log was cut"
         if self.recorded < self.earliest:
             return "records were deleted unread"
@@ -195,7 +198,8 @@ def accept_broker(views: Views) -> Edit:
     """Go on where the broker's logs allow it: topics were made again, or logs were cut.
 
     A topic that was made again is read from its start. Where records were deleted unread, reading
-    goes on at the first that is left; where the log ends before the recorded offset, at its end.
+    goes on at the first that is left; where the log lost what was read, where it still is what
+    was read, or at its end if leader epochs do not tell.
     """
     offsets: dict[TopicPartition, int] = {}
     ids: dict[str, str] = {}
@@ -211,7 +215,7 @@ def accept_broker(views: Views) -> Edit:
             offsets[place], ids[place.topic] = view.earliest, view.broker_id
             continue
         assert view.recorded is not None, "asked above"
-        kept = min(max(view.recorded, view.earliest), view.end)
+        kept = max(view.earliest, min(view.recorded if view.kept is None else view.kept, view.end))
         if kept != view.recorded:
             offsets[place] = kept
     return Edit(offsets=offsets, topic_ids=ids, dropped=frozenset(dropped))

@@ -45,7 +45,7 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
         max_timestamp: The largest timestamp seen, or -1.
         seen_ms: When the last record was seen, by the driver's clock.
         idle: Whether the partition is idle.
-        leader_epoch: The leader epoch of the last record that was read, or -1.
+        leader_epoch: A leader epoch in which the log reached ``end``, or -1.
     """
 
     topic: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import compress, count, product
+from itertools import compress, count, product, repeat
 from operator import attrgetter, ne
 
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.runtime.epoch_record import PartitionState
 from mustela.runtime.watermark import PartitionTime
@@ -14,13 +15,15 @@ __all__ = ["PartitionRows", "partition_row"]
 
 _STAMP = attrgetter("max_timestamp")
 _IDLE = attrgetter("idle")
-_ANY = frozenset(product((False, True), repeat=3)) - {(False, False, False)}
+_ANY = frozenset(product((False, True), repeat=4)) - {(False,) * 4}
 _NO_ROW = PartitionState("", -1, -1)
 
 
-def partition_row(place: TopicPartition, end: int, time: PartitionTime) -> PartitionState:
+def partition_row(place: TopicPartition, at: LogPosition, time: PartitionTime) -> PartitionState:
     """Return what the record says of a partition; when it was seen says nothing to another run."""
-    return PartitionState(place.topic, place.partition, end, time.max_timestamp, 0, time.idle)
+    return PartitionState(
+        *place, at.offset, time.max_timestamp, 0, time.idle, leader_epoch=at.leader_epoch
+    )
 
 
 class PartitionRows:
@@ -33,21 +36,26 @@ class PartitionRows:
     def __init__(self) -> None:
         self._places: list[TopicPartition] = []
         self._order: list[int] = []
-        self._said: tuple[list[int], list[int], list[bool]] = [], [], []
+        self._said: tuple[list[int], list[int], list[bool], list[int]] = [], [], [], []
         self._rows: list[PartitionState] = []
 
     def rows(
-        self, ends: Mapping[TopicPartition, int], times: Mapping[TopicPartition, PartitionTime]
+        self,
+        ends: Mapping[TopicPartition, int],
+        times: Mapping[TopicPartition, PartitionTime],
+        leaders: Mapping[TopicPartition, int],
     ) -> list[PartitionState]:
         """Return the row of each partition, in the order of their names.
 
         Args:
             ends: The next offset of each partition.
             times: The event time of those of which it is known.
+            leaders: The leader epoch of those of which it is known.
         """
         places = list(ends)
         found = self._times(places, times)
-        now = list(ends.values()), list(map(_STAMP, found)), list(map(_IDLE, found))
+        led = list(map(leaders.get, places, repeat(-1)))
+        now = list(ends.values()), list(map(_STAMP, found)), list(map(_IDLE, found)), led
         if places != self._places:
             self._places = places
             self._order = sorted(range(len(places)), key=places.__getitem__)
@@ -60,7 +68,7 @@ class PartitionRows:
         rows = self._rows
         for at in changed:
             place = places[at]
-            rows[at] = PartitionState(*place, now[0][at], now[1][at], 0, now[2][at])
+            rows[at] = PartitionState(*place, now[0][at], now[1][at], 0, now[2][at], now[3][at])
         self._said = now
         return [rows[at] for at in self._order]
 

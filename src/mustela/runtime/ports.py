@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import Headers, TopicPartition
 from mustela.runtime.record_rows import RecordPolicy
@@ -60,6 +61,14 @@ class Cluster(Protocol):
 
     def end_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return the last stable offset of each partition: a reader sees everything before it."""
+        ...
+
+    def log_ends(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, LogPosition]:
+        """Return the same with the leader epoch of each partition, -1 where it is not told."""
+        ...
+
+    def kept_ends(self, read: Mapping[TopicPartition, LogPosition]) -> dict[TopicPartition, int]:
+        """Return up to where logs are what was read of them, where they lost some of that."""
         ...
 
     def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.time import NEVER
 
-__all__ = ["Cut", "Progress", "cuts_made", "ranges_of"]
+__all__ = ["Cut", "Progress", "cuts_made", "leaders_read", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,11 @@ class Progress:
 
     Attributes:
         next_offsets: Offset of the next record to read, by partition.
+        leaders: A leader epoch in which the log reached that offset; none where it is not known.
     """
 
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    leaders: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return how many offsets are waiting."""
@@ -72,10 +75,25 @@ class Progress:
             cuts[tp] = Cut(start, start + size, end)
         return cuts
 
-    def advance(self, cuts: Mapping[TopicPartition, Cut]) -> None:
-        """Note that the cuts were committed."""
+    def advance(
+        self, cuts: Mapping[TopicPartition, Cut], leaders: Mapping[TopicPartition, int]
+    ) -> None:
+        """Note that the cuts were committed, and leader epochs in which the logs reached them."""
         for tp, cut in cuts.items():
             self.next_offsets[tp] = cut.end
+            self.leaders.pop(tp, None)
+        self.leaders.update(leaders)
+
+    def put(self, place: TopicPartition, at: LogPosition) -> None:
+        """Go on at a position."""
+        self.next_offsets[place] = at.offset
+        self.leaders.pop(place, None)
+        if at.leader_epoch >= 0:
+            self.leaders[place] = at.leader_epoch
+
+    def position(self, place: TopicPartition) -> LogPosition:
+        """Return the next offset of a partition with its leader epoch."""
+        return LogPosition(self.next_offsets[place], self.leaders.get(place, -1))
 
 
 def ranges_of(
@@ -134,3 +152,16 @@ def cuts_made(
             place = TopicPartition(names[report.topic_index], report.partition)
             made[place] = replace(made[place], end=report.end)
     return {place: cut for place, cut in made.items() if cut.end > cut.start}
+
+
+def leaders_read(
+    topics: Mapping[str, int], reports: Iterable[RangeReport]
+) -> dict[TopicPartition, int]:
+    """Return the highest leader epoch among the records that were read of each partition."""
+    names = {index: topic for topic, index in topics.items()}
+    leaders: dict[TopicPartition, int] = {}
+    for report in reports:
+        if report.leader_epoch >= 0:
+            place = TopicPartition(names[report.topic_index], report.partition)
+            leaders[place] = max(leaders.get(place, -1), report.leader_epoch)
+    return leaders

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mustela.config.settings import Settings
 from mustela.config.units import reset_duration_ms
-from mustela.errors import UsageError
+from mustela.errors import MustelaError, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
@@ -149,6 +149,20 @@ class Recovery:
         }
         self._start_offsets(state, known=_still(before, state.topic_ids))
 
+    def refuse_recreated(self, state: CommittedState, places: Iterable[TopicPartition]) -> None:
+        """See that topics which were read just now are still those that were read before.
+
+        One that is not there tells nothing: what was read of it was read before it went.
+
+        Raises:
+            SourceTopicRecreatedError: If one was made anew.
+        """
+        read = {place.topic for place in places}
+        for topic, found in self._admin.describe(read).items():
+            then = state.topic_ids.get(topic, found.topic_id)
+            if found.topic_id != then:
+                raise _recreated(topic, then, found.topic_id, self._settings.application_id)
+
     def _see(self, state: CommittedState, topic: str, now: str, *, may_go: bool) -> None:
         """Note that a topic is there, under the id that it has now."""
         then = state.topic_ids.get(topic, now)
@@ -159,10 +173,7 @@ class Recovery:
             replaced = Difference(kind=Kind.SOURCE_REPLACED, subject=topic, then=then, now=now)
             self._say(told(replaced, self._settings.application_id))
         else:
-            difference = Difference(kind=Kind.SOURCE_RECREATED, subject=topic, then=then, now=now)
-            error = stop_of([difference], self._settings.application_id)
-            assert error is not None, "a topic that was made anew is a stop"
-            raise error
+            raise _recreated(topic, then, now, self._settings.application_id)
         state.topic_ids[topic] = now
 
     def _start_offsets(self, state: CommittedState, known: set[str]) -> None:
@@ -215,3 +226,10 @@ class Recovery:
 def _still(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
     """Return the topics that are the same as they were."""
     return {topic for topic, topic_id in then.items() if now.get(topic) == topic_id}
+
+
+def _recreated(topic: str, then: str, now: str, application_id: str) -> MustelaError:
+    difference = Difference(kind=Kind.SOURCE_RECREATED, subject=topic, then=then, now=now)
+    error = stop_of([difference], application_id)
+    assert error is not None, "a topic that was made anew is a stop"
+    return error

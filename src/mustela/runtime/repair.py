@@ -19,6 +19,7 @@ from mustela.runtime.epoch_record import (
     epochs_topic,
 )
 from mustela.runtime.epochs import EpochReader
+from mustela.runtime.gate.differences import led_by_others
 from mustela.runtime.ports import World
 from mustela.runtime.topics import internal_topics
 from mustela.runtime.upgrading import LogRow, Upgrading, in_parts, old_rows, upgraded, written
@@ -96,14 +97,17 @@ class Repair:
             for partition in range(found.partitions)
         ]
         starts = self._cluster.earliest_offsets(places) if places else {}
-        ends = self._cluster.end_offsets(places) if places else {}
+        ends = self._cluster.log_ends(places) if places else {}
+        same = {p: e for p, e in ends.items() if there[p.topic].topic_id == ids.get(p.topic)}
+        kept = self._cluster.kept_ends(led_by_others(record, same)) if record else {}
         views = {
             place: SourceView(
                 place=place,
                 recorded=recorded.get(place),
                 group=group.get(place),
                 earliest=starts.get(place),
-                end=ends.get(place),
+                end=ends[place].offset if place in ends else None,
+                kept=kept.get(place),
                 recorded_id=ids.get(place.topic, ""),
                 broker_id=there[place.topic].topic_id if place.topic in there else "",
             )

@@ -11,6 +11,7 @@ from mustela.clock import Clock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.connectors.kafka.topic_checks import missing_topic, weak_topics
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
@@ -34,6 +35,11 @@ class FakeAdmin:
     settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     asked: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     brokers: int = 1
+    leaders: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    kept: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    compared: list[dict[TopicPartition, LogPosition]] = field(
+        default_factory=list[dict[TopicPartition, LogPosition]]
+    )
 
     def topics(self) -> list[str]:
         return sorted(self.partitions)
@@ -84,6 +90,14 @@ class FakeAdmin:
 
     def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self.ends.get(place, 0) for place in self._known(places)}
+
+    def log_ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, LogPosition]:
+        ends = self.end_offsets(places)
+        return {p: LogPosition(end, self.leaders.get(p, -1)) for p, end in ends.items()}
+
+    def kept_ends(self, read: Mapping[Any, LogPosition]) -> dict[TopicPartition, int]:
+        self.compared.append(dict(read))
+        return {place: self.kept[place] for place in read if place in self.kept}
 
     def earliest_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self.first.get(place, 0) for place in self._known(places)}

@@ -38,6 +38,7 @@ def test_only_committed_epochs_are_told_and_learned_from(
             loop.barrier.give_up()
 
     monkeypatch.setattr(Coordinator, "_next_turn", lambda _: SimpleNamespace(started=0.0))
+    monkeypatch.setattr(Coordinator, "_goes_on", lambda *_: True)
     monkeypatch.setattr(loop, "_run_job", run, raising=False)
     monkeypatch.setattr(loop, "_commit", commit, raising=False)
     monkeypatch.setattr(loop, "_learn", lambda *_: learned.append(loop.barrier.last_epoch))

@@ -166,18 +166,28 @@ _times = st.builds(PartitionTime, st.integers(-1, 3), st.integers(0, 3), st.bool
 
 @given(
     st.lists(
-        st.tuples(st.dictionaries(_places, st.integers(0, 3)), st.dictionaries(_places, _times)),
+        st.tuples(
+            st.dictionaries(_places, st.integers(0, 3)),
+            st.dictionaries(_places, _times),
+            st.dictionaries(_places, st.integers(0, 2)),
+        ),
         max_size=6,
     )
 )
 def test_rows_that_are_kept_say_what_new_ones_would(
-    steps: list[tuple[dict[TopicPartition, int], dict[TopicPartition, PartitionTime]]],
+    steps: list[
+        tuple[
+            dict[TopicPartition, int],
+            dict[TopicPartition, PartitionTime],
+            dict[TopicPartition, int],
+        ]
+    ],
 ) -> None:
     """Whichever partitions come and go, and whatever changes of them."""
     kept = PartitionRows()
-    for ends, times in steps:
-        rows = kept.rows(ends, times)
-        assert rows == PartitionRows().rows(ends, times)
+    for ends, times, leaders in steps:
+        rows = kept.rows(ends, times, leaders)
+        assert rows == PartitionRows().rows(ends, times, leaders)
         assert [(row.topic, row.partition, row.end) for row in rows] == [
             (*place, end) for place, end in sorted(ends.items())
         ]
@@ -189,8 +199,8 @@ def test_a_row_that_says_the_same_is_the_same_object() -> None:
     kept = PartitionRows()
     a, b = TopicPartition("a", 0), TopicPartition("a", 1)
     times = {a: PartitionTime(5), b: PartitionTime(6)}
-    before = kept.rows({a: 1, b: 1}, times)
-    after = kept.rows({a: 1, b: 2}, {**times, b: replace(times[b], seen_ms=9)})
+    before = kept.rows({a: 1, b: 1}, times, {})
+    after = kept.rows({a: 1, b: 2}, {**times, b: replace(times[b], seen_ms=9)}, {})
     assert after[0] is before[0]
     assert after[1] is not before[1]
 

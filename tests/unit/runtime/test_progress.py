@@ -43,7 +43,7 @@ def test_repeated_cuts_read_everything_once(
     ends = {place: end for place, (_, end) in small.items()}
     rounds = 0
     while cuts := progress.cut(ends, budget):
-        progress.advance(cuts)
+        progress.advance(cuts, {})
         rounds += 1
         assert rounds < 5_000
     assert progress.next_offsets == ends

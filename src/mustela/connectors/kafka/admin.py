@@ -41,6 +41,7 @@ from mustela.connectors.kafka.topic_checks import (
     missing_topic,
     weak_topics,
 )
+from mustela.connectors.kafka.truncation import LogPosition, kept_ends
 from mustela.errors import Origin, UsageError
 from mustela.model import TopicPartition as Place
 
@@ -267,6 +268,23 @@ class KafkaAdmin:
         """
         return self._offsets(dict.fromkeys(places, LATEST))
 
+    def log_ends(self, places: Iterable[tuple[str, int]]) -> dict[Place, LogPosition]:
+        """Return the same with the leader epoch of each partition, -1 where it is not told."""
+        return {
+            Place(answer.topic, answer.partition): LogPosition(answer.offset, _leader_of(answer))
+            for answer in self._ask_offsets(dict.fromkeys(places, LATEST), self._consumer)
+        }
+
+    def kept_ends(self, read: Mapping[Place, LogPosition]) -> dict[Place, int]:
+        """Return up to where logs are what was read of them, where they lost some of that.
+
+        Args:
+            read: Up to where partitions were read, and in which leader epoch.
+        """
+        if not read:
+            return {}
+        return kept_ends(self._properties, read, timeout=self._timeout)
+
     def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[Place, int]:
         """Return the offset behind the last record of each partition, committed or not.
 
@@ -384,15 +402,20 @@ class KafkaAdmin:
         The consumer's call takes a fifth of the time of the admin client's ``list_offsets``, and
         keeps to one request for each broker, which ``get_watermark_offsets`` does not.
         """
+        answers = self._ask_offsets(times, consumer or self._consumer)
+        return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
+
+    def _ask_offsets(
+        self, times: Mapping[tuple[str, int], int], asker: Consumer
+    ) -> list[TopicPartition]:
         if not times:
-            return {}
+            return []
         asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
-        asker = consumer or self._consumer
         doubt = Doubt()
         while True:
             try:
                 found = asker.offsets_for_times(asked, timeout=self._timeout)
-                answers = self._answers(found)
+                _raise_first(found)
             except KafkaException as raised:
                 unknown = kind_of(raised) is ErrorKind.TOPIC_GONE
                 if not unknown and not _passes_soon(raised):
@@ -407,7 +430,7 @@ class KafkaAdmin:
                     self._ask_again(asker, {topic for topic, _ in times})
             else:
                 self._errors.heard()
-                return answers
+                return found
 
     def _await(self, names: set[str], *, there: bool) -> None:
         """Wait until brokers answer as if an order that they have taken were carried out."""
@@ -420,15 +443,6 @@ class KafkaAdmin:
                 doing = f"see topics {', '.join(sorted(names))} {'made' if there else 'deleted'}"
                 raise unavailable(doing, self._servers, self._timeout, self._errors)
             sleep(UNKNOWN_PAUSE_S)
-
-    def _answers(self, found: Iterable[TopicPartition]) -> dict[Place, int]:
-        """Return the offsets; the first error among them is raised as the client would."""
-        answers: dict[Place, int] = {}
-        for answer in found:
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-            answers[Place(answer.topic, answer.partition)] = answer.offset
-        return answers
 
     def _gone(self, places: Iterable[tuple[str, int]]) -> UsageError | SourceGone | None:
         """Return the error for the first topic or partition that the brokers do not know."""
@@ -504,6 +518,18 @@ class KafkaAdmin:
             return unavailable(doing, self._servers, self._timeout, self._errors)
         assert not isinstance(raised, TimeoutError), "handled above"
         return fault(raised, doing, servers=self._servers)
+
+
+def _leader_of(answer: TopicPartition) -> int:
+    epoch = cast("int | None", answer.leader_epoch)  # the client's stub says nothing of None
+    return -1 if epoch is None else epoch
+
+
+def _raise_first(answers: Iterable[TopicPartition]) -> None:
+    """Raise the first error among answers as the client would."""
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
 
 
 def _of_places(doing: str, places: Sequence[TopicPartition]) -> str:

@@ -50,6 +50,7 @@ class RawChunk:
         values: The values.
         timestamps: Milliseconds; none in a bare chunk.
         headers: Headers of each record, or None where no record has any.
+        leader_epoch: The leader epoch of the last record that was read, or -1; a cut leaves it.
     """
 
     offsets: list[int] = field(default_factory=list[int])
@@ -57,6 +58,7 @@ class RawChunk:
     values: list[bytes | None] = field(default_factory=list["bytes | None"])
     timestamps: list[int] = field(default_factory=list[int])
     headers: list[Headers] | None = None
+    leader_epoch: int = -1
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -447,6 +449,8 @@ def _append_bare(chunk: RawChunk, messages: Sequence[Message]) -> None:
     chunk.offsets += cast("Iterator[int]", map(_OFFSET, messages))
     chunk.keys += map(_KEY, messages)
     chunk.values += map(_VALUE, messages)
+    epoch = messages[-1].leader_epoch()
+    chunk.leader_epoch = -1 if epoch is None else epoch
 
 
 def _check_order(messages: Sequence[Message], position: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, changelog_topic
 from mustela.plan.feeds import topics_behind
@@ -74,7 +75,7 @@ def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str
         if topic in ids and ids[topic] == record.topic_ids.get(topic, ids[topic]):
             for part in parts:
                 place = TopicPartition(part.topic, part.partition)
-                state.progress.next_offsets[place] = part.end
+                state.progress.put(place, LogPosition(part.end, part.leader_epoch))
                 state.watermark.partitions[place] = PartitionTime(part.max_timestamp, 0, part.idle)
         elif topic not in ids:  # another topic of that name is not the one that was read
             state.dormant[topic] = parts

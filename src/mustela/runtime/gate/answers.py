@@ -120,11 +120,11 @@ ANSWERS: Mapping[Kind, Answer] = {
     ),
     Kind.SOURCE_TRUNCATED: _stops(
         errors.SourceTruncatedError,
-        "the source partition {subject} ends before what was read of it",
-        why="the log lost records that were counted already; what is written to it next would"
+        "the source partition {subject} lost records that were read",
+        why="results hold what the lost records said; and what was written in their place would"
         " be skipped up to the old offset",
-        fix="go on at the end of the log with: mustela offsets accept {app} --truncated; or begin"
-        " anew, from what the topics hold: mustela reset {app}",
+        fix="go on where the log is still what was read, and keep the state, with: mustela offsets"
+        " accept {app} --truncated; or begin anew, from what the topics hold: mustela reset {app}",
     ),
     Kind.SOURCE_EXPIRED: _stops(
         errors.SourceExpiredError,

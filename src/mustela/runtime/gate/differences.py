@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from mustela.connectors.kafka.admin import TopicDescription
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
@@ -16,7 +17,16 @@ from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
 
-__all__ = ["BrokerFacts", "Difference", "Kind", "ProgramFacts", "differences", "names_taken"]
+__all__ = [
+    "BrokerFacts",
+    "Difference",
+    "Kind",
+    "ProgramFacts",
+    "differences",
+    "led_by_others",
+    "names_taken",
+    "truncated",
+]
 
 
 _TOLD_ELSEWHERE = frozenset({"layout", "logged"})
@@ -113,12 +123,14 @@ class BrokerFacts:
         starts: The first offset of each recorded partition of a source that is still the same.
         ends: The offset behind the last record of each, and of the changelogs' partitions.
         group: The offsets of the consumer group.
+        kept: Up to where partitions are what was read of them, where they lost some of that.
     """
 
     topics: Mapping[str, TopicDescription]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     group: Mapping[TopicPartition, int]
+    kept: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
 
 def differences(
@@ -186,8 +198,8 @@ def _sources(
             yield Difference(kind=Kind.SOURCE_RETURNED, subject=topic)
     for place, end in sorted(_recorded(record, broker, program).items()):
         last, first = broker.ends.get(place, end), broker.starts.get(place, end)
-        if last < end:
-            yield _changed(Kind.SOURCE_TRUNCATED, _name(place), f"read to {end}", f"ends at {last}")
+        if last < end or place in broker.kept:
+            yield truncated(place, end, last if last < end else None, broker.kept.get(place))
         elif first > end:
             told = f"begins at {first}"
             yield _changed(Kind.SOURCE_EXPIRED, _name(place), f"read to {end}", told)
@@ -247,6 +259,42 @@ def _stores(
         yield from _rest(name, state, offsets)
         moved = program.plan.stages[index].identity not in record.groups
         yield from _log(record, broker, program, spec, moved=moved)
+
+
+def led_by_others(
+    record: EpochRecord, ends: Mapping[TopicPartition, LogPosition]
+) -> dict[TopicPartition, LogPosition]:
+    """Return what was read of partitions whose leader has changed since.
+
+    Args:
+        record: The last epoch record.
+        ends: The ends of partitions that are those which were read.
+    """
+    read: dict[TopicPartition, LogPosition] = {}
+    for part in record.partitions:
+        place = TopicPartition(part.topic, part.partition)
+        leader = ends[place].leader_epoch if place in ends else -1
+        if -1 not in (leader, part.leader_epoch) and leader != part.leader_epoch:
+            read[place] = LogPosition(part.end, part.leader_epoch)
+    return read
+
+
+def truncated(place: TopicPartition, read: int, end: int | None, kept: int | None) -> Difference:
+    """Return the difference of a source that lost records which were read.
+
+    Args:
+        place: The partition.
+        read: Up to where it was read.
+        end: Where it ends, None if it has grown past that again.
+        kept: Up to where it still is what was read of it, if that is known.
+    """
+    parts = [] if end is None else [f"ends at {end}"]
+    if kept is not None:
+        parts.append(f"is another log from {kept} on")
+    now = ", ".join(parts)
+    return Difference(
+        kind=Kind.SOURCE_TRUNCATED, subject=_name(place), then=f"read to {read}", now=now
+    )
 
 
 def names_taken(record: EpochRecord, plan: Plan) -> list[Difference]:

@@ -100,7 +100,7 @@ class SourceTopicRecreatedError(EnvironmentFault):
 
 
 class SourceTruncatedError(EnvironmentFault):
-    """A source partition ends before what was read of it: records were lost."""
+    """A source partition lost records that were read: it ends before them, or holds others."""
 
     code = "SOURCE_TRUNCATED"
 

@@ -19,6 +19,7 @@ from mustela.runtime.gate.differences import (
     Kind,
     ProgramFacts,
     differences,
+    led_by_others,
     names_taken,
 )
 from mustela.runtime.ports import World
@@ -147,9 +148,12 @@ class Gate:
             for log in sorted(logs & topics.keys())
             for group in range(topics[log].partitions)
         ]
+        ends = cluster.log_ends([*sources, *written]) if sources or written else {}
+        read = led_by_others(record, ends) if record else {}
         return BrokerFacts(
             topics=topics,
             starts=cluster.earliest_offsets(sources) if sources else {},
-            ends=cluster.end_offsets([*sources, *written]) if sources or written else {},
+            ends={place: end.offset for place, end in ends.items()},
             group=cluster.group_offsets(name),
+            kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
         )

@@ -2,60 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from mustela.clock import Clock
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
+from mustela.plan.ranges import RangeReport
 from mustela.runtime.gate.answers import stop_of
-from mustela.runtime.gate.differences import Difference, Kind
+from mustela.runtime.gate.differences import truncated
+from mustela.runtime.progress import Progress, leaders_read
 
 __all__ = ["TruncationWatch"]
 
 _SURE_AFTER_S = 5.0
 
 
-class TruncationWatch:
-    """Notices a source that ends before what was read of it.
+class _Logs(Protocol):
+    def kept_ends(self, read: Mapping[TopicPartition, LogPosition]) -> dict[TopicPartition, int]:
+        """Return up to where logs are what was read of them, where they lost some of that."""
+        ...
 
-    A leader that has just been elected may say so for a moment, until it knows what its followers
-    have: only what stays is believed.
+
+class TruncationWatch:
+    """Notices a source that lost records which were read: it ends before them, or holds others.
+
+    A leader that has just been elected may say for a moment that its log ends early, until it knows
+    what its followers have: only what stays is believed. Whether a log that is long enough holds
+    what was read is asked once for each new leader.
 
     Args:
         application_id: The application.
+        logs: Answers what is left of what was read.
         clock: Monotonic time.
     """
 
-    def __init__(self, application_id: str, clock: Clock) -> None:
+    def __init__(self, application_id: str, logs: _Logs, clock: Clock) -> None:
         self._application_id = application_id
+        self._logs = logs
         self._clock = clock
         self._since: dict[TopicPartition, float] = {}
+        self._leaders: dict[TopicPartition, int] = {}
 
-    def see(self, read: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
-        """Compare where partitions end with what was read of them.
+    def see(self, progress: Progress, ends: Mapping[TopicPartition, LogPosition]) -> bool:
+        """Compare where partitions end, and who leads them, with what was read of them.
 
         Returns:
             Whether all of them end where they may.
 
         Raises:
-            SourceTruncatedError: If one ends before that, and has done so for a while.
+            SourceTruncatedError: If one ends before that, and has done so for a while; or if it
+                holds other records.
+            EnvironmentFault: If no broker answers.
         """
-        short = {place: end for place, end in ends.items() if end < read.get(place, end)}
+        read = progress.next_offsets
+        short = {p: end.offset for p, end in ends.items() if end.offset < read.get(p, end.offset)}
         if not short:
             self._since.clear()
+            self.led(progress, {place: end.leader_epoch for place, end in ends.items()})
             return True
         now = self._clock.monotonic()
         self._since = {place: self._since.get(place, now) for place in short}
-        lost = [
-            Difference(
-                kind=Kind.SOURCE_TRUNCATED,
-                subject=f"{place.topic}-{place.partition}",
-                then=f"read to {read[place]}",
-                now=f"ends at {short[place]}",
-            )
-            for place in sorted(short)
-            if now - self._since[place] >= _SURE_AFTER_S
+        sure = [p for p in sorted(short) if now - self._since[p] >= _SURE_AFTER_S]
+        if sure:
+            known = {place: progress.position(place) for place in sure if place in progress.leaders}
+            kept = self._logs.kept_ends(known)
+            self._stop(progress, {place: (short[place], kept.get(place)) for place in sure})
+        return False
+
+    def led(self, progress: Progress, leaders: Mapping[TopicPartition, int]) -> None:
+        """See that logs which have another leader now still hold what was read of them.
+
+        Args:
+            progress: What was read.
+            leaders: The leader epoch of each partition.
+
+        Raises:
+            SourceTruncatedError: If one does not.
+            EnvironmentFault: If no broker answers.
+        """
+        if leaders.items() <= self._leaders.items():
+            return
+        known = progress.leaders
+        anew = {
+            place: progress.position(place)
+            for place, leader in leaders.items()
+            if place in known and leader > max(known[place], self._leaders.get(place, -1))
+        }
+        kept = self._logs.kept_ends(anew)
+        self._stop(progress, {place: (None, end) for place, end in kept.items()})
+        self._leaders.update(leaders)
+
+    def read(
+        self, progress: Progress, topics: Mapping[str, int], reports: Sequence[RangeReport]
+    ) -> None:
+        """See that what an epoch read is of the logs that were read before, and of one log each.
+
+        Args:
+            progress: What was read before.
+            topics: Index of each topic.
+            reports: What tasks read.
+
+        Raises:
+            SourceTruncatedError: If a log lost what was read of it, before or in this epoch.
+            EnvironmentFault: If no broker answers.
+        """
+        leaders = leaders_read(topics, reports)
+        seen = self._leaders
+        self.led(progress, {p: epoch for p, epoch in leaders.items() if epoch > seen.get(p, -1)})
+        names = {index: topic for topic, index in topics.items()}
+        for report in reports:
+            place = TopicPartition(names[report.topic_index], report.partition)
+            if 0 <= report.leader_epoch < leaders.get(place, -1):  # another task read on later
+                kept = self._logs.kept_ends({place: LogPosition(report.end, report.leader_epoch)})
+                self._stop(progress, {place: (None, end) for place, end in kept.items()})
+
+    def reached(
+        self, progress: Progress, read: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return leader epochs in which logs reached what an epoch read of them.
+
+        The epoch of the last record alone would not do: a control record behind it may be younger.
+        Where no record ever had an epoch, the broker cannot tell what was lost.
+
+        Args:
+            progress: What was read before.
+            read: By partition that the epoch read, the highest leader epoch among its records,
+                -1 without any.
+        """
+        return {
+            place: max(leader, self._leaders.get(place, -1))
+            for place, leader in read.items()
+            if leader >= 0 or place in progress.leaders
+        }
+
+    def _stop(
+        self, progress: Progress, lost: Mapping[TopicPartition, tuple[int | None, int | None]]
+    ) -> None:
+        differences = [
+            truncated(place, progress.next_offsets[place], *lost[place]) for place in sorted(lost)
         ]
-        error = stop_of(lost, self._application_id)
+        error = stop_of(differences, self._application_id)
         if error is not None:
             raise error
-        return False
