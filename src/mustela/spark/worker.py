@@ -186,8 +186,7 @@ def _read_range(
     process, order = outbox.process, outbox.order
     program = process.program
     topic = program.plan.topics[source_range.topic_index]
-    floor, records, size, future, first_ms = source_range.floor, 0, 0, 0, -1
-    leader_epoch = -1
+    floor, records, size, future, first_ms, leader = source_range.floor, 0, 0, 0, -1, -1
     end, stopped = source_range.end, None
     chunks = process.reader.read(
         topic,
@@ -201,7 +200,7 @@ def _read_range(
     place = source_range.topic_index, source_range.partition
     spans = spans_of(order, source_range)
     for raw in chunks:
-        leader_epoch = raw.leader_epoch
+        leader = raw.leader_epoch
         if spans:
             yield from outbox.send(leave_out(raw, spans))
             if not raw.offsets:
@@ -240,7 +239,7 @@ def _read_range(
             future,
             -1 if stopped is None else stopped[1],
             first_ms,
-            leader_epoch,
+            leader,
         )
     )
     if future:
