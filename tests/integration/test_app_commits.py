@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mustela import StreamsBuilder
@@ -174,6 +176,27 @@ def test_at_least_once_sends_rows_outside_of_the_transaction(world: World) -> No
     assert world.numbers(sink) == {"k0": 45, **{f"k{n}": 40 for n in range(1, 5)}}
     assert len(world.values(copies)) == 205
     assert all(row.headers["mustela.epoch"] for row in [*world.rows(copies), *world.rows(sink)])
+
+
+def test_at_least_once_keeps_the_order_of_a_partition_that_tasks_could_share(
+    world: World,
+) -> None:
+    """Tasks send rows by themselves: two for one partition would not wait for each other."""
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("k", str(number)) for number in range(60_000)])
+
+    def slow_at_first(value: str) -> str:
+        if int(value) % 10_000 == 0:
+            time.sleep(1)  # a second task would have sent all of its rows by then
+        return value
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(source, key=str, value=str).map_values(slow_at_first).to(
+            sink, key=str, value=str
+        )
+
+    world.run(build, processing_guarantee="at_least_once")
+    assert [int(value) for value in world.values(sink)] == list(range(60_000))
 
 
 def test_a_second_instance_takes_over_and_the_first_one_says_so(world: World) -> None:

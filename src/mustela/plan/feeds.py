@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mustela.plan.plan import Plan
+from mustela.topology.sink import SinkNode
 
-__all__ = ["topics_behind"]
+__all__ = ["topics_behind", "topics_sent_on"]
 
 
 def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -41,3 +42,22 @@ def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
                 if spec.name in found:
                     found[spec.name] |= topics
     return {name: tuple(sorted(topics)) for name, topics in found.items()}
+
+
+def topics_sent_on(plan: Plan) -> frozenset[int]:
+    """Return the indices of the source topics whose records reach a sink in the first stage.
+
+    Under ``at_least_once`` a task sends such rows itself: where several tasks read one partition,
+    an older row of a key could follow a newer one. Sinks that the driver sorts are left out.
+    """
+    if not plan.stages:
+        return frozenset()
+    first = plan.stages[0]
+    known = {source.name: frozenset(source.topics) for source in first.sources}
+    sent: frozenset[str] = frozenset()
+    for step in first.steps:
+        topics = frozenset[str]().union(*(known.get(name, ()) for name in step.inputs))
+        known[step.name] = known.get(step.name, frozenset[str]()) | topics
+        if isinstance(step.node, SinkNode) and not step.spread:
+            sent |= topics
+    return frozenset(index for index, topic in enumerate(plan.topics) if topic in sent)

@@ -17,6 +17,7 @@ from mustela.connectors.kafka.splitting import split_ranges
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
+from mustela.plan.feeds import topics_sent_on
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
@@ -165,6 +166,9 @@ class Coordinator:
 
     def _name_topics(self) -> None:
         self._topics = {topic: index for index, topic in enumerate(self._plan.topics)}
+        self._whole = self._plan.unsplit
+        if self._settings.processing_guarantee == "at_least_once":
+            self._whole |= topics_sent_on(self._plan)
 
     def lag(self) -> int:
         """Return how many records are waiting, as of the last look at the broker."""
@@ -369,7 +373,7 @@ class Coordinator:
             header = (self._settings.epoch_header, str(token.epoch).encode())
         order = EpochOrder(
             token=token,
-            ranges=split_ranges(ranges, self._engine.cores, whole=self._plan.unsplit) or ((),),
+            ranges=split_ranges(ranges, self._engine.cores, whole=self._whole) or ((),),
             marks=state.marks(),
             now_ms=look.now_ms,
             event_time=watermark.order(self._topics, look),
