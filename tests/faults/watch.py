@@ -86,11 +86,15 @@ class Watcher:
                 "log_level": 0,
             }
         )
-        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        self._servers = servers
+        self._admin = self._new_admin()
         self._ends: dict[tuple[str, int], int] = {}
         self._last_epoch: dict[tuple[str, int], int] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
 
     def start(self) -> None:
         """Begin to read."""
@@ -179,7 +183,9 @@ class Watcher:
         while True:
             try:
                 behind = self._behind()
-            except KafkaException as error:  # a broker that has just come back
+            except KafkaException as error:
+                # A client goes on asking with the leader epoch from before a broker's restart.
+                self._admin = self._new_admin()
                 behind = [str(error)]
             if not behind:
                 return

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.faults.kinds import chains, counting, joins, outside, shared, tables, timers, windows
+from tests.faults.kinds import (
+    chains,
+    counting,
+    joins,
+    outside,
+    releases,
+    shared,
+    tables,
+    timers,
+    windows,
+)
 from tests.faults.kinds.kind import Kind
 
 __all__ = ["CHECKED", "KINDS"]
@@ -16,6 +26,7 @@ KINDS: dict[str, Kind] = {
     **tables.KINDS,
     **windows.KINDS,
     **chains.KINDS,
+    **releases.KINDS,
 }
 CHECKED = tuple(name for name, kind in KINDS.items() if kind.model or kind.outcome)
 """Those that the campaign can judge."""

@@ -9,6 +9,7 @@ from tests.faults.shocks import (
     kills,
     machines,
     pauses,
+    releases,
     sources,
     topics,
     zombies,
@@ -17,5 +18,5 @@ from tests.faults.shocks.shock import Shock
 
 __all__ = ["SHOCKS"]
 
-_FAMILIES = (pauses, kills, brokers, zombies, sources, machines, disks, clocks, topics)
+_FAMILIES = (pauses, kills, brokers, zombies, sources, machines, disks, clocks, topics, releases)
 SHOCKS: dict[str, Shock] = {shock.name: shock for family in _FAMILIES for shock in family.SHOCKS}
