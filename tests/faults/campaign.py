@@ -212,8 +212,10 @@ class Campaign:
 
     def check_restored(self, child: ChildApp) -> None:
         """Note if a run has restored anything, though nothing was lost."""
+        # What a dead application has left in memory is deleted by any other one that starts.
+        in_memory = self.settings.get("MUSTELA__STATE__BACKEND") == "memory"
         count = child.restored()
-        if count:
+        if count and not in_memory:
             where = child.directory.name
             self.result.violations.append(f"{where}: {count} records were restored after a kill")
 
