@@ -69,6 +69,7 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
                 broker.start()
             elif not broker.running:
                 broker.start()
+            ledger.refresh()
             plan = draw(given.seed, ledger, given.slice, kinds, shocks)
             print(f"slice {plan.slice}: {plan.kind} {dict(plan.settings)}", flush=True)
             directory = place / f"slice-{plan.slice}"
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
-    parser.add_argument("--slice", type=int, default=36, help="faults of a slice")
+    parser.add_argument("--slice", type=int, default=48, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(CHECKED))
     parser.add_argument("--fault", action="append", help="only this one, e.g. kill-worker")

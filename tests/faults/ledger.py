@@ -61,9 +61,14 @@ class Ledger:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         if resume and path.exists():
-            self.lines = [Line(**json.loads(text)) for text in path.read_text().splitlines()]
+            self.refresh()
         else:
             path.write_text("")
+
+    def refresh(self) -> None:
+        """Read what other processes have added meanwhile; each has a seed of its own."""
+        if self._path is not None:
+            self.lines = [Line(**json.loads(text)) for text in self._path.read_text().splitlines()]
 
     def add(self, line: Line) -> None:
         """Add a slice."""

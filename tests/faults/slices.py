@@ -80,7 +80,7 @@ def draw(
 
     The same seed, the same ledger and the same kinds and shocks draw the same slice.
     """
-    number = len(ledger.lines)
+    number = sum(line.seed == seed for line in ledger.lines)
     rng = random.Random(f"{seed}-{number}")
     done, missed = ledger.done(), ledger.missed()
     sums: Counter[str] = Counter()
@@ -92,10 +92,12 @@ def draw(
     settings = _settings(kind, number, rng)
     able = [name for name, shock in sorted(shocks.items()) if shock.fits(KINDS[kind], settings)]
     rng.shuffle(able)
-    counts = {name: done[kind, name] + 0.5 * missed[kind, name] for name in able}
+    # Where each begins is drawn, so that a rare fault need not wait for its turn behind all others.
+    begin = {name: random.Random(f"{seed}-{kind}-{name}").random() for name in able}
+    counts = {name: begin[name] + done[kind, name] + 0.5 * missed[kind, name] for name in able}
     chosen: list[str] = []
     for _ in range(size):
-        name = min(able, key=lambda name: (counts[name] + 1) / shocks[name].weight)
+        name = min(able, key=lambda name: counts[name] / shocks[name].weight)
         counts[name] += 1
         chosen.append(name)
     rng.shuffle(chosen)

@@ -63,6 +63,7 @@ def test_the_long_run_of_the_repository_found_nothing_wrong() -> None:
     """Its lines are whole, its faults are known, and nothing was violated."""
     ledger = Ledger(LEDGER)
     assert {name for _, name in ledger.done()} <= set(SHOCKS)
-    assert [line.slice for line in ledger.lines] == list(range(len(ledger.lines)))
+    numbers = [(line.seed, line.slice) for line in ledger.lines]
+    assert len(numbers) == len(set(numbers))
     assert not ledger.violations
     assert all(json.loads(text) for text in LEDGER.read_text().splitlines())

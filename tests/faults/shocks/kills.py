@@ -107,7 +107,7 @@ SHOCKS = [
     Shock(name="kill-app", strike=kill_app, weight=3),
     Shock(name="kill-driver", strike=kill_driver),
     Shock(name="kill-jvm", strike=kill_jvm),
-    Shock(name="kill-worker", strike=kill_worker, weight=12),
+    Shock(name="kill-worker", strike=kill_worker, weight=20),
     Shock(name="lose-state", strike=lose_state, fits=_has_state),
     Shock(name="kill-in-recovery", strike=kill_in_recovery, fits=_has_state),
 ]

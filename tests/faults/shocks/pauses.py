@@ -119,7 +119,7 @@ def _is_hasty(_kind: object, profile: object) -> bool:
 
 
 SHOCKS = [
-    *(Shock(name=f"pause-{who}", strike=partial(_short, who), weight=12) for who in WHO),
+    *(Shock(name=f"pause-{who}", strike=partial(_short, who), weight=20) for who in WHO),
     *(
         Shock(name=f"pause-{who}-beyond", strike=partial(_beyond, who), fits=_is_hasty)
         for who in WHO
