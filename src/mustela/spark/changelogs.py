@@ -7,20 +7,27 @@ read up to there has missed none, however wrong the clocks were when it was writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.log import read_chunks
-from mustela.errors import EnvironmentFault
+from mustela.errors import EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import GroupMark, changelog_topic
+from mustela.plan.plan import Stage
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, StoreSpec
+from mustela.state.stored_value import StoredValueError
 
-__all__ = ["ChangelogRowsLostError", "check_lost", "has_every_deletion"]
+__all__ = ["ChangelogRowsLostError", "check_lost", "has_every_deletion", "tell_place"]
 
 _AHEAD_MS = 3_600_000
 """How far ahead of the broker's clock the event time of a record may lie."""
+
+
+_SOUGHT_MAX = 2_000_000
+"""How many records of a partition are looked through for a row that cannot be read."""
 
 
 class ChangelogRowsLostError(EnvironmentFault):
@@ -142,3 +149,45 @@ def _taken_until(settings: Mapping[str, str], first: int | None, written_ms: int
     if by_age and settings.get("retention.bytes", "-1") == "-1":
         before = min(before, now - retention)
     return before + _AHEAD_MS
+
+
+def tell_place(
+    process: Process, stage: Stage, marks: Sequence[GroupMark], error: StoredValueError
+) -> None:
+    """Add to an error about a stored row where its changelog has the row, if that can be found.
+
+    Args:
+        process: The process's things.
+        stage: Where the store lives.
+        marks: What is committed of each key group.
+        error: Names the store, the bytes and, where it is known, the key.
+    """
+    name, key, data = (error.fields.get(field) for field in ("store", "key", "data"))
+    store = next((spec for spec in stage.stores if spec.name == name and spec.logged), None)
+    if store is None or not isinstance(data, bytes) or not (data or key):
+        return
+    topic = changelog_topic(process.program.application_id, store.log_name)
+    with suppress(MustelaError):  # the row cannot be read, whether its place is found or not
+        for group, mark in enumerate(marks):
+            end = mark.committed(stage.logged).changelog_ends.get(store.name, 0)
+            offset = _last_with(process, (topic, group, end), key, data)
+            if offset is not None:
+                error.evidence["changelog"] = f"{topic}-{group}, offset {offset}"
+                error.fields |= {"topic": topic, "partition": group, "offset": offset}
+                return
+
+
+def _last_with(
+    process: Process, place: tuple[str, int, int], key: bytes | None, data: bytes
+) -> int | None:
+    """Return the offset of the last record that holds bytes, and a key, before an offset."""
+    topic, partition, end = place
+    client, timeout = process.program.consumer, process.program.read_timeout
+    start = max(0, end - _SOUGHT_MAX)
+    last: int | None = None
+    for chunk in read_chunks(client, topic, partition, start, end, timeout=timeout, bare=True):
+        for offset, found, row in zip(chunk.offsets, chunk.keys, chunk.values, strict=True):
+            if found is None or (key is not None and key not in found):
+                continue
+            last = offset if row is not None and data in row else last
+    return last

@@ -35,6 +35,7 @@ from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
 from mustela.spark.any_key import any_key_reader
 from mustela.spark.busy import Kind
+from mustela.spark.changelogs import tell_place
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
@@ -56,6 +57,7 @@ from mustela.spark.shipment import Shipment
 from mustela.spark.spool import SpoolReader
 from mustela.state.interfaces import Committed
 from mustela.state.resident import let_go_of_mapped_files
+from mustela.state.stored_value import StoredValueError
 
 __all__ = [
     "RESTORE",
@@ -389,6 +391,9 @@ def _run_lane(
         outbox.report.wrote.extend(environments.wrote)
         outbox.report.counters["changelog-rows"] = changes
         reach("in-lane-after-pending")
+    except StoredValueError as error:
+        tell_place(process, stage, order.marks.get(stage.index, ()), error)
+        raise
     finally:
         outbox.report.restored.update(environments.restored)
         environments.close()

@@ -76,8 +76,9 @@ def compare(
         spec: Says which stores are logged and when a copy is stale.
     """
     base, target = standing.token, committed.token
-    ends = {store.name: committed.changelog_ends.get(store.name, 0) for store in spec.stores}
+    # A store that has no changelog any more may have a position from when it had one.
     logged = [store.name for store in spec.stores if store.logged]
+    ends = {name: committed.changelog_ends.get(name, 0) for name in logged}
     if _is_ahead(standing, committed, ends):
         return Condition.AHEAD
     reached = all(standing.positions.get(name, 0) >= ends[name] for name in logged)

@@ -52,9 +52,18 @@ def unreadable(
         f"store {spec.name!r} has a row that cannot be read as {wanted}",
         evidence=evidence,
         why="an earlier version of the program wrote it with another type, or another serde",
-        fix="change the type back, or give each new field a default; mustela reset begins anew"
-        " without the old rows",
+        fix=_fix(error),
         fields={**error.fields, "store": spec.name, "key": key},
+    )
+
+
+def _fix(error: SerdeError) -> str:
+    """Return what helps: an upgrade that fails knows it best."""
+    if error.fix is not None and "version" in error.fields:
+        return error.fix
+    return (
+        "change the type back, give each new field a default, or upgrade the rows with"
+        " Materialized(version=2, upgrade=...); mustela reset begins anew without the old rows"
     )
 
 

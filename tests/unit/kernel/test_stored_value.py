@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from mustela.kernel.codec import StoreCodec
 from mustela.serdes.resolve import resolve_serde
+from mustela.serdes.row_versions import OldRows, RowVersions
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.key_value import KeyValueStore
 from mustela.state.memory import MemoryEnvironment
@@ -72,3 +73,13 @@ def test_a_processor_that_reads_such_a_row_is_told() -> None:
     with pytest.raises(StoredValueError) as caught:
         store.get("b")
     assert caught.value.fields["store"] == "orders"
+
+
+def test_an_upgrade_that_fails_says_what_to_mend() -> None:
+    """The row's key is named, and the version whose function it is."""
+    older = {1: OldRows(serde=resolve_serde(Order), upgrade=lambda order: order.missing)}
+    spec = replace(SPEC, row_versions=RowVersions(version=2, older=older))
+    with pytest.raises(StoredValueError) as caught:
+        StoreCodec(spec, resolve_serde(OrderNow)).decode_many([ROW], [b"a"])
+    assert "version 1 failed: AttributeError" in caught.value.evidence["problem"]
+    assert caught.value.fix == "mend the function that upgrades version 1"

@@ -9,6 +9,7 @@ from mustela.state.faults import FencedStateError, StateNotReadyError, StoreErro
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, StoreSpec, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
+from mustela.state.protocol import Standing, compare
 from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
 ROW = (b"k", b"v")
@@ -245,3 +246,20 @@ def test_names_that_could_leave_the_directory_are_refused():
             make_spec(application_id=name)
         with pytest.raises(StoreError):
             make_spec(stage=name)
+
+
+def test_a_store_that_has_no_changelog_any_more_keeps_its_rows():
+    """What it once had read of one says nothing about the state of now."""
+    token = Token(1, 1, 0)
+    standing = Standing(token=token, incarnation=1, positions={"counts": 3})
+    unlogged = EnvironmentSpec(
+        application_id="app",
+        stage="s",
+        group=0,
+        groups=1,
+        stores=(StoreSpec(name="counts", logged=False),),
+    )
+    now = Committed(token=token)
+    assert compare(standing, now, has_pending=False, spec=unlogged) is Condition.CURRENT
+    later = Committed(token=Token(2, 2, 0))
+    assert compare(standing, later, has_pending=True, spec=unlogged) is Condition.FOLDABLE
