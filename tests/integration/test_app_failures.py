@@ -268,6 +268,15 @@ def test_a_function_that_cannot_travel_is_named_with_its_step(world: World) -> N
         assert error.code == "FUNCTION_NOT_PICKLABLE"
         assert "held" in str(error)
         assert "test_app_failures.py" in str(error)
+    assert error.fix == "make files, locks and clients inside the function, not outside"
+
+    def inside(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        held = stream.filter(lambda _key, _value: not threading.Lock().locked(), name="held")
+        held.to(sink, key=str, value=str)
+
+    world.run(inside)
+    assert world.values(sink) == ["v"]
 
 
 def test_a_module_beside_the_program_is_found_by_workers(

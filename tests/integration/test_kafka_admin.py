@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
+from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import (
     GroupInUseError,
     InternalTopicError,
@@ -75,7 +79,7 @@ def test_offsets_of_partitions_that_were_added_are_told(
 
 
 def test_an_internal_topic_is_as_it_must_be_or_named(
-    make_topic: MakeTopic, admin: KafkaAdmin
+    make_topic: MakeTopic, admin: KafkaAdmin, broker: DevelopmentBroker
 ) -> None:
     """Partitions, policy and kind of timestamp; the rest is the operator's."""
     topic = make_topic(partitions=4, cleanup_policy="compact,delete", segment_bytes="52428800")
@@ -93,6 +97,11 @@ def test_an_internal_topic_is_as_it_must_be_or_named(
         with pytest.raises(InternalTopicError, match=says) as differs:
             admin.check_internal([wrong])
         assert differs.value.fix
+    server = ["--bootstrap-server", broker.bootstrap_servers]
+    words = shlex.split((differs.value.fix or "").removeprefix("mustela "))
+    command = [sys.executable, "-m", "mustela.cli.main", *words, *server]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    admin.check_internal([wrong])
 
 
 def test_a_topic_that_can_lose_what_was_committed_is_told(
@@ -143,9 +152,13 @@ def test_group_offsets_are_listed_and_set(
         member.poll(0.1)
     with pytest.raises(GroupInUseError):
         admin.set_group_offsets(group, {(topic, 0): 1})
-    with pytest.raises(GroupInUseError):
+    with pytest.raises(GroupInUseError) as used:
         admin.delete_group(group)
+    fix = f"stop the consumers of group '{group}', or give the application another id"
+    assert used.value.fix == fix
+    admin.set_group_offsets(f"{group}-2", {(topic, 0): 1})
     member.close()
+    admin.set_group_offsets(group, {(topic, 0): 1})
 
 
 def test_no_broker_is_named() -> None:

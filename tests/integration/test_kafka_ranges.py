@@ -346,6 +346,9 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_named(
     with pytest.raises((BrokerUnavailable, ReadTimedOut)) as gone:
         values_of(short, "t", 0, 100)
     assert isinstance(gone.value, BrokerUnavailable)
+    assert "bootstrap_servers" in (gone.value.fix or "")
+    fresh_broker.start()
+    assert len(values_of(reader, "t", 0, 100)) == 100
     reader.close()
     short.close()
 

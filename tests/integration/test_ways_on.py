@@ -74,6 +74,17 @@ class Application:
         self._admin.create([TopicSpec(name=self.source, partitions=2)])
 
 
+def fresh(admin: KafkaAdmin, make_sink: MakeSink, made: Application) -> Application:
+    """Give an application that never ran its source, of two partitions of five records."""
+    made.make_source()
+    sink = make_sink()
+    sink.begin()
+    for partition in range(2):
+        sink.produce_columns(made.source, [b"k"] * 5, [b"v"] * 5, partitions=partition)
+    sink.commit()
+    return made
+
+
 @pytest.fixture
 def application(
     broker: DevelopmentBroker,
@@ -84,17 +95,14 @@ def application(
 ) -> Application:
     """An application that has run, over two partitions with five records each."""
     made = Application(f"ways-{request.node.originalname[-30:]}", broker, admin, tmp_path)
-    made.make_source()
-    sink = make_sink()
-    sink.begin()
-    for partition in range(2):
-        sink.produce_columns(made.source, [b"k"] * 5, [b"v"] * 5, partitions=partition)
-    sink.commit()
+    fresh(admin, make_sink, made)
     assert made.offsets() == [0, 0]
     return made
 
 
-def test_offsets_that_a_tool_moved(application: Application, admin: KafkaAdmin) -> None:
+def test_offsets_that_a_tool_moved(
+    application: Application, admin: KafkaAdmin, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Either side can be right, and the next start finds no difference."""
     admin.set_group_offsets(application.name, {(application.source, 1): 3})
     assert application.refused() == "OFFSETS_MOVED"
@@ -103,6 +111,33 @@ def test_offsets_that_a_tool_moved(application: Application, admin: KafkaAdmin) 
     admin.set_group_offsets(application.name, {(application.source, 1): 1})
     assert application.type("offsets", "accept", application.name, "--record", "--yes") == 0
     assert application.offsets() == [0, 3]
+    admin.set_group_offsets(application.name, {(application.source, 1): 1})
+    keep = ("--offsets", "keep-record", "--yes")
+    assert application.type("reset", "ways-nobody", *keep) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "RESET_NO_RECORD" in said
+    assert "check the application's id" in said
+    assert application.type("reset", application.name, *keep) == ExitCode.OK
+    assert application.offsets() == [0, 3]
+
+
+def test_offsets_of_a_group_that_no_epoch_mirrors(
+    broker: DevelopmentBroker, admin: KafkaAdmin, make_sink: MakeSink, tmp_path: Path
+) -> None:
+    """OFFSETS_MOVED at a first start: each of the three ways that it names leads on."""
+    made = fresh(admin, make_sink, Application("ways-foreign", broker, admin, tmp_path))
+    admin.set_group_offsets(made.name, {(made.source, 1): 3})
+    assert made.refused() == "OFFSETS_MOVED"
+    other = fresh(admin, make_sink, Application("ways-foreign-2", broker, admin, tmp_path))
+    assert other.offsets() == [0, 0]
+    assert made.type("offsets", "accept", made.name, "--record", "--yes") == ExitCode.USAGE
+    assert made.type("offsets", "accept", made.name, "--yes") == ExitCode.OK
+    assert made.offsets() == [0, 3]
+    assert made.type("reset", made.name, "--yes") == ExitCode.OK
+    admin.set_group_offsets(made.name, {(made.source, 1): 3})
+    assert made.refused() == "OFFSETS_MOVED"
+    assert made.type("reset", made.name, "--yes") == ExitCode.OK
+    assert made.offsets() == [0, 0]
 
 
 def test_a_topic_that_was_made_again(application: Application) -> None:

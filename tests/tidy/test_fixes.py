@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -15,6 +17,8 @@ from mustela.broker.tools import TOOLS
 from mustela.cli.main import command_line
 from mustela.config.clients import is_client_property
 from mustela.config.settings import Settings
+from mustela.errors import InvariantError, MustelaError, all_codes
+from tests.following import all_followed
 from tests.golden.test_errors_reference import render
 from tests.tidy.fix_texts import HOLE, Text, commands, fixes
 
@@ -141,11 +145,76 @@ def test_every_setting_that_a_fix_names_exists(advice: list[Text]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_fixes_that_are_followed_name_their_test() -> None:
-    """`followed_fixes.toml` maps codes to the tests that do what the fix says and see it help."""
-    codes = set(re.findall(r"^\| `([A-Z_]+)`", render(), re.MULTILINE))
-    registry: dict[str, str] = tomllib.loads(FOLLOWED.read_text(encoding="utf-8"))["followed"]
-    assert not registry.keys() - codes, "codes that no error has"
-    for code, place in registry.items():
-        file, _, name = place.partition("::")
-        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (code, place)
+def codes_of(family: type[MustelaError] | None = None) -> set[str]:
+    """Return the codes of the library's errors, or of those of a family."""
+    listed = set(re.findall(r"^\| `([A-Z_]+)`", render(), re.MULTILINE))
+    return {
+        code
+        for code, kind in all_codes().items()
+        if code in listed and issubclass(kind, family or kind)
+    }
+
+
+def register() -> dict[str, dict[str, str]]:
+    """Return `followed_fixes.toml`."""
+    return tomllib.loads(FOLLOWED.read_text(encoding="utf-8"))
+
+
+def function_of(place: str) -> str | None:
+    """Return the text of a test and of what decorates it; None if it is not there.
+
+    Of a test with a parameter it is all of the file, where its table is.
+    """
+    file, _, name = place.partition("::")
+    text = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).is_file() else ""
+    if "[" in name:
+        return text if f"def {name.partition('[')[0]}(" in text else None
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return None
+
+
+def test_the_fix_of_every_error_is_followed_by_a_test() -> None:
+    """By a program of `followed_programs*.toml`, by a test, or not at all for a reason."""
+    listed = register()
+    told = {one.code for one in all_followed()}, *(set(part) for part in listed.values())
+    codes = codes_of()
+    assert not codes - set().union(*told), "nobody follows the fix of these"
+    assert not set().union(*told) - codes, "codes that no error has"
+    assert not listed["followed"].keys() & listed["not_followed"].keys()
+    assert all(len(reason) > 20 for reason in listed["not_followed"].values())
+
+
+def test_tests_that_follow_a_fix_exist_and_name_the_error() -> None:
+    """`followed_fixes.toml` maps codes to tests; each tells the error by its code or its class."""
+    kinds = all_codes()
+    for code, place in register()["followed"].items():
+        text = function_of(place)
+        assert text is not None, (code, place)
+        assert re.search(rf"\b({code}|{kinds[code].__name__})\b", text), (code, place)
+
+
+def test_what_is_a_bug_is_to_be_reported_or_says_what_else_helps(library: list[Source]) -> None:
+    """An `InvariantError` says to report it, unless something of the user's can have caused it."""
+    bugs = register()["reported"]
+    assert bugs.keys() <= codes_of(InvariantError)
+    raised = [name for source in library for name in names_raised(source.tree)]
+    for code, reason in bugs.items():
+        assert all_codes()[code].__name__ in raised or code == "INVARIANT", code
+        assert len(reason) > 20, code
+
+
+def test_families_are_not_raised_themselves(library: list[Source]) -> None:
+    """A class that only gathers others has no fix to follow."""
+    gathered = {all_codes()[code].__name__ for code in register()["families"]}
+    raised = {name for source in library for name in names_raised(source.tree)}
+    assert not gathered & raised
+
+
+def names_raised(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of classes that are called: an error that is made is one that is raised."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id

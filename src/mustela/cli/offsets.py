@@ -157,6 +157,9 @@ def accept(
 ) -> int:
     """Say whose offsets are right where they differ: the group's, the broker's or the record's.
 
+    Of an application that has never run the group's are taken as its start: name it as
+    MODULE:APP then. Partitions that the group does not have begin at their first record.
+
     Args:
         application: The application, or only its id.
         group: The consumer group's, which a tool has moved; the default.
@@ -176,7 +179,7 @@ def accept(
             return edits.Edit()
         return edits.accept_broker(sight.views) if truncated else edits.accept_group(sight.views)
 
-    return _change(application, edit, [], manner)
+    return _change(application, edit, [], manner, may_begin=not (truncated or record))
 
 
 def _change(
@@ -184,15 +187,29 @@ def _change(
     make: Callable[[Repair, Sight], Edit],
     topics: Sequence[str],
     manner: Manner,
+    *,
+    may_begin: bool = False,
 ) -> int:
-    """Show what an edit changes, ask, fence, and commit it."""
+    """Show what an edit changes, ask, fence, and commit it.
+
+    Args:
+        application: The application, or only its id.
+        make: Makes the edit.
+        topics: Topics to look at that were never read.
+        manner: How the change is made.
+        may_begin: Whether the edit may be the start of an application that has never run.
+    """
     settings = settings_of(application, manner.bootstrap_servers)
     name = settings.application_id
     with open_repair(settings) as repair:
         sight = repair.look(topics)
-        repair.recorded(sight)
+        begins = may_begin and sight.record is None and repair.group_alone(sight)
+        if not begins:
+            repair.recorded(sight)
         edit = make(repair, sight)
         told = told_of(sight, edit)
+        if begins:
+            told = [f"begin {p.topic}-{p.partition} at {at}" for p, at in edit.offsets.items()]
         if not told:
             print(f"nothing of {name} is to be changed")
             return ExitCode.OK
@@ -205,7 +222,10 @@ def _change(
         if not manner.yes:
             confirm(plan, what=f"nothing of {name} is changed")
         repair.fence(sight)
-        repair.change(sight, edit)
+        if begins:
+            repair.begin(sight, edit, key_groups=settings.key_groups)
+        else:
+            repair.change(sight, edit)
     for line in told:
         print(line)
     return ExitCode.OK

@@ -256,7 +256,7 @@ def _from_file(
     except (OSError, UnicodeDecodeError) as error:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not UTF-8"
         what = f"cannot read the settings file {shown}: {reason}"
-        fix = f"mend or unset {CONFIG_FILE_VARIABLE}" if named else None
+        fix = f"correct or unset {CONFIG_FILE_VARIABLE}" if named else None
         raise SettingsFileError(what, fix=fix, fields={"path": str(path)}) from None
     values, lines = _parse(text, shown)
 

@@ -53,7 +53,7 @@ def add_global_store(
                 msg,
                 at=at,
                 why="its topic is read from its start, and records keep the times they have",
-                fix=f"leave {option}= away",
+                fix=f"leave out {option}=",
                 fields={"option": option},
             )
     spec = built.spec()

@@ -138,6 +138,6 @@ def _refuse_what_cannot_be(
             msg,
             at=at,
             why="it holds the whole topic, so reading begins at the topic's start",
-            fix="leave auto_offset_reset= away",
+            fix="leave out auto_offset_reset=",
             fields={"option": "auto_offset_reset"},
         )

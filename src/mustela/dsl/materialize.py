@@ -114,7 +114,7 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
         raise BadOptionError(
             msg,
             at=at,
-            fix=f"use one of {', '.join(types)}, or leave store_type= away",
+            fix=f"use one of {', '.join(types)}, or leave out store_type=",
             fields={"option": "store_type"},
         )
     if options.store_type is not None and options.supplier is not None:
@@ -123,7 +123,7 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
             msg,
             at=at,
             why="the supplier says what kind of store it is",
-            fix="leave store_type= away, or give store= a name instead of the supplier",
+            fix="leave out store_type=, or give store= a name instead of the supplier",
             fields={"option": "store_type"},
         )
 
@@ -182,6 +182,6 @@ def _check_kind(
             msg,
             at=place["origin"],
             why="a versioned table says each of its versions; joining changes would lose some",
-            fix="leave caching= away",
+            fix="leave out caching=",
             fields=fields,
         )

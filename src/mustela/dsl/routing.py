@@ -282,7 +282,7 @@ class Routing(Handle[K, V]):
         for option, text in (("path", options.path), ("label", options.label)):
             if not isinstance(cast("object", text), str | None) or (option, text) == ("path", ""):
                 msg = f"Printed cannot have {option}={text!r}"
-                fix = f"give it a text, or leave {option} away"
+                fix = f"give it a text, or leave out {option}="
                 raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": text})
         if options.mapper is not None:
             check_function(options.mapper, _KEY_VALUE, role="mapper", verb="print", at=at)
@@ -558,7 +558,7 @@ def _branched(
             msg,
             at=at,
             why="a function gives the stream that goes into the result, a consumer keeps it",
-            fix="leave one of them away",
+            fix="leave one of them out",
             fields={"option": "consumer"},
         )
     return options

@@ -29,7 +29,7 @@ def choose(name: str, keyword: T | None, option: T | None, *, holder: str, at: O
         msg,
         at=at,
         why="what a keyword and an options object both say must agree",
-        fix=f"leave one of them away, such as {name}=",
+        fix=f"leave out one of them, such as {name}=",
         fields={"option": name},
     )
 

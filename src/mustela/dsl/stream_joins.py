@@ -685,7 +685,7 @@ class StreamJoins(Handle[K, V]):
             msg,
             at=at,
             why=why,
-            fix=f"leave {option}= away",
+            fix=f"leave out {option}=",
             fields={"verb": wish.verb, "option": option},
         )
 
@@ -856,6 +856,6 @@ class _Stores:
             },
             at=self.at,
             why="records of one key and time all stay, for before, after and grace together",
-            fix="let the supplier say what the join needs, or leave it away",
+            fix="let the supplier say what the join needs, or leave it out",
             fields={"store": spec.name},
         )

@@ -189,7 +189,7 @@ def _grace(
             why="a record that waited is joined with the row of its own time, and only a "
             "versioned table knows what was before",
             fix="give the table Materialized(supplier=Stores.persistent_versioned_key_value_store("
-            "...)), or leave grace= away",
+            "...)), or leave out grace=",
             fields=fields,
         )
     history = versions.history_retention_ms

@@ -314,7 +314,7 @@ def _extractor(
             msg,
             at=user_origin(),
             why="foreign_key= and foreign_key_with_key= say the same thing in two ways",
-            fix="leave one of them away",
+            fix="leave one of them out",
             fields={"verb": verb},
         )
     function = by_value if by_both is None else by_both

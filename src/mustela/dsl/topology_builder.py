@@ -444,7 +444,7 @@ class Topology(graph.Topology):
                 msg,
                 at=at,
                 why="nothing would ever come to it",
-                fix="name the steps that it reads, behind what it is made of",
+                fix="name the steps that it reads, after what it is made of",
                 fields={"step": name},
             )
         steps: list[str] = []
@@ -456,7 +456,13 @@ class Topology(graph.Topology):
                 continue
             if isinstance(self._step(parent, at=at), SinkNode):
                 msg = f"step {name!r} cannot read {parent!r}, which is a sink"
-                raise UnknownStepError(msg, at=at, fields={"step": name, "parent": parent})
+                raise UnknownStepError(
+                    msg,
+                    at=at,
+                    why="what a sink has written is read from its topic alone",
+                    fix="name a step before the sink, or read its topic with add_source",
+                    fields={"step": name, "parent": parent},
+                )
             steps.append(parent)
         return tuple(steps)
 
@@ -471,7 +477,7 @@ class Topology(graph.Topology):
                 evidence={"steps": names},
                 at=at,
                 why="a step is added before others read it",
-                fix="add it first, or mend the name",
+                fix="add it first, or correct the name",
                 fields={"step": name},
             )
         return found

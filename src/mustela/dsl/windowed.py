@@ -201,16 +201,16 @@ def _windowed_store(
 def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin) -> RetentionError:
     least = windows.retention_ms
     if least is None:
-        why, fix = "an unlimited window never ends", "leave retention away"
+        why, fix = "an unlimited window never ends", "leave out retention="
     else:
         needed = timedelta(milliseconds=least)
         parts = {
-            "TimeWindowSpec": "its size and the grace behind it",
+            "TimeWindowSpec": "its size and the grace after it",
             "SlidingWindowSpec": "twice the time difference, and the grace",
-            "SessionWindowSpec": "the gap behind it, and the grace",
+            "SessionWindowSpec": "the gap after it, and the grace",
         }[type(windows).__name__]
         why = f"a window still takes records for {parts}: {needed}"
-        fix = f"write retention={needed!r}, or more, or leave it away"
+        fix = f"write retention={needed!r}, or more, or leave it out"
     return RetentionError(
         f"store {store!r} cannot keep its windows for {retention}: that is too short",
         evidence={"retention": retention, "needed": "for ever" if least is None else least},
@@ -269,7 +269,7 @@ class _WindowedKStream(Stage, Generic[K, V]):
             raise BadOptionError(
                 msg,
                 at=at,
-                fix="leave emit_strategy away, or use TimeWindows",
+                fix="leave out emit_strategy, or use TimeWindows",
                 fields={"option": "strategy"},
             )
         return type(self)(replace(self._group, emit=strategy.emit))

@@ -145,7 +145,7 @@ class TimeWindows(Option):
                 msg,
                 at=at,
                 why="records between two windows would belong to none",
-                fix="make advance at most size, or leave it away for tumbling windows",
+                fix="make advance at most size, or leave it out for tumbling windows",
                 fields={"option": "advance", "value": said},
             )
         grace = milliseconds("TimeWindows", "grace", self.grace, at=at)

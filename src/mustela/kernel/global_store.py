@@ -197,6 +197,7 @@ class GlobalContext(ProcessorContext[Any, Any]):
             msg,
             at=self._node.origin,
             why="every host runs it, so what it forwards would come several times",
-            fix="read the topic as a stream too, and forward from a processor there",
+            fix="read the topic as a stream too, and forward from a processor there: "
+            'stream(..., name="...").process(...)',
             fields={"step": self._node.name},
         )

@@ -93,7 +93,7 @@ class ReadOnlyRows:
             f"store {self._store!r} can only be read here",
             at=self._at,
             why="one step alone writes it",
-            fix="send what is to be written to the topic that this step reads",
+            fix="send what is to be written to the topic that fills the store",
             fields={"store": self._store},
         )
 

@@ -135,7 +135,7 @@ class GroupSchedules:
             TimerError: If ``init`` is over.
         """
         if self._sealed:
-            msg = "schedule was called behind init"
+            msg = "schedule was called after init"
             raise TimerError(
                 msg,
                 why="a processor is made anew for each epoch, and what it schedules in init is all "

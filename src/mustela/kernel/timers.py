@@ -254,5 +254,5 @@ class StepTimers:
             msg,
             evidence={"key": show_key(timer.key), "name": timer.name.decode(), "for": time},
             why="a timer that is set for a time that has come fires at once",
-            fix="set it for a time behind the one that fires: timer.timestamp + …",
+            fix="set it for a time after the one that fires: timer.timestamp + …",
         )

@@ -121,7 +121,7 @@ def _path_error(
         f"records travel at step {step.node.name!r}, which lies between steps that share a store",
         evidence={"first": first.origin or first.name, "last": last.origin or last.name},
         at=step.node.origin,
-        why="a store belongs to one stage, and behind a step that sends records to the lane of "
+        why="a store belongs to one stage, and after a step that sends records to the lane of "
         "another key there is a later one",
         fix="give the later processor a store of its own, or let it get what it needs in its "
         "records",

@@ -9,6 +9,7 @@ from functools import partial
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.dropping import Drop, without
 from mustela.runtime.edits import Edit, SourceView, beginning, edited
@@ -19,7 +20,8 @@ from mustela.runtime.epoch_record import (
     epochs_topic,
 )
 from mustela.runtime.epochs import EpochReader
-from mustela.runtime.gate.differences import led_by_others
+from mustela.runtime.gate.answers import stop_of
+from mustela.runtime.gate.differences import Difference, Kind, led_by_others
 from mustela.runtime.ports import World
 from mustela.runtime.topics import internal_topics
 from mustela.runtime.upgrading import LogRow, Upgrading, in_parts, old_rows, upgraded, written
@@ -129,6 +131,32 @@ class Repair:
                 fix="check the application's id; a first start begins where auto_offset_reset says",
             )
         return sight.record
+
+    def group_alone(self, sight: Sight) -> bool:
+        """Return whether the group has offsets, and nothing else of the application is there.
+
+        Raises:
+            StateWithoutRecordError: If a changelog holds rows, which the record of a new
+                application would not know.
+        """
+        ends_with = changelog_topic(self._name, "")[len(self._name) + 1 :]
+        begins_with = f"{self._name}-"
+        logs = [
+            topic
+            for topic in self._cluster.topics()
+            if topic.startswith(begins_with) and topic.endswith(ends_with)
+        ]
+        places = [
+            TopicPartition(topic, partition)
+            for topic, found in self._cluster.describe(logs).items()
+            for partition in range(found.partitions)
+        ]
+        ends = self._cluster.end_offsets(places) if places else {}
+        full = sorted({place.topic for place, end in ends.items() if end > 0})
+        left = [Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic) for topic in full]
+        if (error := stop_of(left, self._name)) is not None:
+            raise error
+        return any(view.group is not None for view in sight.views.values())
 
     def take_over(self) -> None:
         """End whoever runs the application."""

@@ -240,7 +240,12 @@ class TestOutputTopic(Generic[K, V]):
         offset = self._position[0]
         if offset >= len(rows):
             msg = f"topic {self.name!r} is empty"
-            raise EmptyTopicError(msg, evidence={"read before": offset}, fields={"read": offset})
+            raise EmptyTopicError(
+                msg,
+                evidence={"read before": offset},
+                fix="pipe first what leads to a record, or ask is_empty",
+                fields={"read": offset},
+            )
         row = rows[offset]
         record: Record[Any, Any] = Record(
             key=self._key.deserialize(row.key),

@@ -189,7 +189,7 @@ class SharedStoreError(TopologyError):
 
 
 class UnknownChildError(TopologyError):
-    """A processor forwards to a name that is neither a step behind it nor one of its outputs."""
+    """A processor forwards to a name that is neither a step after it nor one of its outputs."""
 
     code = "TOPOLOGY_UNKNOWN_CHILD"
 

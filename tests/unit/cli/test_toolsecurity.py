@@ -131,6 +131,18 @@ def test_a_key_that_java_cannot_read_is_told_before_java_is_started(tmp_path: Pa
         java_security(pair, "--command-config")
     assert "openssl pkcs8" in str(caught.value.fix)
     assert "secretkey" not in str(caught.value)
+    (tmp_path / "OLD.pem").write_bytes(
+        subprocess.run(
+            ["openssl", "genrsa", "-traditional", "2048"], check=True, capture_output=True
+        ).stdout
+    )
+    pair["ssl.key.pem"] = (tmp_path / "OLD.pem").read_text()
+    with pytest.raises(ToolSecurityError) as caught:
+        java_security(pair, "--command-config")
+    line = (caught.value.fix or "").removeprefix("convert it: ").split()
+    subprocess.run(line, check=True, cwd=tmp_path, capture_output=True)
+    pair["ssl.key.pem"] = (tmp_path / "NEW.pem").read_text()
+    assert java_security(pair, "--command-config")["ssl.keystore.key"] == pair["ssl.key.pem"]
     gone = {**pair, "ssl.key.pem": "", "ssl.key.location": str(tmp_path / "gone.pem")}
     with pytest.raises(ToolSecurityError, match=r"gone\.pem cannot be read: No such file"):
         java_security(gone, "--command-config")

@@ -431,7 +431,7 @@ def test_a_buffer_is_for_its_step_alone():
         ({"store_type": "rocksdb"}, "use one of persistent, in_memory"),
         (
             {"store_type": "in_memory", "supplier": Stores.in_memory_key_value_store("counts")},
-            "leave store_type= away",
+            "leave out store_type=",
         ),
     ],
 )

@@ -29,6 +29,13 @@ class OrderNow:
     customer: str
 
 
+@dataclass
+class OrderOfAnybody:
+    total: int
+    secret: str
+    customer: str = "anybody"
+
+
 SPEC = StoreSpec(
     name="orders",
     kind="key_value",
@@ -51,6 +58,10 @@ def test_a_row_of_another_shape_is_named_with_its_key() -> None:
     assert "hush" not in str(error)
     with pytest.raises(StoredValueError):
         codec.decode_one(ROW)
+    assert "change the type back, or give each new field a default" in (error.fix or "")
+    assert StoreCodec(SPEC, resolve_serde(Order)).decode_one(ROW) == Order(4, "hush")
+    named = StoreCodec(SPEC, resolve_serde(OrderOfAnybody)).decode_one(ROW)
+    assert named == OrderOfAnybody(4, "hush", "anybody")
 
 
 def test_a_number_of_other_bytes_is_named_too() -> None:

@@ -381,13 +381,13 @@ def test_a_name_of_a_store_without_changelog_is_not_taken_from_it(runs: Runs) ->
     runs.refused(counting(store="words", renamed_from="counts"), "STORE_NAME_TAKEN")
 
 
-def both(**more: Any) -> Program:
+def both(store: str = "counts", **more: Any) -> Program:
     """Two stores in one stage."""
 
     def build(builder: StreamsBuilder) -> None:
         lines = builder.stream("lines", key=str, value=str)
         grouped = lines.group_by(lambda _key, word: word, key=str)
-        grouped.count(materialized=Materialized(store="counts", **more))
+        grouped.count(materialized=Materialized(store=store, **more))
         grouped.reduce(lambda a, _b: a, store="longest")
 
     return build
@@ -471,18 +471,19 @@ def test_a_store_without_changelog_that_gets_a_neighbour_is_refused(runs: Runs) 
     assert error.fields["store"] == "counts"
 
 
-def windows(seconds: int, grace: int = 0) -> Program:
+def windows(seconds: int, grace: int = 0, store: str = "counts") -> Program:
     def build(builder: StreamsBuilder) -> None:
         lines = builder.stream("lines", key=str, value=str)
         span = TimeWindows(size=timedelta(seconds=seconds), grace=timedelta(seconds=grace))
-        lines.group_by_key().windowed_by(span).count(store="counts")
+        lines.group_by_key().windowed_by(span).count(store=store)
 
     return build
 
 
-def table(value: type) -> Program:
+def table(value: type, store: str = "rows", **kept: Any) -> Program:
     def build(builder: StreamsBuilder) -> None:
-        builder.table("lines", key=str, value=value, store="rows")
+        materialized = Materialized[str, Any](store=store, **kept)
+        builder.table("lines", key=str, value=value, materialized=materialized)
 
     return build
 

@@ -210,3 +210,16 @@ def test_an_application_can_begin_elsewhere_without_state(bench: Bench) -> None:
     assert (written.incarnation, written.epoch, written.key_groups) == (3, 0, 8)
     assert (written.groups, written.changelog_ends, written.watermark) == ({}, {}, -1)
     assert written.topic_ids == {"lines": "id-1"}
+
+
+def test_offsets_of_a_group_alone_are_a_start_where_no_state_is(bench: Bench) -> None:
+    """An application that never ran may begin where its group is, but not over rows of another."""
+    del bench.admin.partitions["app-epochs"]
+    assert bench.repair.group_alone(bench.repair.look())
+    bench.admin.partitions["app-counts-changelog"] = 1
+    assert bench.repair.group_alone(bench.repair.look())
+    bench.admin.ends[TopicPartition("app-counts-changelog", 0)] = 3
+    refused("STATE_WITHOUT_RECORD", bench.repair.group_alone, bench.repair.look())
+    del bench.admin.partitions["app-counts-changelog"]
+    bench.admin.group = {}
+    assert not bench.repair.group_alone(bench.repair.look())

@@ -61,7 +61,12 @@ _CONSUMER_FIXED = {
     "auto.offset.reset": "error",
 }
 # What the client was at when a connection ended: in these states it agrees on how to talk.
-_AGREEING = re.compile(r"in state (APIVERSION_QUERY|SSL_HANDSHAKE|AUTH_\w+)")
+# A listener that wants a login says which versions it knows to anyone, and ends the connection at
+# the first question: at once, before the client knows any broker by its number.
+_AGREEING = re.compile(
+    r"in state (APIVERSION_QUERY|SSL_HANDSHAKE|AUTH_\w+)"
+    r"|/bootstrap: Disconnected: .*\(after \d{1,4}ms in state UP\)"
+)
 _CONNECTING = "in state CONNECT)"
 T = TypeVar("T")
 

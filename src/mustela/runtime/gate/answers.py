@@ -90,7 +90,8 @@ ANSWERS: Mapping[Kind, Answer] = {
         "consumer group {app} has offsets, but no epoch of {app} was ever committed",
         why="another program uses this group, or a tool set its offsets; where to begin is for"
         " auto_offset_reset and the epoch record to say",
-        fix="choose another application_id, or delete the group with: mustela reset {app}",
+        fix="choose another application_id; or begin at the group's offsets with: mustela offsets"
+        " accept MODULE:APP; or delete the group with: mustela reset {app}",
     ),
     Kind.OFFSETS_MOVED: _stops(
         errors.OffsetsMovedError,
@@ -202,7 +203,6 @@ ANSWERS: Mapping[Kind, Answer] = {
         why="other stores live beside it now, so it lives at another place, and only a changelog"
         " could bring its rows there",
         fix="change the program back, give it another name, so that it begins empty, "
-        + _DROP
         + _BEGIN_ANEW,
     ),
     Kind.STORE_UNLOGGED: _goes_on(

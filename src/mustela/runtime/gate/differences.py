@@ -170,7 +170,8 @@ def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Diff
 
 
 def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference]:
-    if record.key_groups != program.key_groups:
+    keeps = record.groups or record.changelog_ends  # else nothing lies by their number yet
+    if keeps and record.key_groups != program.key_groups:
         yield _changed(Kind.KEY_GROUPS, "key_groups", record.key_groups, program.key_groups)
     if record.state_format != STATE_FORMAT:
         yield _changed(Kind.STATE_FORMAT, "format", record.state_format, STATE_FORMAT)
