@@ -38,6 +38,7 @@ def refuse_while_alive(settings: Settings) -> None:
         raise InstanceAliveError(
             msg,
             why="what a running instance reads and holds must not change under it",
-            fix="stop it first; --force ends it, with exit code 4",
+            fix="stop it first; --force ends it, with exit code 4, or 3 where its topics are"
+            " deleted",
             fields={"host": lease.host, "pid": lease.pid},
         )
