@@ -29,6 +29,7 @@ __all__ = [
     "RowOutline",
     "TaskReport",
     "changelog_topic",
+    "epochs_topic",
     "global_identity",
 ]
 
@@ -43,6 +44,16 @@ def changelog_topic(application_id: str, store: str) -> str:
         'wordcount-counts-changelog'
     """
     return f"{application_id}-{store}-changelog"
+
+
+def epochs_topic(application_id: str) -> str:
+    """Return the name of an application's epochs topic.
+
+    Example:
+        >>> epochs_topic("wordcount")
+        'wordcount-epochs'
+    """
+    return f"{application_id}-epochs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,8 @@ __all__ = ["Coordinator", "FencedError"]
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
 _TIME_EVERY_S = 0.2
+_SURE_S = 0.5
+"""So long a commit says that no other instance took over."""
 
 
 class Coordinator:
@@ -124,6 +126,7 @@ class Coordinator:
         self._truncation = TruncationWatch(settings.application_id, world.cluster, clock)
         self._held = HeldPartitions(world.cluster, clock)
         self._next_time_look = 0.0
+        self._sure_at = clock.monotonic() - _SURE_S
         self._due = DueTimes(plan, settings.key_groups, known=True)
         self._ahead = Ahead()
         self._hunt = Hunt(
@@ -240,7 +243,29 @@ class Coordinator:
         if not cuts and not self._is_due(look):
             self._rest(look)
             return None
+        if not self._is_claimed():
+            return None
         return self._turn(self.state, self.barrier.token, cuts, look)
+
+    def _is_claimed(self) -> bool:
+        """Whether tasks may send rows for this instance; False if nobody answers.
+
+        A driver that stood still does not know that another one took over, and no broker fences
+        what its tasks send.
+        """
+        now = self._clock.monotonic()
+        if self._settings.processing_guarantee == "exactly_once" or now - self._sure_at < _SURE_S:
+            return True
+        try:
+            self._successor.look(self.barrier.incarnation)
+        except FencedError:
+            self.barrier.phase = Phase.FENCED
+            raise
+        except EnvironmentFault as fault:
+            self._bear(fault)
+            return False
+        self._sure_at = now
+        return True
 
     def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
         """Run the job of an epoch, or what was not done of it ahead."""
@@ -479,6 +504,7 @@ class Coordinator:
             self._outcome.refuse_if_replaced(error, self.barrier)
             raise
         self.state = after[0]
+        self._sure_at = self._clock.monotonic()
         self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mustela.errors import EnvironmentFault, InvariantError
+from mustela.plan.epoch import epochs_topic
 
 __all__ = [
     "EPOCH_RECORD_FORMAT",
@@ -147,16 +148,6 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(EpochRecord)
-
-
-def epochs_topic(application_id: str) -> str:
-    """Return the name of an application's epochs topic.
-
-    Example:
-        >>> epochs_topic("wordcount")
-        'wordcount-epochs'
-    """
-    return f"{application_id}-epochs"
 
 
 def encode_epoch_record(record: EpochRecord) -> bytes:

@@ -59,6 +59,18 @@ class Successor:
         if last is not None and last.incarnation > incarnation:
             raise self.fenced(error) from error
 
+    def look(self, incarnation: int) -> None:
+        """Raise that a newer instance took over, if one did.
+
+        Raises:
+            FencedError: If there is a record of a higher incarnation.
+            EnvironmentFault: If no broker says.
+        """
+        last = self._read_last()
+        if last is not None and last.incarnation > incarnation:
+            claim = f"incarnation {last.incarnation} has claimed the application"
+            raise self.fenced(EnvironmentFault(claim))
+
     def refuse_soon(self, incarnation: int, error: MustelaError) -> None:
         """The same for a producer that was fenced: the claim comes a moment after the fencing.
 

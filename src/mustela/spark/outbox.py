@@ -14,6 +14,7 @@ from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
+from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -74,7 +75,9 @@ class Outbox:
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
             handler = program.kernel.get("production_handler", "fail")
-            self._sender = RowSender(process.sink, process.row_checks, handler, order.header)
+            claim = ClaimCheck(order.token.incarnation, process.last_epoch_row)
+            sending = process.sink, process.row_checks, handler, order.header
+            self._sender = RowSender(*sending, claim.look)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
         self.report = TaskReport(stage=stage, task=task, pid=os.getpid())

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin
+from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.options import KernelOptions
-from mustela.plan.epoch import Program
+from mustela.plan.epoch import Program, epochs_topic
 from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
@@ -110,6 +111,12 @@ class Process:
         if self._admin is None:
             self._admin = KafkaAdmin(self.program.consumer)
         return self._admin
+
+    def last_epoch_row(self) -> bytes | None:
+        """Read the last committed row of the application's epochs topic."""
+        topic = epochs_topic(self.program.application_id)
+        last = read_last_record(self.program.consumer, topic, admin=self.admin)
+        return None if last is None else last.value
 
     @property
     def sink(self) -> PlainSink:

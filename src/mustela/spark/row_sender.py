@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefused
 from mustela.connectors.kafka.plain import PlainSink
@@ -27,6 +27,7 @@ class RowSender:
         checks: Finds rows that the broker would refuse before they are sent.
         handler: What to do with them.
         header: A header that each row gets besides its own.
+        claim: Raises where another instance has taken over: nothing is sent then.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class RowSender:
         checks: RowChecks,
         handler: Handler,
         header: tuple[str, bytes] | None,
+        claim: Callable[[], None] = lambda: None,
     ) -> None:
+        self._claim = claim
         self._sink = sink
         self._checks = checks
         self._handler: Handler = handler
@@ -50,6 +53,7 @@ class RowSender:
         Raises:
             ProductionError: If there are some, and the handler says to fail.
             MissingTopicError: If a topic does not exist.
+            TransactionFenced: If another instance took over.
         """
         number, self._count = self._count, self._count + 1
         found = self._checks.refused(number, columns)
@@ -102,6 +106,7 @@ class RowSender:
 
     def _produce(self, number: int, columns: Columns) -> None:
         skip: Collection[int] = self._refused.get(number, ())
+        self._claim()
         self._sink.produce_columns(*columns, header=self._header, tag=number, skip=skip)
 
     def _leave_out(self, error: RowsRefused) -> None:
