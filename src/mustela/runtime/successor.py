@@ -8,7 +8,7 @@ has committed a record with a higher incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault, MustelaError
@@ -68,8 +68,7 @@ class Successor:
         """
         last = self._read_last()
         if last is not None and last.incarnation > incarnation:
-            claim = f"incarnation {last.incarnation} has claimed the application"
-            raise self.fenced(EnvironmentFault(claim))
+            raise self._fenced({"claim": f"incarnation {last.incarnation}"})
 
     def refuse_soon(self, incarnation: int, error: MustelaError) -> None:
         """The same for a producer that was fenced: the claim comes a moment after the fencing.
@@ -86,9 +85,12 @@ class Successor:
 
     def fenced(self, error: MustelaError) -> FencedError:
         """Return the error that says it."""
+        return self._fenced({"kafka": error.what})
+
+    def _fenced(self, evidence: Mapping[str, str]) -> FencedError:
         return FencedError(
             f"another instance of {self._application_id} took over",
-            evidence={"kafka": error.what},
+            evidence=evidence,
             why="one application is one transaction at a time: the newer instance goes on",
             fix="run one instance; do not restart this one",
         )
