@@ -20,10 +20,11 @@ import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.options import KernelOptions
-from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport, epochs_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
 from mustela.spark.busy import BusyNote
+from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
 from mustela.spark.gathered import gathered_rows
 from mustela.spark.results import FrameStore
@@ -40,7 +41,7 @@ from tests.simulation.calls import HALF, SimDesk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.plain import SimRowChecks, SimSink
-from tests.simulation.ports import SimClock, SimCluster, SimReader
+from tests.simulation.ports import SimClock, SimCluster, SimEpochLog, SimReader
 from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, current_world
 
 __all__ = ["SimEngine", "simulated"]
@@ -129,6 +130,14 @@ class _Process:
     def environment_of(self, spec: EnvironmentSpec) -> DiskEnvironment:
         """Return the environment of any specification."""
         return self._life.machine.environment(spec)
+
+    def claim(self, incarnation: int) -> ClaimCheck:
+        """Return what tells whether another instance took over."""
+        log = SimEpochLog(self._world, self._life, epochs_topic(self.program.application_id))
+        clock = SimClock(self._world, self._life)
+        return ClaimCheck(
+            incarnation, lambda: next(log.newest_first(), None), clock=clock.monotonic
+        )
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Nothing is damaged but what another boot left."""

@@ -14,7 +14,6 @@ from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
-from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -75,7 +74,7 @@ class Outbox:
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
             handler = program.kernel.get("production_handler", "fail")
-            claim = ClaimCheck(order.token.incarnation, process.last_epoch_row)
+            claim = process.claim(order.token.incarnation)
             sending = process.sink, process.row_checks, handler, order.header
             self._sender = RowSender(*sending, claim.look)
         self._sequence = 0

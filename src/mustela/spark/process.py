@@ -25,6 +25,7 @@ from mustela.plan.epoch import Program, epochs_topic
 from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
+from mustela.spark.claim import ClaimCheck
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import boot_id, environment_path, make_private
@@ -112,8 +113,11 @@ class Process:
             self._admin = KafkaAdmin(self.program.consumer)
         return self._admin
 
-    def last_epoch_row(self) -> bytes | None:
-        """Read the last committed row of the application's epochs topic."""
+    def claim(self, incarnation: int) -> ClaimCheck:
+        """Return what tells whether another instance took over from one that gave an order."""
+        return ClaimCheck(incarnation, self._last_epoch_row)
+
+    def _last_epoch_row(self) -> bytes | None:
         topic = epochs_topic(self.program.application_id)
         last = read_last_record(self.program.consumer, topic, admin=self.admin)
         return None if last is None else last.value
