@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,9 @@ class OpenFilesError(EnvironmentFault):
     code = "OPEN_FILES"
 
 
+_NO_JVM: Final = "JAVA_GATEWAY_EXITED"
+_FILES_OF_A_JVM: Final = 1024
+"""Below it Spark's JVM cannot even open all of its jars, and says nothing of why it ends."""
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 _FILES: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -42,6 +46,10 @@ def shortage_of(error: BaseException) -> EnvironmentFault | None:
     for each in _chain(error):
         if isinstance(each, OSError) and each.errno in (*_DISK, *_FILES):
             return _fault(each.errno, str(each))
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < _FILES_OF_A_JVM and any(_NO_JVM in str(each) for each in _chain(error)):
+        said = f"Spark's JVM did not start, with a limit of {limit} open files"
+        return _fault(errno.EMFILE, said)
     return None
 
 
