@@ -4,7 +4,7 @@
 ./dev sim --seed N                     one seed; what failed is made short and told step by step
 ./dev sim --seeds N [--start S]        N seeds
 ./dev sim --seeds N --what             N seeds, and what happened in them how often
-./dev sim --seeds N --ledger FILE      go on where the file ends, and add to it
+./dev sim --seeds N --ledger FILE      go on where the file ends, up to seed N, and add to it
 ./dev sim --bugs all                   plant each bug, and say how many seeds find it
 """
 
@@ -14,6 +14,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.campaign import Choice
 
 
 def main(arguments: list[str]) -> int:
@@ -36,7 +40,7 @@ def main(arguments: list[str]) -> int:
         kinds = frozenset(filter(None, options.kinds.split(",")))
     if options.seed is not None:
         return _one(options.seed, kinds, options.trace)
-    from tests.simulation.campaign import Choice, campaign, continue_at, run
+    from tests.simulation.campaign import Choice, run
 
     choice = Choice(kinds=kinds, program=options.program)
 
@@ -49,14 +53,24 @@ def main(arguments: list[str]) -> int:
                 return 0
         print("not found")
         return 1
-    ledger = Path(options.ledger) if options.ledger else None
-    start = options.start or (continue_at(ledger, choice) if ledger else 1)
-    failed = campaign(start, options.seeds or 100, choice, ledger)
-    if options.what:
-        print(choice.what.table())
+    failed = _several(options, choice)
     if failed:
         _one(failed[0], kinds, trace=False)
     return 1 if failed else 0
+
+
+def _several(options: argparse.Namespace, choice: Choice) -> list[int]:
+    from tests.simulation.campaign import campaign, continue_at
+
+    ledger = Path(options.ledger) if options.ledger else None
+    start, count = options.start or 1, options.seeds or 100
+    if ledger and not options.start:
+        start = continue_at(ledger, choice)
+        count = max(0, count + 1 - start)
+    failed = campaign(start, count, choice, ledger)
+    if options.what:
+        print(choice.what.table())
+    return failed
 
 
 def _one(seed: int, kinds: frozenset[str], trace: bool) -> int:

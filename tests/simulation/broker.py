@@ -91,9 +91,10 @@ class Partition:
         leader: The leader's epoch.
         epochs: Each leader epoch, and the offset at which it began.
         lost: What truncations took.
+        expired: The records that retention took.
     """
 
-    __slots__ = ("end", "entries", "epochs", "leader", "lost", "open", "start")
+    __slots__ = ("end", "entries", "epochs", "expired", "leader", "lost", "open", "start")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -103,6 +104,7 @@ class Partition:
         self.epochs = [(0, 0)]
         self.lost: list[Entry] = []
         self.open: dict[Txn, int] = {}
+        self.expired: list[Entry] = []
 
     @property
     def stable(self) -> int:
@@ -126,11 +128,14 @@ class Partition:
         return [entry for entry in self.entries[first:last] if entry.visible]
 
     def as_of(self, leader: int, start: int, end: int) -> list[Entry]:
-        """Return the visible records between two offsets of the log that a leader had."""
-        if leader < 0:
-            return self.between(start, end)
-        found = [e for e in self.lost if e.leader <= leader and (e.lost_by or 0) > leader]
-        found += [entry for entry in self.entries if entry.leader <= leader]
+        """Return the visible records between two offsets of the log that a leader had.
+
+        What retention took since is among them; without a leader it is the log of now.
+        """
+        found = [*self.expired, *self.entries]
+        if leader >= 0:
+            lost = [e for e in self.lost if (e.lost_by or 0) > leader]
+            found = [entry for entry in [*lost, *found] if entry.leader <= leader]
         within = [entry for entry in found if start <= entry.offset < end and entry.visible]
         return sorted(within, key=_OFFSET)
 
@@ -183,6 +188,7 @@ class Partition:
             drop += 1
         if drop:
             self.start = entries[drop].offset
+            self.expired += entries[:drop]
             del entries[:drop]
 
 

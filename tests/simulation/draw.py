@@ -166,6 +166,7 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
     "kill": _several("kill"),
     "kill_worker": _several("kill_worker"),
     "fail": _several("fail"),
+    "no_answer": lambda draw: [Event(draw.when(), "no_answer")],
     "power": lambda draw: [Event(draw.when(), "power", (0,))],
     "disk": lambda draw: [Event(draw.when(), "disk", (0,))],
     "stop": _stop,
@@ -189,13 +190,13 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
 """Every kind of fault, and what it makes happen; ``held`` besides, which is a way to write."""
 
 ALL = frozenset({*KINDS, "held"})
-DRAWN = 2
+DRAWN = 3
 """Counts the ways in which scripts were made of seeds: each makes another script of a seed."""
 
 NOT_YET = frozenset({"recreate", "truncate"})
 """Kinds that are not drawn by default: they end most seeds early, by a stop that is right."""
 
-OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3}
+OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3, "fail": 0.2, "no_answer": 0.2, "lag": 0.1}
 """What happens in so large a share of seeds, whatever the weather is like."""
 
 

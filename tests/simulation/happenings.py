@@ -197,6 +197,7 @@ class Happenings:
         for life in world.lives():
             life.failures.clear()
             life.worker_dies = False
+            life.no_answers = 0
             life.stopping = life.stopping or life.version != 0
         for slot in world.slots:
             slot.version = 0

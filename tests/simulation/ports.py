@@ -314,7 +314,7 @@ class SimTransactions:
         if self._error is not None:
             self._fail(self._error, doing)
         self._world.at(self._life, "commit")
-        failed = self._world.failure(self._life)
+        failed = self._world.failure(self._life, "commit")
         epoch = self._epoch
         assert epoch is not None
         if failed is not None:

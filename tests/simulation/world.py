@@ -32,6 +32,8 @@ __all__ = [
 CALL_MS = 1
 SWITCH = 0.15
 STEPS_MAX = 30_000
+_TO_ONE = frozenset({"fail", "no_answer", "kill_worker", "kill"})
+"""What happens to the process that is at the call of a port just then."""
 CALM_AFTER = 50
 """Steps between the last event and the moment at which everything is put right."""
 
@@ -70,6 +72,7 @@ class Life:
         paused: Whether time passed in which it could do nothing.
         began_ms: When it was started.
         told_epoch: The last epoch that it told of.
+        no_answers: How many commits get no answer.
         sent: What it wrote without a transaction, by topic and key.
         rest: Rounds without anything to do, one after the other.
     """
@@ -91,6 +94,7 @@ class Life:
     sent: dict[tuple[str, bytes | None], list[bytes | None]] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)
     worker_dies: bool = False
+    no_answers: int = 0
     baton: Any = field(default_factory=threading.Lock)
 
 
@@ -215,8 +219,11 @@ class SimWorld:
         if life.dead:
             raise Killed
 
-    def failure(self, life: Life) -> Event | None:
+    def failure(self, life: Life, what: str = "") -> Event | None:
         """Return the failure that the call of a port is to meet, if any."""
+        if what == "commit" and life.no_answers:
+            life.no_answers -= 1
+            life.failures.append(Event(self.steps, "no_answer"))
         if not life.failures:
             return None
         life.met += 1
@@ -312,13 +319,15 @@ class SimWorld:
             event = self._queue.pop()
             self.note(f"event {event}")
             target = life or (self._lives[0] if self._lives else None)
-            if event.kind in {"fail", "kill_worker", "kill"} and target is None:
+            if event.kind in _TO_ONE and target is None:
                 continue
             self.happened[event.kind] += 1
             if event.kind == "kill":
                 self.happened[f"kill at: {what.split('-')[0] or 'rest'}"] += 1
             if event.kind == "fail":
                 target.failures.insert(0, event)  # type: ignore[union-attr]
+            elif event.kind == "no_answer":
+                target.no_answers += 1  # type: ignore[union-attr]
             elif event.kind == "kill_worker":
                 target.worker_dies = True  # type: ignore[union-attr]
             elif event.kind == "kill":
