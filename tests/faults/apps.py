@@ -6,8 +6,10 @@ each event, into the file that ``FAULTS_EVENTS`` names.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -57,6 +59,7 @@ def main(kind: str) -> int:
     """Run one application until it is stopped; return its exit code."""
     from mustela.cli.console import exit_code_of
 
+    faulthandler.register(signal.SIGUSR1)
     app = App(spark=json.loads(os.environ.get("FAULTS_SPARK", "{}")))
     prefix = os.environ["FAULTS_PREFIX"]
     app.topology(lambda builder: KINDS[kind].build(builder, prefix))

@@ -291,6 +291,17 @@ class Campaign:
             self._resumed[topic.removeprefix(f"{self.prefix}."), partition] = end
         self.watcher.jumping.clear()
 
+    def waiting(self) -> str:
+        """Return what the input holds, for who looks for what hangs."""
+        places = [
+            (f"{self.prefix}.{short}", partition)
+            for short in self.facts.inputs
+            for partition in range(self.partitions(short))
+        ]
+        stable, ends = self.admin.end_offsets(places), self.admin.high_watermarks(places)
+        reached = ends_of(self.watcher.seen.records[-1]) if self.watcher.seen.records else {}
+        return f"stable {stable}, written {ends}, read {reached}"
+
     def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
         """Wait until all input was read, and all that follows was done; the feeder has stopped.
 

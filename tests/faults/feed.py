@@ -81,6 +81,10 @@ class Feeder:
         if self._failures > FAILURES_MAX:
             self.error = error
 
+    def told(self) -> str:
+        """Return how it gets on, for who looks for what hangs."""
+        return f"{self._numbers} records made, {self._failures} failures, error {self.error}"
+
     def renew(self) -> None:
         """Begin with a new producer, as after the topics were made anew."""
         self._producer = Producer(self._settings)

@@ -82,8 +82,9 @@ class Life:
             if child is None or child.returncode is not None:
                 self._restart(child)
             if time.monotonic() > deadline:
-                said = [] if child is None else [child.events()[-3:], child.text()]
-                msg = f"no epoch after {mark} in {PROGRESS_S:g} s: {said}"
+                said = [] if child is None else [child.events()[-3:], child.stacks()]
+                fed = f"{self.campaign.feeder.told()}, {self.campaign.waiting()}"
+                msg = f"no epoch after {mark} in {PROGRESS_S:g} s: {fed}, {said}"
                 raise ChildEndedError(msg)
             time.sleep(POLL_S)
 

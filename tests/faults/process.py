@@ -103,6 +103,13 @@ class ChildApp:
         late = [event["restored"] for event in events if event["event"] == "epoch"]
         return sum(sum(counts.values()) for counts in (*restores[-1:], *late))
 
+    def stacks(self) -> str:
+        """Let it print what its threads are at; return the last part of what it printed."""
+        if self.returncode is None:
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(1.0)
+        return self.text()
+
     def text(self) -> str:
         """Return what it printed, its last part."""
         return self.output_file.read_text(encoding="utf-8", errors="replace")[-4000:]

@@ -80,7 +80,7 @@ def draw(
 
     The same seed, the same ledger and the same kinds and shocks draw the same slice.
     """
-    number = sum(line.seed == seed for line in ledger.lines)
+    number = 1 + max((line.slice for line in ledger.lines if line.seed == seed), default=-1)
     rng = random.Random(f"{seed}-{number}")
     done, missed = ledger.done(), ledger.missed()
     sums: Counter[str] = Counter()

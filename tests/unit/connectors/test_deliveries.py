@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from mustela.connectors.kafka.calls import told_as_raised, within
 from mustela.connectors.kafka.columns import Columns
 from mustela.connectors.kafka.deliveries import Deliveries, Diagnosis
 from mustela.connectors.kafka.errors import (
@@ -170,3 +171,19 @@ def test_an_error_says_what_is_known_of_the_transaction(
     """Fenced, expired, unknown or aborted."""
     now = Circumstances("could not commit", elapsed, 60.0, commit_sent)
     assert type(failure_of(KafkaError(code), now, Diagnosis())) is kind
+
+
+def test_a_fatal_error_that_comes_with_a_delivery_report_is_told_as_what_it_is() -> None:
+    """The client raises it first; the report's callback then makes a SystemError of it."""
+    fenced = KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))  # pyright: ignore[reportPrivateUsage]
+
+    class Fenced:
+        def flush(self, _seconds: float) -> int:
+            raise SystemError("note returned a result with an exception set") from fenced
+
+    for doing in (lambda: Fenced().flush(1.0), lambda: within(lambda: Fenced().flush(1.0), 5.0)):
+        with pytest.raises(KafkaException) as caught, told_as_raised():
+            doing()
+        assert caught.value is fenced
+    with pytest.raises(SystemError), told_as_raised():
+        raise SystemError

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import perf_counter, sleep
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ __all__ = [
     "close_aside",
     "discard",
     "serve",
+    "told_as_raised",
     "within",
 ]
 
@@ -61,7 +62,8 @@ def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] 
 
     def run() -> None:
         try:
-            answers.append(call())
+            with told_as_raised():
+                answers.append(call())
         except BaseException as error:  # noqa: BLE001 - raised again in the other thread
             errors.append(error)
 
@@ -75,6 +77,21 @@ def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] 
     if not answers:
         raise StuckError(seconds)
     return answers[0]
+
+
+@contextlib.contextmanager
+def told_as_raised() -> Generator[None]:
+    """Raise a fatal error of the client as itself.
+
+    The client keeps it while it serves the rest of its callbacks, and the first delivery report
+    among them makes a SystemError of it.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def abort_quietly(producer: Producer) -> None:
@@ -107,7 +124,7 @@ def close_aside(client: Producer | Consumer) -> None:
 
 def serve(producer: Producer) -> None:
     """Let the client's callbacks run. After a fatal error it raises that here again."""
-    with contextlib.suppress(KafkaException):
+    with contextlib.suppress(KafkaException), told_as_raised():
         producer.poll(0)
 
 

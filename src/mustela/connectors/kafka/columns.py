@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
+from mustela.connectors.kafka.calls import told_as_raised
 from mustela.connectors.kafka.errors import ErrorKind, kind_of
 from mustela.model import Headers
 
@@ -198,13 +199,15 @@ def feed(
         except BufferError:
             # What the iterator has left tells which row was refused: it is produced again.
             position = stop - length_hint(keys) - 1
-            producer.poll(QUEUE_FULL_WAIT_S)
+            with told_as_raised():
+                producer.poll(QUEUE_FULL_WAIT_S)
         except KafkaException as raised:
             if kind_of(raised) is not ErrorKind.ROW:
                 raise
             position = stop - length_hint(keys)
             refuse(position - 1, raised)
-        producer.poll(0)
+        with told_as_raised():
+            producer.poll(0)
         if at_half is not None and 2 * position >= count:
             at_half()
             at_half = None

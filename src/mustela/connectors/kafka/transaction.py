@@ -24,6 +24,7 @@ from mustela.connectors.kafka.calls import (
     close_aside,
     discard,
     serve,
+    told_as_raised,
     within,
 )
 from mustela.connectors.kafka.client import (
@@ -247,7 +248,8 @@ class TransactionalSink:
         producer = self._open_producer()
         doing = "send the rows of a transaction"
         try:
-            left = producer.flush(self._options.commit_timeout if timeout is None else timeout)
+            with told_as_raised():
+                left = producer.flush(self._options.commit_timeout if timeout is None else timeout)
         except KafkaException as raised:
             self._fail(raised, doing)
         if self._refused or self._suspects:
