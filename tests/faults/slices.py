@@ -20,6 +20,7 @@ from tests.faults.kinds import chains, joins, tables, windows
 from tests.faults.kinds.registry import KINDS
 from tests.faults.ledger import Ledger, Line
 from tests.faults.life import Life, NotHappenedError
+from tests.faults.process import ROOT
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.shocks.shock import Shock
 
@@ -137,7 +138,7 @@ def play(plan: Plan, broker: DevelopmentBroker, directory: Path) -> Line:
         except (AssertionError, MustelaError, KafkaException) as error:
             result = campaign.result
             result.violations.append(str(error))
-    found = [text[:4000] for text in result.violations]
+    found = [text[:4000].replace(f"{ROOT}/", "") for text in result.violations]
     line = Line(seed=plan.seed, slice=plan.slice, kind=plan.kind, settings=dict(plan.settings))
     line = replace(line, faults=dict(done), missed=dict(missed), restarts=life.restarts)
     seconds = round(time.monotonic() - started)
