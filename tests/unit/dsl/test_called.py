@@ -226,6 +226,11 @@ def gives_sometimes(_key: str, value: str, aggregate: list[str]) -> list[str] | 
     return None
 
 
+def gives_or_deletes(_key: str, value: str, aggregate: list[str]) -> list[str] | None:
+    aggregate.append(value)
+    return aggregate if value else None
+
+
 def test_an_adder_that_never_returns_is_refused() -> None:
     """What it returns is the next aggregate, and None deletes the row."""
     grouped = Topics().left.group_by_key()
@@ -233,6 +238,7 @@ def test_an_adder_that_never_returns_is_refused() -> None:
         grouped.aggregate(list, forgets)
     assert caught.value.fix == "end it with: return aggregate"
     grouped.aggregate(list, gives_sometimes, name="sometimes")
+    grouped.aggregate(list, gives_or_deletes, name="or-deletes")
     grouped.aggregate(list, lambda _key, _value, _aggregate: None, name="deletes")
 
 

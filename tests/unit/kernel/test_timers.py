@@ -264,5 +264,5 @@ def test_schedules_are_made_in_init():
     with world("memory", TIMER) as epochs:
         schedules = GroupSchedules(epochs.view)
         schedules.seal()
-        with pytest.raises(TimerError, match="behind init"):
+        with pytest.raises(TimerError, match="after init"):
             schedules.add(WALL, 10, print, now_ms=0)

@@ -261,7 +261,7 @@ class Later(Processor[str, str, str, int]):
 
 def test_schedules_are_made_in_init():
     """The error says so, and what to do instead."""
-    with pytest.raises(MustelaError, match="schedule was called behind init") as error:
+    with pytest.raises(MustelaError, match="schedule was called after init") as error:
         World(Later).send(5)
     assert "register a timer" in str(error.value)
 
