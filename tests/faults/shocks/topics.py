@@ -82,8 +82,9 @@ def lose(life: Life, how: Lose, code: str, *, anew: bool) -> str:
     campaign = life.campaign
     admin = KafkaAdmin({"bootstrap.servers": campaign.servers})
     try:
+        child = life.child()  # while there is input: it waits for an epoch
         with campaign.feeder.resting():
-            code_of_stop = life.child().stop()
+            code_of_stop = child.stop()
             require(code_of_stop == 0, f"it stopped with {code_of_stop}")
             campaign.child = None
             campaign.watcher.read_to_end()
