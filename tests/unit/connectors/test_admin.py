@@ -98,3 +98,32 @@ def test_a_partition_that_nobody_knows_is_gone(
     with pytest.raises(SourceGone, match="no partition 1"):
         asked.end_offsets([("t", 1)])
     assert metadata.AGREED_LAG_S <= sum(pauses) < metadata.AGREED_LAG_S + 1
+
+
+def test_the_time_that_a_broker_was_away_is_no_time_of_doubt(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answers of a broker that has just come up may lack the partition."""
+    asked = admin(UNKNOWN, UNKNOWN, None)
+    knowing(asked, monkeypatch, 1)
+    client = asked._consumer_client
+    answer = client.offsets_for_times  # type: ignore[union-attr]
+
+    def answer_late(places: Sequence[Any], timeout: float) -> list[Any]:
+        if not pauses:
+            pauses.append(2 * metadata.METADATA_LAG_S)
+        return answer(places, timeout)  # type: ignore[return-value]
+
+    monkeypatch.setattr(client, "offsets_for_times", answer_late)
+    assert asked.end_offsets([("t", 1)]) == {("t", 1): 7}
+
+
+def test_a_partition_that_the_brokers_have_is_never_gone(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that does not find it for long is an error that may pass."""
+    asked = admin(*[UNKNOWN] * 50)
+    knowing(asked, monkeypatch, 2)
+    with pytest.raises(KafkaRetryable, match="partition that the brokers have"):
+        asked.end_offsets([("t", 1)])
+    assert metadata.METADATA_LAG_S <= sum(pauses) < metadata.METADATA_LAG_S + 1

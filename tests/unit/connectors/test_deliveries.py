@@ -17,6 +17,8 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
+from mustela.connectors.kafka.plain import PlainSink
+from mustela.connectors.kafka.refusals import Suspect, refused_of
 from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
 
@@ -187,3 +189,49 @@ def test_a_fatal_error_that_comes_with_a_delivery_report_is_told_as_what_it_is()
         assert caught.value is fenced
     with pytest.raises(SystemError), told_as_raised():
         raise SystemError
+
+
+class FatalProducer:
+    """A producer whose fatal error comes with a delivery report."""
+
+    def produce(self, *_args: Any) -> None:
+        """Take a row."""
+
+    def begin_transaction(self) -> None:
+        """Begin."""
+
+    def poll(self, _seconds: float) -> int:
+        """Serve the callbacks."""
+        return self.flush(0)
+
+    def flush(self, _seconds: float) -> int:
+        """Serve the callbacks."""
+        code = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+        fatal = KafkaException(KafkaError(code, "a batch was lost", True))
+        raise SystemError("note returned a result with an exception set") from fatal
+
+    def abort_transaction(self, _seconds: float) -> None:
+        """Fail as well."""
+        self.flush(0)
+
+    def purge(self) -> None:
+        """Drop all."""
+
+    def close(self) -> None:
+        """Close."""
+
+
+def test_a_task_whose_producer_fails_names_the_error() -> None:
+    """The plain producer is flushed outside of any transaction, and serves callbacks too."""
+    sink = PlainSink({"bootstrap.servers": "nowhere:1"})
+    sink._producer = FatalProducer()  # type: ignore[assignment] # pyright: ignore
+    with pytest.raises(TransactionAborted, match="could not send rows"):
+        sink.flush(1.0)
+    assert sink._producer is None
+
+
+def test_rows_are_not_decided_by_a_producer_that_failed() -> None:
+    """They are tried again, and the next call notices what is wrong."""
+    message: Any = Report(name="t", at=None, value=lambda: b"v", key=lambda: None)
+    suspect = Suspect(None, 0, KafkaError(KafkaError.INVALID_RECORD), message, 1, [])
+    assert refused_of([suspect], FatalProducer, 1.0) == []  # type: ignore[arg-type] # pyright: ignore

@@ -28,7 +28,14 @@ from mustela.connectors.kafka.client import (
     servers_of,
     unavailable,
 )
-from mustela.connectors.kafka.errors import ErrorKind, SourceGone, error_of, fault, kind_of
+from mustela.connectors.kafka.errors import (
+    ErrorKind,
+    KafkaRetryable,
+    SourceGone,
+    error_of,
+    fault,
+    kind_of,
+)
 from mustela.connectors.kafka.metadata import UNKNOWN_PAUSE_S, Doubt
 from mustela.connectors.kafka.topic_checks import (
     INTERNAL,
@@ -423,9 +430,9 @@ class KafkaAdmin:
                 # It was made a moment ago: the other client, or its leader, does not know it yet.
                 gone = self._gone(times) if unknown else None
                 if doubt.is_over(agreed=gone is not None):
-                    raise (
-                        gone or self._fault(raised, _of_places("ask for offsets", asked))
-                    ) from raised
+                    doing = _of_places("ask for offsets", asked)
+                    lags = _lagging(raised, doing, self._servers) if unknown else None
+                    raise (gone or lags or self._fault(raised, doing)) from raised
                 if unknown:
                     self._ask_again(asker, {topic for topic, _ in times})
             else:
@@ -546,6 +553,17 @@ def _passes_soon(raised: KafkaException | KafkaError) -> bool:
     """Tell a leader that is being chosen from a broker that does not answer in time."""
     late = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)  # pyright: ignore[reportPrivateUsage]
     return kind_of(raised) is ErrorKind.RETRYABLE and error_of(raised).code() not in late
+
+
+def _lagging(raised: KafkaException, doing: str, servers: str) -> KafkaRetryable:
+    """Make the error of a client that does not find what the brokers say is there."""
+    error = error_of(raised)
+    return KafkaRetryable(
+        f"could not {doing}: the client does not find a partition that the brokers have",
+        evidence={"kafka": f"{error.name()}: {error.str()}", "servers": servers},
+        fix="look at the brokers' logs and load; it is asked again",
+        fields={"kafka": error.name()},
+    )
 
 
 def _is_missing(raised: KafkaException | TimeoutError) -> bool:

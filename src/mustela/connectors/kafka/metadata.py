@@ -15,10 +15,14 @@ UNKNOWN_PAUSE_MAX_S = 0.5
 
 
 class Doubt:
-    """How long a client has been told of topics or partitions that it does not find."""
+    """How long a client has been told of topics or partitions that it does not find.
+
+    It begins with the first answer: a call may have waited for a broker for longer than any doubt,
+    and a broker that has just come up is the one that lags.
+    """
 
     def __init__(self) -> None:
-        self._since = perf_counter()
+        self._since: float | None = None
         self._pause = UNKNOWN_PAUSE_S
 
     def is_over(self, *, agreed: bool) -> bool:
@@ -27,7 +31,10 @@ class Doubt:
         Args:
             agreed: Whether somebody else does not find them either.
         """
-        if perf_counter() - self._since >= (AGREED_LAG_S if agreed else METADATA_LAG_S):
+        now = perf_counter()
+        if self._since is None:
+            self._since = now
+        if now - self._since >= (AGREED_LAG_S if agreed else METADATA_LAG_S):
             return True
         sleep(self._pause)
         self._pause = min(2 * self._pause, UNKNOWN_PAUSE_MAX_S)

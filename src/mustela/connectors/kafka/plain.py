@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from mustela.connectors.kafka.calls import discard
+from mustela.connectors.kafka.calls import discard, told_as_raised
 from mustela.connectors.kafka.client import (
     ClientErrors,
     producer_client,
@@ -121,7 +121,7 @@ class PlainSink:
             return
         limit = self._send_timeout if timeout is None else timeout
         start = perf_counter()
-        left = self._producer.flush(limit)
+        left = self._flushed(self._producer, limit)
         failures, self._failures = self._failures[:], []
         refused, self._refused = self._refused, []
         if not (left or failures or refused):
@@ -172,8 +172,21 @@ class PlainSink:
             _, columns, row = suspect
             one = columns.only(row)
             feed(producer, one, lambda _row, s=suspect: partial(note, s), lambda _row, _error: None)
-        producer.flush(self._send_timeout)
+        self._flushed(producer, self._send_timeout)
         return refused
+
+    def _flushed(self, producer: Producer, seconds: float) -> int:
+        """Flush a producer; return how many rows it still holds.
+
+        Raises:
+            EnvironmentFault: If the producer is of no more use.
+        """
+        try:
+            with told_as_raised():
+                return producer.flush(seconds)
+        except KafkaException as raised:
+            self.close()
+            raise fault(raised, "send rows", servers=self._servers) from raised
 
     def _fault(self, error: KafkaError, topic: str) -> EnvironmentFault | UsageError:
         """Say why rows do not go out; a topic or partition that is not known may be soon."""

@@ -6,7 +6,6 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
@@ -280,7 +279,7 @@ class RangeReader:
                 messages = consume(1, _WAIT_S)
             if not messages:
                 missing.look()
-                self._check_progress(consumer, errors, where, (position, end), heard)
+                self._check_progress(missing, where, (position, end), heard)
                 continue
             reached = position
             if any(map(_ERROR, messages)):
@@ -360,13 +359,13 @@ class RangeReader:
 
     def _check_progress(
         self,
-        consumer: Consumer,
-        errors: ClientErrors,
+        missing: _Missing,
         where: TopicPartition,
         span: tuple[int, int],
         heard: float,
     ) -> None:
         """Do nothing while there is time; then find out why nothing comes, and raise that."""
+        consumer, errors, _ = missing.client
         waited = perf_counter() - heard
         doing = f"read {where.topic}-{where.partition} from {span[0]} to {span[1]}"
         errors.raise_refused(doing, self._servers)
@@ -379,7 +378,8 @@ class RangeReader:
         if bounds is not None and (span[0] < bounds[0] or span[1] > bounds[1]):
             raise self._out_of_range(where, span[0], bounds)
         if not _is_there(consumer, where):
-            raise _gone(where)
+            missing.note()  # one answer is not enough
+            return
         what = f"could not {doing}: nothing came for {waited:.0f} s"
         raise ReadTimedOut(
             what,
@@ -399,29 +399,39 @@ class _Missing:
     def __init__(self, client: _Client, where: TopicPartition) -> None:
         self.client = client
         self._where = where
+        self._is_noted = False
         self._since: float | None = None
 
     def note(self) -> None:
         """Note that the client says so."""
-        if self._since is None:
-            self._since = perf_counter()
+        self._is_noted = True
 
     def found(self) -> None:
         """Note that something came from the partition."""
+        self._is_noted = False
         self._since = None
 
     def look(self) -> None:
         """Have the client learn anew which partitions there are, if it did not know this one.
 
         Raises:
-            SourceGone: If the brokers it asks do not know it for too long.
+            SourceGone: If the brokers it asks do not know it for too long. The time begins with
+                their answer: one that has just come up is the one that lags.
         """
-        if self._since is None:
+        if not self._is_noted:
             return
-        with suppress(KafkaException):
+        try:
             known = self.client.partitions_of(self._where.topic, QUERY_TIMEOUT_S)
-            if known <= self._where.partition and perf_counter() - self._since > METADATA_LAG_S:
-                raise _gone(self._where)
+        except KafkaException:
+            self._since = None
+            return
+        now = perf_counter()
+        if known > self._where.partition:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since > METADATA_LAG_S:
+            raise _gone(self._where)
 
 
 _ERROR = Message.error

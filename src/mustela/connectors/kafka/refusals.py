@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from mustela.connectors.kafka.calls import told_as_raised
 from mustela.connectors.kafka.errors import ErrorKind, RefusedRow, kind_of
 
 __all__ = ["Suspect", "refused_of"]
@@ -103,17 +104,21 @@ def _try(
                 suspect.timestamp,
                 suspect.headers,
             )
-            producer.poll(0)
+            with told_as_raised():
+                producer.poll(0)
         deadline = perf_counter() + timeout
         # Rows behind a refused one stay in the client until the abort: no use to wait for them.
         while perf_counter() < deadline and not any(outcome.values()):
-            if not producer.flush(STEP_S):
+            with told_as_raised():
+                waiting = producer.flush(STEP_S)
+            if not waiting:
                 break
     except KafkaException:
         pass  # the transaction takes no more rows, because one was refused
     try:
-        producer.abort_transaction(ABORT_TIMEOUT_S)
-        producer.poll(0)
+        with told_as_raised():
+            producer.abort_transaction(ABORT_TIMEOUT_S)
+            producer.poll(0)
     except KafkaException:
         return {}
     return outcome
