@@ -75,6 +75,7 @@ def script_of(name: str) -> Script:
             ("truncate", 49, "a source log that lost its end and has grown past it again"),
             ("truncate", 124, "the same, with nothing but aborted records where it grew"),
             ("recreate", 20, "a source topic that was made anew, before anybody looks"),
+            ("recreate", 107, "a global table's topic that was made anew between two looks"),
         )
     ],
 )

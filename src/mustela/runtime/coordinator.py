@@ -216,18 +216,18 @@ class Coordinator:
         """Whether what was read goes on what was read before; False if nobody answers.
 
         Between the look at the ends and the reading a leader may have changed, or a topic may have
-        been made anew.
+        been made anew. With a global table's topic the epoch is run again, over a new copy.
         """
         try:
             self._truncation.read(self.state.progress, self._topics, _ranges_of(output))
             if turn.cuts:
                 self._opening.recovery.refuse_recreated(self.state, turn.cuts)
+            return self._opening.global_tables.is_still_read()
         except EnvironmentFault as fault:
             if not fault.retryable:
                 raise
             self._bear(fault)
             return False
-        return True
 
     def _next_turn(self) -> Turn | None:
         """Choose the next epoch; None if there is nothing to do."""

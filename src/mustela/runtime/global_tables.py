@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, global_identity
@@ -21,11 +21,13 @@ class GlobalFollower:
     Args:
         plan: Names the tables.
         admin: Answers where topics end.
+        say: Tells the user of a table that is read anew.
     """
 
-    def __init__(self, plan: Plan, admin: Cluster) -> None:
+    def __init__(self, plan: Plan, admin: Cluster, say: Callable[[str], None]) -> None:
         self._tables = plan.global_tables
         self._admin = admin
+        self._say = say
         self.marks: dict[str, GlobalMark] = {}
 
     def find(self) -> None:
@@ -43,8 +45,27 @@ class GlobalFollower:
                 raise self._admin.missing_topic(table.topic, use="global table", at=table.origin)
             known = self.marks.get(table.topic)
             ends = known.ends if known is not None and known.topic_id == found.topic_id else ()
+            if known is not None and known.topic_id != found.topic_id:
+                self._say(
+                    f"topic {table.topic} of a global table was deleted and made anew: "
+                    "the table is read again from its start"
+                )
             missing = (0,) * (found.partitions - len(ends))
             self.marks[table.topic] = GlobalMark(found.topic_id, ends + missing)
+
+    def is_still_read(self) -> bool:
+        """Whether the topics are those that the last order named; if not, name the new ones.
+
+        A copy is read by name: what a task read for an order may be of a topic that was made anew
+        since. One that is not there tells nothing: what was read of it was read before it went.
+        """
+        if not self._tables:
+            return True
+        described = self._admin.describe([table.topic for table in self._tables])
+        if all(self.marks[topic].topic_id == now.topic_id for topic, now in described.items()):
+            return True
+        self.find()
+        return False
 
     def resume(self, marks: Mapping[str, GlobalMark]) -> None:
         """Go on from what the last epoch recorded."""
@@ -62,7 +83,13 @@ class GlobalFollower:
         ]
 
     def see(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take over where the topics end now."""
+        """Take over where the topics end now; one that ends early may have been made anew."""
+        if any(
+            ends.get(TopicPartition(topic, partition), known) < known
+            for topic, mark in self.marks.items()
+            for partition, known in enumerate(mark.ends)
+        ):
+            self.find()
         for topic, mark in self.marks.items():
             now = tuple(
                 max(known, ends.get(TopicPartition(topic, partition), known))

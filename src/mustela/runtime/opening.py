@@ -84,7 +84,7 @@ class Opening:
         self._listener = listener
         self._lanes = lanes
         self.recovery = Recovery(settings, plan, world, self._say)
-        self.global_tables = GlobalFollower(plan, world.cluster)
+        self.global_tables = GlobalFollower(plan, world.cluster, self._say)
         self._state_dir = settings.state_dir
         self._is_loaded = False
 
