@@ -5,7 +5,7 @@
 ./dev sim --seeds N [--start S]        N seeds
 ./dev sim --seeds N --what             N seeds, and what happened in them how often
 ./dev sim --seeds N --ledger FILE      go on where the file ends, up to seed N, and add to it
-./dev sim --bugs all                   plant each bug, and say how many seeds find it
+./dev sim --bugs all                   plant each bug, and say how many seeds find it; names, too
 """
 
 from __future__ import annotations
@@ -23,36 +23,20 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
     options = _parse(arguments)
-    if options.bug:
-        from tests.differential.planted.plant import plant
-        from tests.simulation.planted.search import LIST
-
-        plant(options.bug, LIST)
     if options.bugs:
         from tests.simulation.planted.search import search_all
 
         return search_all(options.bugs, options.seeds or 10_000)
     from tests.simulation.draw import ALL, NOT_YET
-    from tests.simulation.invariants import NOT_HELD
 
     kinds = ALL - NOT_YET
     if options.kinds is not None:
         kinds = frozenset(filter(None, options.kinds.split(",")))
     if options.seed is not None:
         return _one(options.seed, kinds, options.trace)
-    from tests.simulation.campaign import Choice, run
+    from tests.simulation.campaign import Choice
 
     choice = Choice(kinds=kinds, program=options.program)
-
-    if options.bug:
-        off = NOT_HELD | set(options.off.split(",") if options.off else ())
-        start = options.start or 1
-        for count, (_, what) in enumerate(run(start, options.seeds or 10_000, Choice(off=off)), 1):
-            if what is not None:
-                print(f"found after {count} seeds: {what.splitlines()[0][:200]}")
-                return 0
-        print("not found")
-        return 1
     failed = _several(options, choice)
     if failed:
         _one(failed[0], kinds, trace=False)
@@ -106,8 +90,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--what", action="store_true", help="say what happened how often")
     parser.add_argument("--kinds", help="kinds of faults, with commas between them")
     parser.add_argument("--trace", action="store_true", help="tell what happened")
-    parser.add_argument("--bug", help="plant a bug, and stop at the first seed that finds it")
-    parser.add_argument("--off", help="invariants that are not looked at, for --bug")
     parser.add_argument("--bugs", help="names of bugs, or all: one process for each")
     return parser.parse_args(arguments)
 

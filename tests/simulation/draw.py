@@ -162,6 +162,20 @@ def _widen(draw: _Draw) -> list[Event]:
     ]
 
 
+def _reset(draw: _Draw) -> list[Event]:
+    """Somebody resets the application, and does not reach a host that has run it, too."""
+    at, random = draw.when(), draw.random
+    events = [
+        Event(at, "start", (0, 0, 1)),
+        Event(at + 60, "stop", (0,)),
+        Event(at + 80, "reset", (0,)),
+    ]
+    for machine in (0, *random.sample((0, 0, 2, 2), random.randint(0, 3)), 1):
+        at += random.randint(30, 90)
+        events.append(Event(at + 81, "start", (0, 0, machine)))
+    return events
+
+
 KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
     "kill": _several("kill"),
     "kill_worker": _several("kill_worker"),
@@ -184,6 +198,7 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
     "truncate": lambda draw: [
         Event(draw.when(), "truncate", (*draw.place(), draw.random.randint(1, 10)))
     ],
+    "reset": _reset,
     "recreate": lambda draw: [Event(draw.when(), "recreate", (draw.source(),))],
     "group": lambda draw: [Event(draw.when(), "group", (draw.random.choice(("move", "forget")),))],
 }
@@ -193,8 +208,9 @@ ALL = frozenset({*KINDS, "held"})
 DRAWN = 3
 """Counts the ways in which scripts were made of seeds: each makes another script of a seed."""
 
-NOT_YET = frozenset({"recreate", "truncate"})
-"""Kinds that are not drawn by default: they end most seeds early, by a stop that is right."""
+NOT_YET = frozenset({"recreate", "reset", "truncate"})
+"""Kinds that are not drawn by default: two end most seeds early, by a stop that is right, and
+after a reset what came before it is not looked at again."""
 
 OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3, "fail": 0.2, "no_answer": 0.2, "lag": 0.1}
 """What happens in so large a share of seeds, whatever the weather is like."""

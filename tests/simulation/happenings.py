@@ -22,10 +22,12 @@ class Happenings:
 
     Args:
         world: The world.
+        application_id: The application.
     """
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, application_id: str) -> None:
         self._world = world
+        self._name = application_id
         self._open: list[tuple[str, int]] = []
         self._made = 0
         self._ends_before = 0
@@ -146,6 +148,18 @@ class Happenings:
         self._world.applied.add("expired")
         for log in self._world.broker.topics[topic].partitions:
             log.retain(BASE_MS + self._world.ms - age_ms)
+
+    def _reset(self, machine: int) -> None:
+        """Somebody runs ``mustela reset`` on one machine: other disks keep what they have."""
+        world = self._world
+        for life in world.lives():
+            world.kill(life)
+        for name in list(world.broker.topics):
+            if name.startswith(f"{self._name}-"):
+                world.broker.delete(name)
+        world.broker.groups.pop(self._name, None)
+        world.machines[machine].remove_unclaimed(self._name, set())
+        world.on_reset()
 
     def _group(self, how: str) -> None:
         """Somebody resets the offsets of the group, or they expire."""

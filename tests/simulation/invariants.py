@@ -41,7 +41,7 @@ INVARIANTS = {
 FAILURES_BORNE = 3
 """So many failures at most end no process."""
 
-NOT_HELD = frozenset({"told"})
+NOT_HELD: frozenset[str] = frozenset()
 """Invariants that Mustela does not keep; a test for each says so, and fails when it does."""
 
 EXCUSED: dict[str, frozenset[str]] = {
@@ -69,22 +69,26 @@ class Invariants:
         self._world = world
         self._name = application_id
         self._epochs = epochs_topic(application_id)
-        self._last: EpochRecord | None = None
-        self._fold = RecordFold()
         self._program = PROGRAMS[world.script.program]
-        self._oracle = self._program.oracle()
-        every = self._program.settings.get("emit") == "every"
-        self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
-        self._read: dict[tuple[str, str, int], int] = {}
-        self._began: dict[tuple[str, int], int] = {}
-
-        self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self._begin()
         self._claims: list[tuple[Life, int]] = []
         self._newest = -1
         self._latest: dict[Any, bytes | None] = {}
         world.broker.on_commit = self.committed
         world.on_end = self.ended
         world.may_stop = self._is_excused
+        world.on_reset = self._begin
+
+    def _begin(self) -> None:
+        """A life begins: nothing of an earlier one is known."""
+        self._last: EpochRecord | None = None
+        self._fold = RecordFold()
+        self._oracle = self._program.oracle()
+        every = self._program.settings.get("emit") == "every"
+        self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
+        self._read: dict[tuple[str, str, int], int] = {}
+        self._began: dict[tuple[str, int], int] = {}
+        self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def committed(self, name: str, txn: Txn) -> None:
         """Check a transaction that has just been committed."""
@@ -279,7 +283,9 @@ class Invariants:
         last, world = self._last, self._world
         self._newest = -1 if last is None else last.watermark
         if not world.came_to_rest:
-            self._excuse(world.ends[-1] if world.ends else "nothing")
+            ended = world.ends[-1] if world.ends else "nothing"
+            if ended != "stopped":  # it was told to stop, because it did not come to rest
+                self._excuse(ended)
             return
         if last is None:
             self._fail("complete", "nothing was ever committed")

@@ -9,7 +9,9 @@ from typing import Any
 from mustela.state.codec import Meta
 from mustela.state.directories import environment_path
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.lmdb_files import refuse
 from mustela.state.memory import MemoryEnvironment
+from mustela.state.protocol import Standing, compare
 
 __all__ = ["DiskEnvironment", "Machine"]
 
@@ -18,7 +20,8 @@ class DiskEnvironment(MemoryEnvironment):
     """An environment whose files outlive processes.
 
     It is in memory, because files take ten times as long. Base, pendings and the rules for them are
-    those of `MemoryEnvironment`; ownership, boots and clean stops are as in `LmdbEnvironment`.
+    those of `MemoryEnvironment`; whose it is, boots and clean stops are for `Meta` to judge, as in
+    `LmdbEnvironment`.
 
     Args:
         spec: What it holds.
@@ -42,20 +45,17 @@ class DiskEnvironment(MemoryEnvironment):
 
     def condition(self, committed: Committed) -> Condition:
         """Compare what is here with what is committed."""
-        meta = self._meta
-        if meta is None:
-            return Condition.CURRENT if committed.token is None else Condition.EMPTY
-        if not meta.belongs_to(self._spec):
-            return Condition.FOREIGN
-        if meta.boot_id != self._machine.boot and not meta.clean:
-            return Condition.DAMAGED
-        return super().condition(committed)
+        if self._meta is None:
+            return compare(Standing(), committed, has_pending=False, spec=self._spec)
+        refused = self._meta.judged(self._spec, self._machine.boot)
+        return super().condition(committed) if refused is None else refused
 
     def _writes(self) -> None:
         self._machine.at("disk")
         if self._meta is None:
             self._meta = Meta.fresh(self._spec, self._machine.boot)
-        self._meta.boot_id, self._meta.clean = self._machine.boot, False
+        refuse(self._meta.judged(self._spec, self._machine.boot), self.path)
+        self._meta.use(self._machine.boot)
 
     def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
         """Store an epoch's changes; a kill comes before it or after it."""
@@ -83,8 +83,8 @@ class DiskEnvironment(MemoryEnvironment):
     def close(self, *, clean: bool) -> None:
         """Let go of it; ``clean`` says on disk that all is written."""
         super().close(clean=clean)
-        if clean and self._meta is not None and self._meta.boot_id == self._machine.boot:
-            self._meta.clean = True
+        if clean and self._meta is not None:
+            self._meta.let_go(self._machine.boot)
 
     def destroy(self) -> None:
         """Delete all state."""

@@ -163,7 +163,7 @@ def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
     with _uncollected(), simulated():
         world = SimWorld(script, _live)
         world.off = off
-        happenings = Happenings(world)
+        happenings = Happenings(world, APPLICATION)
         invariants = Invariants(world, APPLICATION)
         world.told = invariants.told
         world.run(happenings.is_over)

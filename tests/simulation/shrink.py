@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.simulation.invariants import NOT_HELD
 from tests.simulation.play import play
 from tests.simulation.script import Event, Script
 
@@ -12,21 +13,33 @@ __all__ = ["shrink"]
 PLAYS_MAX = 250
 
 
-def shrink(script: Script, invariant: str) -> Script:
-    """Return a script that violates the same invariant with as few events as could be found."""
+def shrink(
+    script: Script, invariant: str, *, alone: bool = False, plays_max: int = PLAYS_MAX
+) -> Script:
+    """Return a script that violates the same invariant with as few events as could be found.
+
+    Args:
+        script: A script that violates it.
+        invariant: The invariant.
+        alone: Without it the script violates nothing, and goes on to do so.
+        plays_max: How many shorter scripts are tried.
+    """
     plays = 0
 
     def fails(events: list[Event]) -> bool:
         nonlocal plays
         plays += 1
-        found = play(replace(script, events=tuple(events))).violations
-        return bool(found) and found[0].invariant == invariant
+        tried = replace(script, events=tuple(events))
+        found = play(tried).violations
+        if not found or found[0].invariant != invariant:
+            return False
+        return not alone or not play(tried, off=NOT_HELD | {invariant}).violations
 
     events = list(script.events)
     size = len(events) // 2
-    while size and plays < PLAYS_MAX:
+    while size and plays < plays_max:
         start = 0
-        while start < len(events) and plays < PLAYS_MAX:
+        while start < len(events) and plays < plays_max:
             fewer = events[:start] + events[start + size :]
             if fails(fewer):
                 events = fewer
@@ -37,7 +50,7 @@ def shrink(script: Script, invariant: str) -> Script:
         if event.kind != "produce":
             continue
         topic, partition, rows, how = event.args
-        while len(rows) > 1 and plays < PLAYS_MAX:
+        while len(rows) > 1 and plays < plays_max:
             fewer = [*events]
             fewer[index] = replace(event, args=(topic, partition, rows[: len(rows) // 2], how))
             if not fails(fewer):

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.planted.plant import bugs
 from tests.simulation.campaign import Choice, campaign, continue_at
 from tests.simulation.draw import ALL, NOT_YET, draw, program_of
-from tests.simulation.planted.search import LIST, ROOT, history
 from tests.simulation.play import play
 from tests.simulation.programs import GROWN, PROGRAMS, planned
 
@@ -91,17 +89,3 @@ def test_a_campaign_goes_on_where_its_ledger_ends(tmp_path: Path) -> None:
 def test_a_check_plays_every_program() -> None:
     """Each program has its turn, so few seeds try all of them."""
     assert {program_of(seed) for seed in range(1, CHECKED + 1)} == PROGRAMS.keys()
-
-
-@pytest.mark.parametrize("bug", sorted(bugs(LIST)))
-def test_a_planted_bug_fits_the_source(bug: str) -> None:
-    """The text to be replaced is there once."""
-    planted = bugs(LIST)[bug]
-    source = ROOT / "src" / Path(*planted.module.split(".")).with_suffix(".py")
-    assert planted.spoilt(source.read_text(encoding="utf-8"))
-
-
-def test_enough_bugs_are_planted() -> None:
-    """At least ten of them the project once had."""
-    assert len(bugs(LIST)) >= 20
-    assert len(history()) >= 10

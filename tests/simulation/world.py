@@ -153,6 +153,7 @@ class SimWorld:
         self.may_stop: Callable[[str], bool] = lambda _code: False
         self.told: Callable[[Life, int], None] = lambda _life, _epoch: None
         self.on_end: Callable[[Life], None] = lambda _life: None
+        self.on_reset: Callable[[], None] = lambda: None
         self._live = live
         last = max((event.at for event in script.events), default=0)
         events = [*script.events, Event(last + CALM_AFTER, "calm")]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import msgspec
 from xxhash import xxh32_digest, xxh64_digest, xxh128_digest
 
-from mustela.state.interfaces import STATE_FORMAT, Changes, EnvironmentSpec, Token
+from mustela.state.interfaces import STATE_FORMAT, Changes, Condition, EnvironmentSpec, Token
 from mustela.state.protocol import Standing
 
 __all__ = [
@@ -92,6 +92,32 @@ class Meta(msgspec.Struct):
         names = ("format", "application_id", "cluster_id", "stage", "group", "groups", "stores")
         same = all(getattr(self, name) == getattr(wanted, name) for name in names)
         return same and self._lives_in(spec)
+
+    def judged(self, spec: EnvironmentSpec, boot: str) -> Condition | None:
+        """Return why nothing of this state may be used, or None.
+
+        Args:
+            spec: What is asked for.
+            boot: Names the running boot.
+        """
+        if not self.belongs_to(spec):
+            return Condition.FOREIGN
+        return None if self.clean or self.is_of(boot) else Condition.DAMAGED
+
+    def is_of(self, boot: str) -> bool:
+        """Whether a boot wrote last; one without a name cannot be told from any other."""
+        return bool(boot) and self.boot_id == boot
+
+    def use(self, boot: str) -> None:
+        """Say that the files are in use."""
+        self.boot_id, self.clean = boot, False
+
+    def let_go(self, boot: str) -> bool:
+        """Say that all is written; return whether that is news, and for this boot to say."""
+        if self.clean or not self.is_of(boot):
+            return False
+        self.clean = True
+        return True
 
     def _lives_in(self, spec: EnvironmentSpec) -> bool:
         """Whether this state is of the life that ``spec`` names, and of the same changelogs."""

@@ -37,6 +37,7 @@ from mustela.state.lmdb_files import (
     check_readers,
     damaged,
     open_handle,
+    refuse,
     reported,
 )
 from mustela.state.lmdb_saved import fetch, save
@@ -131,17 +132,12 @@ class LmdbEnvironment:
         meta = self._read_meta(txn, handle)
         if meta is None:
             return compare(Standing(), committed, has_pending=False, spec=self._spec)
-        if not meta.belongs_to(self._spec):
-            return Condition.FOREIGN
-        if not (meta.clean or self._is_this_boot(meta)):
-            return Condition.DAMAGED
+        refused = meta.judged(self._spec, self._boot)
+        if refused is not None:
+            return refused
         key = None if committed.token is None else token_key(committed.token)
         has_pending = key is not None and txn.get(key, None, handle.pending) is not None
         return compare(meta.standing, committed, has_pending=has_pending, spec=self._spec)
-
-    def _is_this_boot(self, meta: Meta) -> bool:
-        """Whether this boot wrote last; one without a name cannot be told from any other."""
-        return bool(self._boot) and meta.boot_id == self._boot
 
     def positions(self) -> dict[str, int]:
         """Return, per logged store, the changelog offset up to which the base is complete."""
@@ -316,13 +312,10 @@ class LmdbEnvironment:
             meta = self._read_meta(txn, handle)
         if meta is None:
             return
-        if not meta.belongs_to(self._spec):
-            raise not_ready(Condition.FOREIGN, Committed(), str(self.path))
+        refuse(meta.judged(self._spec, self._boot), self.path)
         if not meta.clean:
-            if self._is_this_boot(meta):
-                return
-            raise damaged(self.path, "another boot left it open")
-        meta.boot_id, meta.clean = self._boot, False
+            return
+        meta.use(self._boot)
         with handle.env.begin(write=True) as txn:
             txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
         handle.env.sync(True)
@@ -366,9 +359,8 @@ class LmdbEnvironment:
                 handle.env.sync(True)
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle)
-                    if meta is None or meta.clean or not self._is_this_boot(meta):
+                    if meta is None or not meta.let_go(self._boot):
                         return
-                    meta.clean = True
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
                 handle.env.sync(True)
 

@@ -23,7 +23,8 @@ from mustela.state.faults import (
     StateReaderError,
     gone,
 )
-from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.interfaces import Committed, Condition, EnvironmentSpec
+from mustela.state.protocol import not_ready
 from mustela.state.verify import verify_environments
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "check_readers",
     "damaged",
     "open_handle",
+    "refuse",
     "reported",
 ]
 
@@ -93,6 +95,19 @@ def damaged(path: Path, what: str, **facts: object) -> StateDamagedError:
         fix="nothing: it is deleted and restored from the changelogs",
         fields={"path": str(path), **facts},
     )
+
+
+def refuse(condition: Condition | None, path: Path) -> None:
+    """Refuse to write to state that may not be used; see `Meta.judged`.
+
+    Raises:
+        StateNotReadyError: If it is somebody else's.
+        StateDamagedError: If another boot left it open.
+    """
+    if condition is Condition.DAMAGED:
+        raise damaged(path, "another boot left it open")
+    if condition is not None:
+        raise not_ready(condition, Committed(), str(path))
 
 
 @contextmanager

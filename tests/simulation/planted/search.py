@@ -2,48 +2,83 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-__all__ = ["LIST", "history", "search", "search_all"]
+from tests.simulation.planted.known import Finding, Planted, keep, planted, script_of
 
-LIST = Path(__file__).with_name("bugs.toml")
+__all__ = ["ROOT", "find", "search_all"]
+
 ROOT = Path(__file__).resolve().parents[3]
+MISSED_MIN = 50
+"""Without the invariant that finds a bug alone, at least so many seeds are played in vain."""
 
 
-def history() -> dict[str, str]:
-    """Return, for each bug that the project once had, the commit that mended it."""
-    table = tomllib.loads(LIST.read_text(encoding="utf-8"))
-    return {name: said["history"] for name, said in table.items() if "history" in said}
-
-
-def search(name: str, seeds: int, *options: str) -> tuple[bool, str]:
-    """Plant a bug and play seeds until one finds it; return whether one did, and what was said."""
-    command = [sys.executable, "-m", "tests.simulation", "--bug", name, "--seeds", str(seeds)]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+def _hunt(name: str, start: int, last: int, off: str = "") -> tuple[bool, dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.simulation.planted.hunt", name, str(start), str(last)]
     done = subprocess.run(
-        [*command, *options],
+        [*command, *([off] if off else ())],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
-    told = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return done.returncode == 0, told[-1] if told else ""
+    if not done.stdout.strip():
+        raise RuntimeError(done.stderr)
+    return done.returncode == 0, json.loads(done.stdout.splitlines()[-1])
+
+
+def find(bug: Planted, seeds: int) -> Finding | str:
+    """Return how a bug is found; else what is known instead."""
+    from tests.simulation.play import play
+
+    start, first = 1, None
+    while True:
+        is_found, told = _hunt(bug.name, start, seeds)
+        first = first or told["first"]
+        if not is_found:
+            return f"not found by {bug.guard} in {seeds} seeds; first violation: {first}"
+        found = replace(Finding(**told), first=first, commit=_commit())
+        if not play(script_of(found)).violations:
+            break
+        start = found.seeds + 1  # the script violates something without the bug, too
+    if bug.alone:
+        last = max(found.seeds, MISSED_MIN)
+        is_found, told = _hunt(bug.name, 1, last, bug.guard)
+        if is_found:
+            return f"{bug.guard} does not find it alone: seed {told['seeds']}: {told['said']}"
+        found = replace(found, missed=last)
+    return found
 
 
 def search_all(names: str, seeds: int) -> int:
-    """Look for bugs; return 0 if all were found."""
-    known = tomllib.loads(LIST.read_text(encoding="utf-8"))
+    """Look for bugs, keep what is found, and print a table; return 0 if all were found."""
+    known = planted()
     wanted = sorted(known) if names == "all" else names.split(",")
     missed = 0
+    print(f"{'bug':58} {'seeds':>5} found by    {'first':>5}")
     for name in wanted:
-        found, told = search(name, seeds)
-        missed += not found
-        print(f"{name}: {told}", flush=True)
+        found = find(known[name], seeds)
+        if isinstance(found, str):
+            missed += 1
+            print(f"{name:58} {found}", flush=True)
+            continue
+        keep([found])
+        earlier = f"{found.first[0]:5} {found.first[1]}"
+        without = "" if found.missed is None else f"; {found.missed} seeds miss it without"
+        print(f"{name:58} {found.seeds:5} {found.invariant:11} {earlier}{without}", flush=True)
     print(f"{len(wanted) - missed} of {len(wanted)} bugs found")
     return 1 if missed else 0
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
