@@ -120,10 +120,10 @@ def test_another_number_of_key_groups_is_refused(world: World) -> None:
     """The named number works again."""
     source, sink = world.topic("in"), world.topic("out")
     world.send(source, [("k", "v")])
-    world.run(copying(source, sink), key_groups=8)
-    error = world.fail(copying(source, sink), key_groups=4)
+    world.run(counting(source, sink), key_groups=8)
+    error = world.fail(counting(source, sink), key_groups=4)
     assert error.code == "KEY_GROUPS_CHANGED"
-    world.run(copying(source, sink), key_groups=8)
+    world.run(counting(source, sink), key_groups=8)
 
 
 def test_offsets_that_a_tool_moved_are_a_named_stop(world: World) -> None:
