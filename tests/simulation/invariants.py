@@ -7,6 +7,7 @@ from typing import Any
 
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
+from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, PartitionState, epochs_topic
 from mustela.runtime.epochs import EpochReader
 from mustela.runtime.record_rows import RecordFold
@@ -344,9 +345,7 @@ class Invariants:
 
     def _check_state(self, last: EpochRecord) -> None:
         """What a changelog holds up to its recorded end is what each current copy holds."""
-        script = self._world.script
-        plan = planned(script.program, 0)
-        for stage in plan.stages:
+        for stage in self._plan_of(last).stages:
             if not stage.stores:
                 continue
             ends = [last.changelog_ends[name] for name in stage.logged]
@@ -363,6 +362,17 @@ class Invariants:
                         self._compare(
                             stage.stores, environment, mark.committed(stage.logged), group
                         )
+
+    def _plan_of(self, last: EpochRecord) -> Plan:
+        """The release that wrote the last epoch: instances of two may have run in the end."""
+        script = self._world.script
+        versions = {event.args[1] for event in script.events if event.kind == "start"}
+        plans = [planned(script.program, version) for version in sorted({0, *versions})]
+        return next(
+            plan
+            for plan in plans
+            if all(stage.identity in last.groups for stage in plan.stages if stage.stores)
+        )
 
     def _compare(
         self,
