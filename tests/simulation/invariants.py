@@ -345,10 +345,11 @@ class Invariants:
 
     def _check_state(self, last: EpochRecord) -> None:
         """What a changelog holds up to its recorded end is what each current copy holds."""
-        for stage in self._plan_of(last).stages:
+        plan = self._plan_of(last)
+        for stage in plan.stages:
             if not stage.stores:
                 continue
-            ends = [last.changelog_ends[name] for name in stage.logged]
+            ends = [last.changelog_ends[plan.log_names[name]] for name in stage.logged]
             for group, wrote in enumerate(last.groups[stage.identity]):
                 mark = GroupMark(
                     None if wrote is None else (wrote.incarnation, wrote.epoch, wrote.attempt),
