@@ -388,7 +388,7 @@ class Invariants:
         for store in stores:
             if not store.logged:
                 continue
-            topic = f"{self._name}-{store.name}-changelog"
+            topic = f"{self._name}-{store.log_name}-changelog"
             log = self._world.broker.topics[topic].partitions[group]
             rows: dict[bytes, bytes] = {}
             for entry in log.between(0, committed.changelog_ends[store.name]):
