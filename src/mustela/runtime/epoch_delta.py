@@ -19,6 +19,7 @@ from mustela.runtime.epoch_record import (
     EpochRecord,
     GroupState,
     PartitionState,
+    decode_body,
     decode_epoch_record,
 )
 
@@ -251,15 +252,7 @@ def decode_row(data: bytes, application_id: str = "APP") -> EpochRecord | EpochD
     """
     if not is_delta(data):
         return decode_epoch_record(data, application_id)
-    try:
-        return _DECODER.decode(zlib.decompress(data[4:]))
-    except (zlib.error, msgspec.MsgspecError) as error:
-        msg = f"the last epoch record is damaged: {error}"
-        raise InvariantError(
-            msg,
-            fix="clear state and internal topics of the application with: mustela reset"
-            f" {application_id}",
-        ) from error
+    return decode_body(_DECODER, data, application_id)
 
 
 def _partition_changes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,10 +18,13 @@ __all__ = [
     "GroupState",
     "PartitionState",
     "StoreState",
+    "decode_body",
     "decode_epoch_record",
     "encode_epoch_record",
     "epochs_topic",
 ]
+
+T = TypeVar("T")
 
 EPOCH_RECORD_FORMAT = 2
 """2 names lives, stores and dormant sources; a record of format 1 names none."""
@@ -181,8 +184,22 @@ def decode_epoch_record(data: bytes, application_id: str = "APP") -> EpochRecord
             fix="run the version of Mustela that wrote it, or clear everything with: mustela reset"
             f" {application_id}",
         )
+    return decode_body(_DECODER, data, application_id)
+
+
+def decode_body(decoder: msgspec.msgpack.Decoder[T], data: bytes, application_id: str) -> T:
+    """Return what a row of the epochs topic says after its magic and format.
+
+    Args:
+        decoder: Of its format.
+        data: The row's value.
+        application_id: Whose it is, for the error.
+
+    Raises:
+        InvariantError: If it is damaged.
+    """
     try:
-        return _DECODER.decode(zlib.decompress(data[4:]))
+        return decoder.decode(zlib.decompress(data[4:]))
     except (zlib.error, msgspec.MsgspecError) as error:
         msg = f"the last epoch record is damaged: {error}"
         raise InvariantError(
