@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mustela.dsl.called import take_calls
+from mustela.dsl.names import snake_case
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
@@ -129,7 +129,7 @@ class Stage:
 
 
 def _no_such_step(kind: type[Stage], stage: str, step: str) -> NoSuchStepError:
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", step).lower()
+    snake = snake_case(step)
     having = {other.__name__ for other in _kinds(Stage) if hasattr(other, snake)}
     names = [part.__name__ for part in kind.__mro__]
     why = fix = None

@@ -12,7 +12,7 @@ import re
 from mustela.errors import Origin
 from mustela.topology.errors import BadNameError
 
-__all__ = ["NAME_LENGTH_MAX", "STORE_NAME_LENGTH_MAX", "check_name", "path_name"]
+__all__ = ["NAME_LENGTH_MAX", "STORE_NAME_LENGTH_MAX", "check_name", "path_name", "snake_case"]
 
 NAME_LENGTH_MAX = 249
 """The longest name that Kafka allows for a topic."""
@@ -21,7 +21,18 @@ STORE_NAME_LENGTH_MAX = 200
 """Leaves room for the application's id and ``-changelog`` in the name of the store's topic."""
 
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]+")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def snake_case(name: str) -> str:
+    """Return a name of Java as Python writes it.
+
+    Example:
+        >>> snake_case("flatMapValues")
+        'flat_map_values'
+    """
+    return _HUMP.sub("_", name).lower()
 
 
 def check_name(name: object, *, what: str, at: Origin, length_max: int = NAME_LENGTH_MAX) -> str:

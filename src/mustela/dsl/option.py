@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import TYPE_CHECKING, Any
 
 from mustela.dsl.called import bad_call
+from mustela.dsl.names import snake_case
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
@@ -19,8 +19,6 @@ _SPAN = "write {}(time_difference=timedelta(...), grace=timedelta(0)), or with a
 _APART = "write JoinWindows.of_time_difference(timedelta(...), grace=timedelta(...))"
 _KAFKA = {
     "as_": {"Materialized": 'write Materialized(store="...")', "": 'write {}(name="...")'},
-    "as": {"Materialized": 'write Materialized(store="...")', "": 'write {}(name="...")'},
-    "with": {"": _KEY_VALUE},
     "with_": {"": _KEY_VALUE},
     "of": {
         "JoinWindows": _APART,
@@ -39,7 +37,7 @@ _KAFKA = {
     "grace": {"": "write {}(..., grace=timedelta(...))"},
     "before": {"": "write {}(before=timedelta(...), after=..., grace=...)"},
     "after": {"": "write {}(before=..., after=timedelta(...), grace=...)"},
-    "keySerde": {"": "write {}(key=...), with a type or a serde"},
+    "key_serde": {"": "write {}(key=...), with a type or a serde"},
     "with_key_serde": {"": "write {}(key=...), with a type or a serde"},
     "with_value_serde": {"": "write {}(value=...), with a type or a serde"},
     "with_other_value_serde": {"": "write {}(other_value=...), with a type or a serde"},
@@ -68,8 +66,8 @@ _KAFKA = {
 
 def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
     """Return the error of a method that an option does not have."""
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", asked).lower()
-    by_class = _KAFKA.get(asked) or _KAFKA.get(snake) or {}
+    snake = snake_case(asked)
+    by_class = _KAFKA.get(snake, {})
     fix = by_class.get(kind.__name__) or by_class.get("")
     if fix is None and snake != asked and hasattr(kind, snake):
         fix = f"write {kind.__name__}.{snake}"
