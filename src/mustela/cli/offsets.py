@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from mustela.cli.asking import Application, Manner, confirm
+from mustela.cli.asking import Application, Manner
 from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, print_table
-from mustela.cli.living import refuse_while_alive
 from mustela.cli.repairing import (
     BadOffsetsError,
     ToEarliest,
     ToLatest,
     ToTime,
+    go_ahead,
     goal_of,
     is_number,
     open_repair,
@@ -214,13 +214,8 @@ def _change(
             print(f"nothing of {name} is to be changed")
             return ExitCode.OK
         plan = [f"{name}: to be changed", *(f"  {line}" for line in told)]
-        if manner.dry_run:
-            print("\n".join(plan))
+        if not go_ahead(manner, plan, settings, what=f"nothing of {name} is changed"):
             return ExitCode.OK
-        if not manner.force:
-            refuse_while_alive(settings)
-        if not manner.yes:
-            confirm(plan, what=f"nothing of {name} is changed")
         repair.fence(sight)
         if begins:
             repair.begin(sight, edit, key_groups=settings.key_groups)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from mustela.cli.asking import Manner, NotConfirmedError, confirm
+from mustela.cli.living import refuse_while_alive
 from mustela.cli.settings import loose_settings
 from mustela.errors import UsageError
 
@@ -25,6 +27,7 @@ __all__ = [
     "ToEarliest",
     "ToLatest",
     "ToTime",
+    "go_ahead",
     "goal_of",
     "is_number",
     "offsets_given",
@@ -98,6 +101,37 @@ def open_repair(settings: Settings) -> Generator[Repair]:
         yield repair
     finally:
         repair.close()
+
+
+def go_ahead(
+    manner: Manner,
+    lines: Sequence[str],
+    settings: Settings,
+    *,
+    what: str,
+    error: type[NotConfirmedError] = NotConfirmedError,
+) -> bool:
+    """Return whether a change is to be made; with ``--dry-run`` show it instead.
+
+    Args:
+        manner: How the change is made.
+        lines: What is to be done.
+        settings: Of the application.
+        what: What is not done without a yes.
+        error: What is raised without one.
+
+    Raises:
+        InstanceAliveError: If an instance lives, unless that is forced.
+        NotConfirmedError: If nobody says yes.
+    """
+    if manner.dry_run:
+        print("\n".join(lines))
+        return False
+    if not manner.force:
+        refuse_while_alive(settings)
+    if not manner.yes:
+        confirm(lines, what=what, error=error)
+    return True
 
 
 def told_of(sight: Sight, edit: Edit) -> list[str]:

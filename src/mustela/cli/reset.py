@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from mustela.cli.asking import Application, Manner, NotConfirmedError, confirm
+from mustela.cli.asking import Application, Manner, NotConfirmedError
 from mustela.cli.clients import open_admin
 from mustela.cli.console import ExitCode, Json, print_json
-from mustela.cli.living import refuse_while_alive
 from mustela.cli.repairing import (
     BadOffsetsError,
     Goal,
     ToEarliest,
     ToLatest,
     ToTime,
+    go_ahead,
     goal_of,
     offsets_given,
     open_repair,
@@ -226,17 +226,11 @@ def _goes_on(
     """Show what is to be done, and say whether to do it."""
     name = settings.application_id
     lines = [f"{name}: to be done", *(f"  {line}" for line in told)]
-    if manner.dry_run:
-        if json:
-            print_json({"application_id": name, "would": list(told)})
-        else:
-            print("\n".join(lines))
+    if manner.dry_run and json:
+        print_json({"application_id": name, "would": list(told)})
         return False
-    if not manner.force:
-        refuse_while_alive(settings)
-    if not manner.yes:
-        confirm(lines, what=f"nothing of {name} is deleted", error=NothingConfirmedError)
-    return True
+    what = f"nothing of {name} is deleted"
+    return go_ahead(manner, lines, settings, what=what, error=NothingConfirmedError)
 
 
 def _delete(plan: Plan, admin: KafkaAdmin) -> None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from mustela.cli.applications import Target
-from mustela.cli.asking import Manner, confirm
+from mustela.cli.asking import Manner
 from mustela.cli.clients import open_admin
 from mustela.cli.console import ExitCode
-from mustela.cli.living import refuse_while_alive
 from mustela.cli.loading import load_app
-from mustela.cli.repairing import open_repair
+from mustela.cli.repairing import go_ahead, open_repair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,13 +58,8 @@ def drop(
         dropped = drop_of(repair.recorded(sight), store, plan, name)
         told = _told(dropped)
         lines = [f"{name}: to be done", *(f"  {line}" for line in told)]
-        if manner.dry_run:
-            print("\n".join(lines))
+        if not go_ahead(manner, lines, settings, what=f"nothing of {name} is dropped"):
             return ExitCode.OK
-        if not manner.force:
-            refuse_while_alive(settings)
-        if not manner.yes:
-            confirm(lines, what=f"nothing of {name} is dropped")
         repair.fence(sight)
         admin.delete([dropped.topic])  # before the record: see `Repair.drop`
         repair.drop(sight, dropped)
@@ -114,13 +108,8 @@ def upgrade(
             print("\n".join([*left, f"{name} has no rows to be rewritten"]))
             return ExitCode.OK
         lines = [f"{name}: to be done", *(f"  {line}" for line in (*map(_job_told, jobs), *left))]
-        if manner.dry_run:
-            print("\n".join(lines))
+        if not go_ahead(manner, lines, settings, what=f"nothing of {name} is rewritten"):
             return ExitCode.OK
-        if not manner.force:
-            refuse_while_alive(settings)
-        if not manner.yes:
-            confirm(lines, what=f"nothing of {name} is rewritten")
         repair.fence(sight)
         repair.upgrade(sight, jobs, _reader(settings), print)
     return ExitCode.OK
