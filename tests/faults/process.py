@@ -197,7 +197,7 @@ class ChildApp:
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            msg = f"the application does not stop\n{self.events()[-3:]}\n{self.text()}"
+            msg = f"the application does not stop\n{self.events()[-3:]}\n{self.stacks()}"
             raise ChildEndedError(msg) from error
         finally:
             self.kill()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mustela.clock import Clock, SystemClock
@@ -29,6 +28,7 @@ from mustela.runtime.opening import check_before_start
 from mustela.runtime.pace import Pace
 from mustela.runtime.patience import Patience
 from mustela.runtime.shortage import shortage_of
+from mustela.runtime.signals import stopped_by_signals
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
@@ -214,7 +214,7 @@ class App:
         Raises:
             MustelaError: If the application ended with an error.
         """
-        with self._signals():
+        with stopped_by_signals(self._stop_in_time):
             self.start()
             self.wait()
             self._join()
@@ -397,33 +397,13 @@ class App:
             spent = self._clock.monotonic() - started
             self._stopping.wait(pace.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
 
-    def _give_up(self) -> None:
-        """Wait no longer for the epoch that runs."""
-        if self._engine is not None:
+    def _stop_in_time(self) -> None:
+        """Stop; after the grace time, wait no longer for the epoch that runs."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()  # the main thread has a handler to run
+        if not self.wait(self.settings.shutdown.grace) and self._engine is not None:
             self._engine.interrupt()
-
-    @contextmanager
-    def _signals(self) -> Generator[None]:
-        """Stop cleanly on SIGINT and SIGTERM while the block runs."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, _frame: FrameType | None) -> None:
-            if self._stopping.is_set():
-                signal.signal(number, signal.SIG_DFL)
-                signal.raise_signal(number)
-            self._stopping.set()
-            timer = threading.Timer(self.settings.shutdown.grace.total_seconds(), self._give_up)
-            timer.daemon = True
-            timer.start()
-
-        before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class _Fan:

@@ -12,7 +12,7 @@ PROGRAM = """
 import os, signal, sys, threading
 from mustela import App
 
-number, times = int(sys.argv[1]), int(sys.argv[2])
+number, times, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 gave_up = threading.Event()
 
 
@@ -21,26 +21,39 @@ class Engine:
         gave_up.set()
 
 
-app = App("a", bootstrap_servers="x:1", shutdown={"grace": "10ms"})
-app._engine = Engine()
-with app._signals():
+def work(settings, plan):
     for _ in range(times):
-        os.kill(os.getpid(), number)
-    assert app._stopping.is_set()
+        if way == "process":
+            os.kill(os.getpid(), number)
+        else:  # the main thread waits on and does not see it
+            signal.pthread_kill(threading.get_ident(), number)
+        assert app._stopping.wait(30)
+        while signal.getsignal(number) is not signal.SIG_DFL:
+            pass
     assert gave_up.wait(30)
+    app._end()
+
+
+app = App("a", bootstrap_servers="x:1", shutdown={"grace": "10ms"})
+app.topology(lambda builder: builder.stream("in").to("out"))
+app._engine = Engine()
+app._main = work
+app.run()
 print("ended")
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("times", [1, 2])
-def test_signals_stop_an_application(number: signal.Signals, times: int) -> None:
+@pytest.mark.parametrize("way", ["process", "thread"])
+def test_signals_stop_an_application(number: signal.Signals, times: int, way: str) -> None:
     """After the grace time the engine is told to give up; a second signal ends the process."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(int(number)), str(times)],
+        [sys.executable, "-c", PROGRAM, str(int(number)), str(times), way],
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     if times == 1:
         assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
