@@ -19,9 +19,9 @@ from mustela.connectors.kafka.errors import (
     TransactionFenced,
     TransactionUnknown,
 )
-from mustela.connectors.kafka.ranges import RawChunk
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import Headers, TopicPartition
+from mustela.plan.ranges import RawChunk
 from mustela.runtime.ports import LocalState
 from tests.simulation.broker import Fenced, Partition
 from tests.simulation.world import BASE_MS, Life, SimWorld, current_life, current_world

@@ -12,7 +12,7 @@ from mustela.cli.settings import loose_settings
 if TYPE_CHECKING:
     from mustela.connectors.kafka.admin import KafkaAdmin
     from mustela.connectors.kafka.plain import PlainSink
-    from mustela.connectors.kafka.ranges import RawChunk
+    from mustela.plan.ranges import RawChunk
 
 __all__ = ["Follower", "PartitionChunk", "open_admin", "open_sink"]
 

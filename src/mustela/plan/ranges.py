@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mustela.model import Headers
 from mustela.plan.time import NEVER
 
-__all__ = ["LeftOut", "RangeReport", "SourceRange"]
+__all__ = ["LeftOut", "RangeReport", "RawChunk", "SourceRange"]
 
 
 class SourceRange(NamedTuple):
@@ -44,6 +45,38 @@ class SourceRange(NamedTuple):
         """
         place = self.topic_index, self.partition, self.start
         return place == (before.topic_index, before.partition, before.end)
+
+
+@dataclass(slots=True)
+class RawChunk:
+    """Records of one partition in the order of their offsets, as columns of bytes.
+
+    Attributes:
+        offsets: Offsets, ascending; control records and aborted data leave gaps.
+        keys: The keys.
+        values: The values.
+        timestamps: Milliseconds; none in a bare chunk.
+        headers: Headers of each record, or None where no record has any.
+        leader_epoch: The leader epoch of the last record that was read, or -1; a cut leaves it.
+    """
+
+    offsets: list[int] = field(default_factory=list[int])
+    keys: list[bytes | None] = field(default_factory=list["bytes | None"])
+    values: list[bytes | None] = field(default_factory=list["bytes | None"])
+    timestamps: list[int] = field(default_factory=list[int])
+    headers: list[Headers] | None = None
+    leader_epoch: int = -1
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.offsets)
+
+    def cut(self, length: int) -> None:
+        """Drop the records from index ``length`` on."""
+        del self.offsets[length:], self.keys[length:]
+        del self.values[length:], self.timestamps[length:]
+        if self.headers is not None:
+            del self.headers[length:]
 
 
 class LeftOut(NamedTuple):

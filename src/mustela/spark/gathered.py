@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from mustela.kernel.output import SinkRows
 from mustela.kernel.sink_order import in_record_order
+from mustela.kernel.split_order import mend_places
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.spark.frames import Columns
-from mustela.spark.merge import mend_places
 from mustela.spark.results import FrameStore
 
 __all__ = ["gathered_rows"]

@@ -21,16 +21,17 @@ from typing import Any, NamedTuple
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
 
-from mustela.connectors.kafka.ranges import RawChunk
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.lane_state import LaneState
+from mustela.kernel.left_out import leave_out, spans_of
+from mustela.kernel.split_order import mend_order
 from mustela.kernel.stage import StageRunner, collection_paused
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.keygroups import lanes_by_group, row_groups
 from mustela.plan.plan import Exchange
-from mustela.plan.ranges import RangeReport, SourceRange
+from mustela.plan.ranges import RangeReport, RawChunk, SourceRange
 from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
 from mustela.spark.any_key import any_key_reader
@@ -49,8 +50,6 @@ from mustela.spark.frames import (
 )
 from mustela.spark.global_tables import global_views
 from mustela.spark.lanes import LaneEnvironments, end_reading, make_current, read_ahead
-from mustela.spark.left_out import leave_out, spans_of
-from mustela.spark.merge import mend_order
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment

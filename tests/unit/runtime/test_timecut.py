@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.connectors.kafka.splitting import split_ranges
+from mustela.kernel.split_order import mend_order
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Order, SourceChunk
 from mustela.plan.ranges import RangeReport, SourceRange
@@ -17,7 +18,6 @@ from mustela.plan.watermark import epoch_time
 from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 from mustela.runtime.watermark import Look, WatermarkOptions, WatermarkState
-from mustela.spark.merge import mend_order
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 1)
 TOPICS = {"a": 0, "b": 1}

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.errors import OffsetOutOfRange
-from mustela.connectors.kafka.ranges import BITE, CHUNK_RECORDS, RangeReader, RawChunk
+from mustela.connectors.kafka.ranges import BITE, CHUNK_RECORDS, RangeReader
 from mustela.model import TopicPartition
+from mustela.plan.ranges import RawChunk
 
 __all__ = [
     "LastRecord",

@@ -6,7 +6,6 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -24,9 +23,9 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.metadata import METADATA_LAG_S
 from mustela.errors import InvariantError, MustelaError
-from mustela.model import Headers
+from mustela.plan.ranges import RawChunk
 
-__all__ = ["RangeReader", "RawChunk"]
+__all__ = ["RangeReader"]
 
 CONSUMERS_MAX = 8
 AHEAD_MAX = 2
@@ -37,38 +36,6 @@ BITE = 1_000
 """Messages taken from the client at once: few enough to be in the processor's cache when they are
 looked at again, which takes a tenth off the time of a read."""
 _WAIT_S = 0.1
-
-
-@dataclass(slots=True)
-class RawChunk:
-    """Records of one partition in the order of their offsets, as columns of bytes.
-
-    Attributes:
-        offsets: Offsets, ascending; control records and aborted data leave gaps.
-        keys: The keys.
-        values: The values.
-        timestamps: Milliseconds; none in a bare chunk.
-        headers: Headers of each record, or None where no record has any.
-        leader_epoch: The leader epoch of the last record that was read, or -1; a cut leaves it.
-    """
-
-    offsets: list[int] = field(default_factory=list[int])
-    keys: list[bytes | None] = field(default_factory=list["bytes | None"])
-    values: list[bytes | None] = field(default_factory=list["bytes | None"])
-    timestamps: list[int] = field(default_factory=list[int])
-    headers: list[Headers] | None = None
-    leader_epoch: int = -1
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self.offsets)
-
-    def cut(self, length: int) -> None:
-        """Drop the records from index ``length`` on."""
-        del self.offsets[length:], self.keys[length:]
-        del self.values[length:], self.timestamps[length:]
-        if self.headers is not None:
-            del self.headers[length:]
 
 
 class _Client(NamedTuple):

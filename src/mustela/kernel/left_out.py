@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress
 
-from mustela.connectors.kafka.ranges import RawChunk
 from mustela.kernel.output import StageOutput
 from mustela.plan.epoch import EpochOrder
-from mustela.plan.ranges import LeftOut, SourceRange
+from mustela.plan.ranges import LeftOut, RawChunk, SourceRange
 
 __all__ = ["leave_out", "spans_of"]
 

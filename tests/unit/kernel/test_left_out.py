@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from mustela.connectors.kafka.ranges import RawChunk
+from mustela.kernel.left_out import leave_out, spans_of
 from mustela.plan.epoch import EpochOrder
-from mustela.plan.ranges import LeftOut, SourceRange
-from mustela.spark.left_out import leave_out, spans_of
+from mustela.plan.ranges import LeftOut, RawChunk, SourceRange
 from mustela.state.interfaces import Token
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustela.kernel.split_order import mend_order
 from mustela.plan.batch import Batch, Order, Origins, SourceChunk
 from mustela.plan.ranges import RangeReport, SourceRange
-from mustela.spark.merge import mend_order
 
 Partition = tuple[int, list[int], list[int]]
 """Floor, timestamps by offset, and where it is cut."""
