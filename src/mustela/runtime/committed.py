@@ -69,6 +69,7 @@ class CommittedState:
         stores: What each store is, or was when it was last part of the program.
         dropped: The stores that were dropped, as in the record.
         dormant: By topic, how far each partition was read of sources that are not read now.
+        epochs_id: The id of the epochs topic, empty until a look has made sure of it.
     """
 
     plan: Plan
@@ -94,6 +95,7 @@ class CommittedState:
     dormant: dict[str, list[PartitionState]] = field(
         default_factory=dict[str, list[PartitionState]]
     )
+    epochs_id: str = ""
     _rows: PartitionRows = field(default_factory=PartitionRows, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -217,5 +219,6 @@ class CommittedState:
             stores=dict(self.stores),
             dropped=list(self.dropped),
             dormant=sorted(self.dormant),
+            epochs_id=self.epochs_id,
         )
         return with_log_names(record, self.plan)

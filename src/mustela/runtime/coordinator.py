@@ -220,8 +220,7 @@ class Coordinator:
         """
         try:
             self._truncation.read(self.state.progress, self._topics, _ranges_of(output))
-            if turn.cuts:
-                self._opening.recovery.refuse_recreated(self.state, turn.cuts)
+            self._opening.recovery.refuse_recreated(self.state, turn.cuts)
             return self._opening.global_tables.is_still_read()
         except EnvironmentFault as fault:
             if not fault.retryable:

@@ -122,6 +122,8 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             or were not there. What was read of them stays in ``partitions`` and ``topic_ids``.
         dropped: The stores that were dropped: some local state may have their rows yet, which no
             program may take for its own.
+        epochs_id: The id of the epochs topic, which changes when it is deleted and made anew; empty
+            where no look has made sure of it.
     """
 
     incarnation: int
@@ -147,6 +149,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     stores: dict[str, StoreState] = {}
     dormant: list[str] = []
     dropped: list[str] = []
+    epochs_id: str = ""
 
 
 _ENCODER = msgspec.msgpack.Encoder()

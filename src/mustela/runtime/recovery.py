@@ -12,6 +12,7 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
 from mustela.runtime.epochs import refuse_gone
+from mustela.runtime.epochs_watch import EpochsWatch
 from mustela.runtime.found_topics import with_found
 from mustela.runtime.gate.adopt import adopted
 from mustela.runtime.gate.answers import stop_of, told
@@ -53,6 +54,7 @@ class Recovery:
         self._plan = plan
         self._admin = world.cluster
         self._gate = Gate(settings, world)
+        self._epochs = EpochsWatch(settings.application_id, world)
         self._new_id = world.new_id
         self._say = say
         self._clock = world.clock
@@ -137,6 +139,8 @@ class Recovery:
         wanted = [*internal, *(topic for topic in self._plan.topics if topic not in may_go)]
         described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
         refuse_gone(self._settings.application_id, internal.keys() - described.keys())
+        self._epochs.see(state, described[self._epochs.topic])
+        self._epochs.learn(state, described[self._epochs.topic])
         for topic in self._plan.topics:
             if topic in described:
                 self._see(state, topic, described[topic].topic_id, may_go=topic in may_go)
@@ -150,15 +154,17 @@ class Recovery:
         self._start_offsets(state, known=_still(before, state.topic_ids))
 
     def refuse_recreated(self, state: CommittedState, places: Iterable[TopicPartition]) -> None:
-        """See that topics which were read just now are still those that were read before.
+        """See that topics which were read just now, and the epochs topic, are what they were.
 
         One that is not there tells nothing: what was read of it was read before it went.
 
         Raises:
             SourceTopicRecreatedError: If one was made anew.
+            EpochsTopicGoneError: If the epochs topic was.
         """
-        read = {place.topic for place in places}
-        for topic, found in self._admin.describe(read).items():
+        described = self._admin.describe({*(place.topic for place in places), self._epochs.topic})
+        self._epochs.see(state, described.pop(self._epochs.topic, None))
+        for topic, found in described.items():
             then = state.topic_ids.get(topic, found.topic_id)
             if found.topic_id != then:
                 raise _recreated(topic, then, found.topic_id, self._settings.application_id)

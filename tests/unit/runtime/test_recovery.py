@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def admin_with(partitions: int = 2, **more: Any) -> FakeAdmin:
     admin = FakeAdmin(
         {"lines": partitions, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS}, **more
     )
-    admin.ids["lines"] = "id-1"
+    admin.ids.setdefault("lines", "id-1")
     return admin
 
 
@@ -230,6 +231,82 @@ def test_an_internal_topic_that_is_deleted_while_it_runs_is_a_stop_of_its_own(
     assert topic in caught.value.what
     assert "create" not in (caught.value.fix or "")
     assert "mustela reset app" in (caught.value.fix or "")
+
+
+def watched(admin: FakeAdmin, tmp_path: Path, *records: EpochRecord) -> Recovery:
+    admin.ids.setdefault("app-epochs", "epochs-1")
+    recovery = Recovery(
+        settings_for(tmp_path), PLAN, world_of(admin, *records, clock=ManualClock(60_000))
+    )
+    recovery.ensure_topics()
+    return recovery
+
+
+@pytest.mark.parametrize("left", [[], [2]], ids=["empty", "older record"])
+def test_an_epochs_topic_that_is_made_again_while_it_runs_is_a_stop(
+    tmp_path: Path, left: list[int]
+) -> None:
+    """Whether it is looked at because of new partitions or before a commit, whatever is in it."""
+    state = some_state(PLAN)
+    state.epochs_id = "epochs-1"
+    admin = admin_with(2, ids={"app-epochs": "epochs-2"})
+    older = [some_state(PLAN, epoch=epoch).to_record(1) for epoch in left]
+    recovery = watched(admin, tmp_path, *older)
+    for look in (
+        lambda: recovery.add_new_partitions(state),
+        lambda: recovery.refuse_recreated(state, LINES[:1]),
+        lambda: recovery.refuse_recreated(state, []),
+    ):
+        with pytest.raises(MustelaError) as caught:
+            look()
+        assert caught.value.code == "EPOCHS_TOPIC_GONE"
+        assert "epochs-2" in str(caught.value)
+        assert "mustela reset app" in (caught.value.fix or "")
+
+
+class LagsOnce(FakeAdmin):
+    """Answers once what was true before."""
+
+    lies: int = 1
+
+    def describe(self, topics: Any) -> Any:
+        found = super().describe(topics)
+        if "app-epochs" in found and self.lies:
+            self.lies -= 1
+            found["app-epochs"] = replace(found["app-epochs"], topic_id="epochs-0")
+        return found
+
+
+def test_one_answer_that_lags_is_no_epochs_topic_made_again(tmp_path: Path) -> None:
+    """The next one has the id that is known."""
+    admin = LagsOnce({"lines": 2, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS})
+    admin.ids |= {"lines": "id-1", "app-epochs": "epochs-1"}
+    admin.lies = 0
+    state = some_state(PLAN)
+    state.epochs_id = "epochs-1"
+    recovery = watched(admin, tmp_path)
+    admin.lies = 1
+    recovery.refuse_recreated(state, [])
+    assert (admin.lies, state.epochs_id) == (0, "epochs-1")
+
+
+def test_the_epochs_topic_that_holds_the_last_epoch_is_the_right_one(tmp_path: Path) -> None:
+    """Then the known id came from a broker that lagged; a first run learns the id so."""
+    for known in ("epochs-0", ""):
+        state = some_state(PLAN)
+        state.epochs_id = known
+        watched(admin_with(2), tmp_path, state.to_record(1)).add_new_partitions(state)
+        assert state.epochs_id == "epochs-1"
+        assert state.to_record(1).epochs_id == "epochs-1"
+
+
+def test_an_epochs_topic_that_was_made_again_while_it_was_stopped_is_a_stop(start: Any) -> None:
+    """What is in it was copied there; a record of an older version names no id."""
+    admin = admin_with(ids={"app-epochs": "epochs-2"})
+    error = refused(start, "EPOCHS_TOPIC_GONE", admin, record_of(epochs_id="epochs-1"))
+    assert "mustela reset app" in (error.fix or "")
+    for known in ("epochs-2", ""):
+        assert start(admin, record_of(epochs_id=known)).epochs_id == "epochs-2"
 
 
 def test_reading_may_begin_some_time_ago(start: Any) -> None:

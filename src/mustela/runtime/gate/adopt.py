@@ -50,6 +50,7 @@ def adopted(
         return state
     state.incarnation, state.epoch, state.attempt = record.incarnation, record.epoch, record.attempt
     state.life = record.life or new_id()
+    state.epochs_id = seen.broker.epochs_id
     state.adopts_unnamed = record.adopts_unnamed or not record.life
     state.mirrored_ms = record.mirrored_ms
     state.watermark.value = record.watermark

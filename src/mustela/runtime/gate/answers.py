@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from mustela.errors import MustelaError
+from mustela.runtime.epochs import EpochsTopicGoneError
 from mustela.runtime.gate import errors
 from mustela.runtime.gate.differences import Difference, Kind
 
@@ -55,6 +56,13 @@ _DROP = "drop what it has with: mustela state drop MODULE:APP {subject}, "
 _BEGIN_ANEW = "or clear everything with: mustela reset {app}"
 
 ANSWERS: Mapping[Kind, Answer] = {
+    Kind.EPOCHS_REMADE: _stops(
+        EpochsTopicGoneError,
+        "the epochs topic {subject} was deleted and made again",
+        why="it alone knows how far the application has come; what is in it now was copied there,"
+        " and may be older than what was committed last",
+        fix="clear what is left with: mustela reset {app}; find out who deleted it first",
+    ),
     Kind.KEY_GROUPS: _stops(
         errors.KeyGroupsChangedError,
         "key_groups is {now}, the state was made with {then}",
@@ -88,8 +96,8 @@ ANSWERS: Mapping[Kind, Answer] = {
     Kind.GROUP_FOREIGN: _stops(
         errors.OffsetsMovedError,
         "consumer group {app} has offsets, but no epoch of {app} was ever committed",
-        why="another program uses this group, or a tool set its offsets; where to begin is for"
-        " auto_offset_reset and the epoch record to say",
+        why="the epochs topic was deleted, another program uses this group, or a tool set its"
+        " offsets; where to begin is for auto_offset_reset and the epoch record to say",
         fix="choose another application_id; or begin at the group's offsets with: mustela offsets"
         " accept MODULE:APP; or delete the group with: mustela reset {app}",
     ),

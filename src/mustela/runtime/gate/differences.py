@@ -12,7 +12,7 @@ from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
-from mustela.runtime.epoch_record import EpochRecord, StoreState
+from mustela.runtime.epoch_record import EpochRecord, StoreState, epochs_topic
 from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
@@ -35,6 +35,7 @@ _TOLD_ELSEWHERE = frozenset({"layout", "logged"})
 class Kind(Enum):
     """The kinds of differences; `answers.ANSWERS` says what each leads to."""
 
+    EPOCHS_REMADE = "epochs-remade"
     KEY_GROUPS = "key-groups"
     STATE_FORMAT = "state-format"
     EVENT_TIME = "event-time"
@@ -124,6 +125,7 @@ class BrokerFacts:
         ends: The offset behind the last record of each, and of the changelogs' partitions.
         group: The offsets of the consumer group.
         kept: Up to where partitions are what was read of them, where they lost some of that.
+        epochs_id: The id of the epochs topic, empty if there is none.
     """
 
     topics: Mapping[str, TopicDescription]
@@ -131,6 +133,7 @@ class BrokerFacts:
     ends: Mapping[TopicPartition, int]
     group: Mapping[TopicPartition, int]
     kept: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    epochs_id: str = ""
 
 
 def differences(
@@ -147,6 +150,7 @@ def differences(
     if record is None:
         return [*_without_record(broker, program)]
     return [
+        *_epochs(record, broker, program),
         *_settings(record, program),
         *_sources(record, broker, program),
         *_offsets(record, broker),
@@ -167,6 +171,14 @@ def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Diff
                 now=f"group {offset}",
                 fields={"moved": {place: (None, offset)}},
             )
+
+
+def _epochs(
+    record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
+) -> Iterator[Difference]:
+    then, now = record.epochs_id, broker.epochs_id
+    if then and now and then != now:
+        yield _changed(Kind.EPOCHS_REMADE, epochs_topic(program.application_id), then, now)
 
 
 def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference]:

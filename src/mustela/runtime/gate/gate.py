@@ -31,6 +31,7 @@ _MOVING = frozenset(
     {
         Kind.OFFSETS_MOVED,
         Kind.GROUP_FOREIGN,
+        Kind.EPOCHS_REMADE,
         Kind.STATE_WITHOUT_RECORD,
         Kind.SOURCE_TRUNCATED,
         Kind.CHANGELOG_TRUNCATED,
@@ -111,7 +112,7 @@ class Gate:
             plan: The plan; topics that its patterns match are looked for.
         """
         name = self._settings.application_id
-        there = self._cluster.describe([epochs_topic(name)])
+        there = self._cluster.describe([epochs_topic(name)]).get(epochs_topic(name))
         record = self._epochs.last() if there else None
         taken: list[Difference] = []
         if record is not None:
@@ -126,11 +127,13 @@ class Gate:
             key_groups=self._settings.key_groups,
             event_time=self._settings.event_time,
         )
-        broker = self._ask(record, program)
+        broker = self._ask(record, program, there.topic_id if there else "")
         found = [*taken, *differences(record, broker, program)]
         return Examination(record=record, program=program, broker=broker, found=found)
 
-    def _ask(self, record: EpochRecord | None, program: ProgramFacts) -> BrokerFacts:
+    def _ask(
+        self, record: EpochRecord | None, program: ProgramFacts, epochs_id: str
+    ) -> BrokerFacts:
         name, plan, cluster = program.application_id, program.plan, self._cluster
         logs = {changelog_topic(name, log) for log in plan.log_names.values()}
         known = set(record.topic_ids) if record else set[str]()
@@ -156,4 +159,5 @@ class Gate:
             ends={place: end.offset for place, end in ends.items()},
             group=cluster.group_offsets(name),
             kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
+            epochs_id=epochs_id,
         )
