@@ -302,13 +302,14 @@ class Coordinator:
         state.watermark.track(state.progress.next_offsets, seen_ms)
         budget = self._budget.records
         ends = state.progress.next_offsets if self._due.is_full else self.ends
-        cuts, until_ms = self._cutter.cut(self._plan, state, ends, budget=budget, now_ms=now_ms)
-        short = left_behind(state, self.ends, cuts)
-        return cuts, Look(
+        cut = self._cutter.cut(self._plan, state, ends, budget=budget, now_ms=now_ms)
+        short = left_behind(state, self.ends, cut.cuts)
+        return cut.cuts, Look(
             now_ms=now_ms,
             steady_ms=seen_ms,
-            short=short | self._held.among(state.watermark, set(self.ends) - short, self.ends),
-            until_ms=until_ms,
+            short=short,
+            held=cut.far | self._held.among(state.watermark, set(self.ends) - short, self.ends),
+            until_ms=cut.until_ms,
             at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
         )
 
@@ -368,8 +369,9 @@ class Coordinator:
         """Nothing to read: partitions that were read to their end may become idle."""
         if self._tidying.is_due() and not self.state.is_empty:
             self._tidy()
+        unread = look.unread
         for place in self.state.progress.next_offsets:
-            self.state.watermark.rest(place, look.seen_ms, read_to_end=place not in look.short)
+            self.state.watermark.rest(place, look.seen_ms, read_to_end=place not in unread)
 
     def _tidy(self) -> None:
         """Give disk back; where that fails the next epoch looks at the state before it uses it."""

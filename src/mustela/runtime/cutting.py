@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
@@ -18,9 +18,24 @@ from mustela.runtime.ports import Cluster
 from mustela.runtime.progress import Cut
 from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
 
-__all__ = ["EpochCutter", "left_behind"]
+__all__ = ["EpochCut", "EpochCutter", "left_behind"]
 
 _DAY_MS = 86_400_000
+
+
+class EpochCut(NamedTuple):
+    """What the next epoch reads.
+
+    Attributes:
+        cuts: The offsets, by partition; empty while an empty source is waited for.
+        until_ms: The moment at which it is cut, if it is cut by time.
+        far: Partitions that have records and are not read, because they are too far ahead; their
+            records may lie before that moment.
+    """
+
+    cuts: dict[TopicPartition, Cut]
+    until_ms: int | None = None
+    far: frozenset[TopicPartition] = frozenset()
 
 
 class EpochCutter:
@@ -50,7 +65,7 @@ class EpochCutter:
         *,
         budget: int,
         now_ms: int,
-    ) -> tuple[dict[TopicPartition, Cut], int | None]:
+    ) -> EpochCut:
         """Choose what the next epoch reads; nothing while an empty source is waited for.
 
         Args:
@@ -59,19 +74,19 @@ class EpochCutter:
             ends: The end of each partition.
             budget: Records to read at most, about.
             now_ms: Wall-clock time.
-
-        Returns:
-            What is read, and the moment at which it is cut, if it is cut by time.
         """
         progress = state.progress
-        waiting = state.watermark.near(progress.waiting(ends), self._drift_ms)
+        everything = progress.waiting(ends)
+        waiting = state.watermark.near(everything, self._drift_ms)
+        far = frozenset(everything.keys() - waiting.keys())
         near = {place: end for place, (_, end) in waiting.items()}
         if len(plan.topics) > 1:
             if waiting and not self._idle_wait.is_over(_some_are_empty(state, waiting)):
-                return {}, None
+                return EpochCut({}, far=far)
             if progress.lag(near) > budget:
-                return self._times.cut(self._backlog(plan, state, waiting, budget, now_ms))
-        return progress.cut(near, budget), None
+                backlog = self._backlog(plan, state, waiting, budget, now_ms)
+                return EpochCut(*self._times.cut(backlog), far=far)
+        return EpochCut(progress.cut(near, budget), far=far)
 
     def _backlog(
         self,

@@ -146,7 +146,10 @@ class Look:
         now_ms: The epoch's one wall-clock time.
         short: The partitions that it does not read to their known end.
         until_ms: The moment at which it is cut, if it is cut by time; the partitions in ``short``
-            hold records at or behind it.
+            hold no records before it that are not read.
+        held: Partitions that hold, or may hold, more records, of whatever time: those of an open
+            transaction, or those that are not read because the partition is far ahead. They are
+            not idle, and have come no further than what was read of them.
         at_least_ms: How far the watermark comes whatever the partitions say: where there is no
             partition to say it, or by a test's word.
         triggered: Scheduled sources that tick whatever their schedule says; a test's word.
@@ -159,11 +162,17 @@ class Look:
     at_least_ms: int = -1
     triggered: Collection[str] = ()
     steady_ms: int | None = None
+    held: Collection[TopicPartition] = ()
 
     @property
     def seen_ms(self) -> int:
         """The time that idleness is measured by."""
         return self.now_ms if self.steady_ms is None else self.steady_ms
+
+    @property
+    def unread(self) -> set[TopicPartition]:
+        """The partitions that are not idle, though nothing may come of them."""
+        return {*self.short, *self.held}
 
 
 @dataclass(slots=True)
@@ -273,13 +282,13 @@ class WatermarkState:
             look: What is known of the epoch.
         """
         rested = self.copy()
-        short = set(look.short)
+        unread, held = look.unread, set(look.held)
         for place in rested.partitions:
-            rested.rest(place, look.seen_ms, read_to_end=place not in short)
+            rested.rest(place, look.seen_ms, read_to_end=place not in unread)
         return WatermarkOrder(
             before=self.value,
             at_least_ms=look.at_least_ms,
-            partitions=rested._marks(topics, short),
+            partitions=rested._marks(topics, unread - held),
             until_ms=look.until_ms,
         )
 
@@ -293,19 +302,19 @@ class WatermarkState:
         reports = list(reports)
         names = {index: topic for topic, index in topics.items()}
         seen: dict[TopicPartition, int] = {}
-        short = set(look.short)
+        unread = look.unread
         for report in reports:
             place = TopicPartition(names[report.topic_index], report.partition)
             if report.records:
                 seen[place] = max(seen.get(place, -1), report.max_timestamp)
             if report.next_ms >= 0:
-                short.add(place)
+                unread.add(place)
         state = self.copy()
         for place in state.partitions.keys() | seen.keys():
             if place in seen:
                 state.observe(place, seen[place], look.seen_ms)
             else:
-                state.rest(place, look.seen_ms, read_to_end=place not in short)
+                state.rest(place, look.seen_ms, read_to_end=place not in unread)
         state.future_records += sum(report.future for report in reports)
         state.value = watermark_after(self.order(topics, look), reports)
         return state

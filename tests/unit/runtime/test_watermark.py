@@ -159,6 +159,7 @@ _epoch = st.fixed_dictionaries(
     {
         "read": st.dictionaries(st.sampled_from([0, 1, 2]), st.integers(-1, 5_000), max_size=3),
         "short": st.sets(st.sampled_from([0, 1, 2])),
+        "held": st.sets(st.sampled_from([0, 1, 2])),
         "cut": st.one_of(st.none(), st.integers(0, 5_000)),
         "passed": st.integers(0, 400),
     }
@@ -180,7 +181,8 @@ def test_lanes_and_driver_find_the_same_watermark(
     for epoch in epochs:
         now += epoch["passed"]
         short = {TopicPartition("t", number) for number in epoch["short"]}
-        look = Look(now_ms=now, short=short, until_ms=epoch["cut"])
+        held = {TopicPartition("t", number) for number in epoch["held"]}
+        look = Look(now_ms=now, short=short, held=held, until_ms=epoch["cut"])
         markers = [RangeReport(4, number, 0, 1, 1, top, 0) for number, top in epoch["read"].items()]
         lanes = epoch_time(state.order(topics, look), markers, now)
         before = state.value
@@ -191,7 +193,7 @@ def test_lanes_and_driver_find_the_same_watermark(
             if place.partition in epoch["read"]:
                 model.observe(place, epoch["read"][place.partition], now)
             else:
-                model.rest(place, now, read_to_end=place not in short)
+                model.rest(place, now, read_to_end=place not in short | held)
         assert model.partitions == state.partitions
         if all(earlier["cut"] is None for earlier in epochs):
             assert model.advance() == state.value
@@ -245,6 +247,21 @@ def _judged(logs: list[list[int]], cuts: list[int | None], late: int) -> list[li
     for times in judged:
         assert all(earlier <= later for earlier, later in pairwise(times))
     return judged
+
+
+def test_a_partition_that_is_held_back_has_not_come_to_the_moment_of_a_cut() -> None:
+    """Its records are of any time: an epoch that is cut by time goes no further than they were
+    seen to come. One of which the cut leaves records behind it has come to the moment.
+    """
+    state = WatermarkState(WatermarkOptions(idleness_ms=100))
+    state.track([A, B], 0)
+    state.observe(A, 200, 0)
+    state.observe(B, 300, 0)
+    for short, held, expected in (({A, B}, (), 900), ({A, B}, {B}, 300), ({A}, {B}, 300)):
+        look = Look(now_ms=500, short=short, held=held, until_ms=900)
+        after = state.after({"t": 0}, look, [])
+        assert after.value == expected
+        assert not after.partitions[B].idle
 
 
 def test_a_partition_too_far_ahead_is_held_back() -> None:
