@@ -39,6 +39,7 @@ from mustela.spark.worker import (
 from mustela.state.interfaces import EnvironmentSpec
 from tests.simulation.calls import HALF, SimDesk
 from tests.simulation.executor import SimExecutor
+from tests.simulation.locks import SimLock
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.plain import SimRowChecks, SimSink
 from tests.simulation.ports import SimClock, SimCluster, SimEpochLog, SimReader
@@ -47,18 +48,6 @@ from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, c
 __all__ = ["SimEngine", "simulated"]
 
 CORES = 2
-
-
-class _NoLock:
-    """Tasks of a simulated host run one after the other."""
-
-    def __init__(self, *_: Any) -> None:
-        """Nothing is locked."""
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Do the block."""
-        yield
 
 
 def _clock() -> SimClock:
@@ -82,8 +71,8 @@ def simulated() -> Iterator[None]:
     wanted: list[tuple[Any, str, Any]] = [
         (log_module, "RangeReader", SimReader),
         (lanes_module, "RangeReader", SimReader),
-        (lanes_module, "WriteLock", _NoLock),
-        (global_tables_module, "WriteLock", _NoLock),
+        (lanes_module, "WriteLock", SimLock),
+        (global_tables_module, "WriteLock", SimLock),
         (changelogs_module, "SystemClock", _clock),
         (lanes_module, "reach", _reach),
         (worker_module, "reach", _reach),

@@ -110,14 +110,14 @@ class Invariants:
             f"committed {record.incarnation}/{record.epoch}/{record.attempt}"
             f" {[(p.topic, p.partition, p.end) for p in record.partitions]}"
         )
+        if "log lost" in self._world.applied and (record.incarnation, record.epoch) == (1, 0):
+            self._last = None  # nobody knows of what was there, which must have been nothing
+            self._read.clear()
         if self._last is None or record.incarnation > self._last.incarnation:
             self._claims.append((current_life(), self._world.ms))
         self._world.has_begun = self._world.has_begun or any(
             topic not in {"more", f"{self._name}-extra-changelog"} for topic, _ in entries
         )
-        if "log lost" in self._world.applied and (record.incarnation, record.epoch) == (1, 0):
-            self._last = None  # nobody knows of what was there, which must have been nothing
-            self._read.clear()
         self._check_order(record)
         self._check_rows(record, entries)
         self._check_changelogs(record, entries)

@@ -116,6 +116,7 @@ class Machine:
     Attributes:
         skew_ms: How far its wall clock is ahead of the cluster's.
         environments: What is on its disk, by path.
+        locks: Who holds the locks of its kernel, by path.
     """
 
     def __init__(self, number: int, random: Random) -> None:
@@ -124,6 +125,7 @@ class Machine:
         self.skew_ms = 0
         self.boots = 1
         self.environments: dict[str, DiskEnvironment] = {}
+        self.locks: dict[str, Any] = {}
         self.at = _nothing
         self._random = random
 

@@ -23,7 +23,7 @@ from mustela.runtime.recovery import Recovery
 from mustela.runtime.successor import Successor
 from mustela.runtime.topics import first_chooser
 from mustela.runtime.watermark import steady_ms, topic_options
-from mustela.state.faults import StateDamagedError
+from mustela.state.faults import StateDamagedError, StateGoneError
 
 __all__ = ["Opening", "all_groups", "check_before_start", "row_limits"]
 
@@ -248,7 +248,7 @@ class Opening:
         for suspect in (False, True):
             try:
                 self._engine.restore(replace(order, suspect=suspect), progress)
-            except (EpochJobError, StateDamagedError):
+            except (EpochJobError, StateDamagedError, StateGoneError):
                 if suspect:
                     raise
             else:

@@ -195,6 +195,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
                 rows,
                 end,
                 start=start,
+                goes_on=bool(read),
                 incarnation=None if token is None else token.incarnation,
                 time_ms=committed.time_ms,
             )

@@ -50,6 +50,7 @@ class Standing:
         """Say that the base is now the committed state, if its positions say so too.
 
         Raises:
+            StateGoneError: If what was restored is not here any more.
             StateNotReadyError: If they do not.
         """
         ends = committed.changelog_ends
@@ -58,6 +59,8 @@ class Standing:
             for store in spec.stores
             if store.logged and self.positions.get(store.name, 0) != ends.get(store.name, 0)
         }
+        if short and not self.partial:
+            raise gone(where)
         if short:
             msg = f"the restore of epoch {committed.token} has not reached the committed ends"
             raise StateNotReadyError(msg, evidence={"state": where, **short})

@@ -98,6 +98,14 @@ def test_a_second_store_does_not_begin_where_the_first_was_deleted(environment) 
         environment.restore("totals", [], 7, goes_on=True)
 
 
+def test_a_restore_that_was_deleted_is_not_called_finished(environment) -> None:
+    """Another release, on the same host, deletes what it does not know: no bug of a restore."""
+    environment.restore("counts", [ROW], 5)
+    delete(environment)
+    with pytest.raises(StateGoneError):
+        environment.finish_restore(committed(NEXT, counts=5))
+
+
 def test_the_first_epoch_needs_nothing_that_was_there(environment) -> None:
     """Nothing was committed: an empty environment is the right one."""
     environment.snapshot(Committed()).close()
