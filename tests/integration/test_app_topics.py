@@ -9,7 +9,7 @@ import pytest
 from mustela import App, StreamsBuilder
 from mustela.connectors.kafka.admin import TopicSpec
 from mustela.errors import MustelaError
-from tests.integration.app_world import World
+from tests.integration.app_world import Watcher, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -178,3 +178,23 @@ def test_a_stateful_step_without_a_name_runs_where_that_is_allowed(world: World)
 
     world.run(build, naming={"strict": False})
     assert world.numbers(sink) == {"k": 3}
+
+
+def test_a_lease_that_cannot_be_written_is_told_once(world: World) -> None:
+    """The application goes on; who asks whether it lives would not hear of it."""
+    source, sink = world.topic("in"), world.topic("out")
+    lease = TopicSpec(name=f"{world.name}-lease", partitions=1, config={"max.message.bytes": "1"})
+    world.admin.create([lease])
+    app, watcher = world.app(copying(source, sink), lease={"interval": "100ms"})
+    with app:
+        told = world.until(lambda: troubles(watcher), "it is told", app)
+        for value in ("one", "two"):
+            world.send(source, [("k", value)])
+            world.drain(app)
+    assert "lease topic" in str(told[0])
+    assert len(troubles(watcher)) == 1
+    assert world.values(sink) == ["one", "two"]
+
+
+def troubles(watcher: Watcher) -> list[BaseException]:
+    return [e for e in watcher.errors if getattr(e, "code", "") == "LEASE_TROUBLE"]

@@ -23,7 +23,7 @@ from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
 from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
 from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.lease import LeaseWatch
+from mustela.runtime.lease import LeaseKeeper, LeaseWatch
 from mustela.runtime.opening import check_before_start
 from mustela.runtime.pace import Pace
 from mustela.runtime.patience import Patience
@@ -344,18 +344,18 @@ class App:
             )
             keeper.start()
             try:
-                self._run(coordinator, settings)
+                self._run(coordinator, settings, keeper)
             finally:
                 keeper.stop(ended=coordinator.barrier.phase is not Phase.FENCED)
         finally:
             engine.stop()
 
-    def _run(self, coordinator: Coordinator, settings: Settings) -> None:
+    def _run(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
         try:
             self._set(AppState.RESTORING)
             coordinator.prepare()
             self._set(AppState.RUNNING)
-            self._loop(coordinator, settings)
+            self._loop(coordinator, settings, keeper)
         finally:
             self._set(AppState.STOPPING)
             coordinator.close()
@@ -389,9 +389,11 @@ class App:
             say=lambda text: _Fan(self._listeners).on_event(Said(text=text)),
         )
 
-    def _loop(self, coordinator: Coordinator, settings: Settings) -> None:
+    def _loop(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
         pace = Pace(settings.commit_interval.total_seconds())
         while not self._stopping.is_set():
+            if (trouble := keeper.untold()) is not None:
+                _Fan(self._listeners).on_error(trouble)
             started = self._clock.monotonic()
             busy = coordinator.run_once()
             spent = self._clock.monotonic() - started

@@ -15,13 +15,14 @@ import msgspec
 
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import TopicSpec
-from mustela.errors import UsageError
+from mustela.errors import EnvironmentFault, UsageError
 
 __all__ = [
     "InstanceAliveError",
     "Lease",
     "LeaseKeeper",
     "LeaseLog",
+    "LeaseTroubleError",
     "LeaseWatch",
     "decode_lease",
     "encode_lease",
@@ -43,6 +44,12 @@ class InstanceAliveError(UsageError):
     """An instance of the application lives, and must be stopped first."""
 
     code = "INSTANCE_ALIVE"
+
+
+class LeaseTroubleError(EnvironmentFault):
+    """An instance cannot say that it lives; it goes on, and tries again."""
+
+    code = "LEASE_TROUBLE"
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +146,7 @@ def decode_lease(value: bytes | None) -> Lease | None:
 class LeaseKeeper:
     """Says every few seconds that an instance lives, from a thread of its own.
 
-    A failure to do so stops nothing; `trouble` says of it.
+    A failure to do so stops nothing; `trouble` says of it, and `untold` once for each trouble.
 
     Args:
         log: The lease topic; the keeper closes it.
@@ -167,6 +174,7 @@ class LeaseKeeper:
         self._says_end = False
         self._thread = threading.Thread(target=self._run, name="mustela-lease", daemon=True)
         self.trouble: Exception | None = None
+        self._untold: Exception | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -181,6 +189,20 @@ class LeaseKeeper:
         self._says_end = ended
         self._stop.set()
         self._thread.join(_JOIN_S)
+
+    def untold(self) -> LeaseTroubleError | None:
+        """Return a trouble that was not returned before, however long it lasts or has lasted."""
+        cause, self._untold = self._untold, None
+        if cause is None:
+            return None
+        error = LeaseTroubleError(
+            "this instance cannot say in the lease topic that it lives",
+            evidence={"cause": cause},
+            why="a standby, and commands that refuse beside a living instance, may take it for"
+            " dead; what it commits is right all the same",
+        )
+        error.__cause__ = cause
+        return error
 
     def _run(self) -> None:
         while True:
@@ -201,6 +223,8 @@ class LeaseKeeper:
         try:
             self._log.write(lease)
         except Exception as error:  # noqa: BLE001 - it must never end the application
+            if self.trouble is None:
+                self._untold = error
             self.trouble = error
         else:
             self.trouble = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_watch_that_is_to_stop_stops() -> None:
 
 
 def keeper_of(log: FakeLeaseLog, interval: float = 1_000.0) -> LeaseKeeper:
-    numbers = iter(range(10))
+    numbers = count()
     said = lease()
     return LeaseKeeper(
         log, ManualClock(70), said, incarnation=lambda: next(numbers), interval=interval
@@ -182,3 +183,23 @@ def test_a_broker_that_fails_ends_nothing() -> None:
     keeper.stop(ended=True)
     assert isinstance(keeper.trouble, EnvironmentFault)
     assert dead.leases == []
+
+
+def test_a_trouble_is_told_once() -> None:
+    """However often in a row it is met; after the lease was said again, the next is another one."""
+    log = FakeLeaseLog(failures=3)
+    keeper = keeper_of(log, interval=0.001)
+    assert keeper.untold() is None
+    keeper.start()
+    for _ in range(5):
+        assert log.wrote.acquire(timeout=SOON)
+    first, again = keeper.untold(), keeper.untold()
+    assert first is not None
+    assert (first.code, again) == ("LEASE_TROUBLE", None)
+    assert first.evidence["cause"].startswith("no broker")
+    log.failures = 1
+    while log.failures:
+        assert log.wrote.acquire(timeout=SOON)
+    keeper.stop(ended=True)
+    assert keeper.untold() is not None
+    assert keeper.untold() is None
