@@ -17,7 +17,7 @@ from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
 from mustela.runtime.epoch_record import EpochRecord
-from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
+from mustela.runtime.events import AppState, EpochDone, Event, Said, StateChanged
 from mustela.runtime.record_rows import RecordFold
 
 DEADLINE_S = 90.0
@@ -43,6 +43,7 @@ class Watcher:
         self.states: list[AppState] = []
         self.epochs: list[EpochDone] = []
         self.errors: list[BaseException] = []
+        self.said: list[str] = []
 
     def on_event(self, event: Event) -> None:
         """Keep an event."""
@@ -50,6 +51,8 @@ class Watcher:
             self.states.append(event.state)
         elif isinstance(event, EpochDone):
             self.epochs.append(event)
+        elif isinstance(event, Said):
+            self.said.append(event.text)
 
     def on_error(self, error: BaseException) -> None:
         """Keep an error that is borne."""

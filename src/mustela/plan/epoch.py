@@ -285,7 +285,8 @@ class TaskReport:
         due: For each key group that it opened in a stage that acts on time, when it wants to run
             next.
         counters: Counts by name.
-        restored: Records read from changelogs, by store.
+        restored: Records read from changelogs, by store; 0 for a store that has none, and has lost
+            rows that only the local copy had.
         seconds: Time spent, by part.
         failure: Why it gave up, if it did.
         pid: The process that ran it.

@@ -532,6 +532,7 @@ class Coordinator:
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.size
         self._tidying.worked()
+        self._opening.recovery.unlogged.lost(output.reports)
         self._budget.learn(records=records, size=size, seconds=seconds)
         refused = self._committer.left_out.items()
         counters = {f"refused_rows:{topic}": count for topic, count in refused}

@@ -252,6 +252,7 @@ class Opening:
                 if suspect:
                     raise
             else:
+                self.recovery.unlogged.restored(total)
                 return
 
 

@@ -22,6 +22,7 @@ from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import World
 from mustela.runtime.staleness import stale_ages
 from mustela.runtime.topics import ensure_topics, internal_topics, sink_topics
+from mustela.runtime.unlogged import UnloggedStores
 from mustela.runtime.watermark import steady_ms, watermark_options
 
 __all__ = ["NoStartOffsetError", "Recovery"]
@@ -61,6 +62,7 @@ class Recovery:
         self._partitions: Mapping[str, int] = {}
         self._is_told_of_weak = False
         self.cluster_id = ""
+        self.unlogged = UnloggedStores(plan, say)
 
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
@@ -110,6 +112,7 @@ class Recovery:
         """
         seen = self._gate.look(self._plan)
         seen.decide(self._say)
+        self.unlogged.begin(seen.record)
         self._plan = seen.program.plan
         self._partitions = {
             topic: seen.broker.topics[topic].partitions

@@ -15,7 +15,15 @@ from mustela.plan.epoch import GroupMark, Program, changelog_topic
 from mustela.spark.changelogs import check_lost, has_every_deletion
 from mustela.spark.process import Process
 from mustela.state.faults import StateNotReadyError
-from mustela.state.interfaces import Committed, Condition, Environment, Rows, Snapshot, Token
+from mustela.state.interfaces import (
+    Committed,
+    Condition,
+    Environment,
+    EnvironmentSpec,
+    Rows,
+    Snapshot,
+    Token,
+)
 from mustela.state.locking import WriteLock
 from mustela.state.overlay import Overlay
 
@@ -68,7 +76,8 @@ def make_current(
         committed: The committed state.
 
     Returns:
-        The environment, and the number of changelog records that were read, by store.
+        The environment, and the number of changelog records that were read, by store; 0 for one
+        that has no changelog, and lost rows.
 
     Raises:
         StateAheadError: If the environment is ahead of the epochs topic.
@@ -128,7 +137,14 @@ def _restore(process: Process, environment: Environment, committed: Committed) -
     late = condition is Condition.BEHIND and not has_every_deletion(process, environment, committed)
     if late or not condition.catches_up:
         environment.destroy()
-    return _catch_up(process, environment, committed)
+    return _catch_up(process, environment, committed) | _lost(environment.spec, committed)
+
+
+def _lost(spec: EnvironmentSpec, committed: Committed) -> dict[str, int]:
+    """Return the stores that cannot be restored, because only the local copy had their rows."""
+    if committed.token is None:  # there were none yet
+        return {}
+    return {store.name: 0 for store in spec.stores if not store.logged}
 
 
 def read_ahead(process: Process, stage: int, group: int, committed: Committed) -> None:
