@@ -278,6 +278,39 @@ class Total(msgspec.Struct):
     orders: list[str]
 
 
+def order_of(text: str) -> Order:
+    item, amount = text.split()
+    return Order(item, int(amount))
+
+
+class Item(msgspec.Struct, frozen=True):
+    name: str
+
+
+def item_of(_name: str, order: Order) -> Item:
+    return Item(order.item)
+
+
+def test_types_that_functions_tell_are_those_of_keys_and_values(world: World) -> None:
+    """Keys travel by them, stores keep them in every worker, and sinks write them."""
+    source, sink = world.topic("lines", 2), world.topic("last")
+    world.send(source, [("joe", "tea 2"), ("ann", "tea 5"), ("joe", "jam 1")])
+
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.stream(source, key=str, value=str).map_values(order_of)
+        most = orders.group_by(item_of).reduce(
+            lambda one, other: max(one, other, key=lambda order: order.amount), store="most"
+        )
+        most.to_stream().to(sink)
+
+    world.run(build)
+    last = {row.key: row.value for row in world.rows(sink)}
+    assert last == {
+        b'{"name":"tea"}': b'{"item":"tea","amount":5}',
+        b'{"name":"jam"}': b'{"item":"jam","amount":1}',
+    }
+
+
 def test_values_are_dataclasses_and_structs_of_the_users_own(world: World) -> None:
     """Made in the test's module; a function that changes its argument in place is no harm."""
     source, sink = world.topic("orders", 2), world.topic("totals")

@@ -13,7 +13,7 @@ from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place
-from mustela.dsl.serdes import choose_serde, serde_to_write
+from mustela.dsl.serdes import choose_serde, said_or_read, serde_to_write
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
@@ -300,13 +300,21 @@ class AsyncCalls(Handle[K, V]):
             choose_serde(part, wish, None, holder="RequestReply", at=at)
             for part, wish in (("key", rules.key), ("value", rules.value))
         ]
+        node, find = self._registry.node(outgoing["name"]), self._registry.node
         known = None if request is not None else self._value
         self._registry.add(
             SinkNode(
                 **self._part(place, "to", outgoing["name"]),
                 topic=rules.topic,
-                key=serde_to_write("key", said[0], self._key, step=self._name, at=at),
-                value=serde_to_write("value", said[1], known, step=self._name, at=at),
+                key=serde_to_write("key", said[0], self._key, find=find, step=self._name, at=at),
+                value=serde_to_write(
+                    "value",
+                    said[1],
+                    known,
+                    find=find if request is None else lambda _name: node,
+                    step=self._name,
+                    at=at,
+                ),
             )
         )
 
@@ -331,7 +339,8 @@ class AsyncCalls(Handle[K, V]):
         with_key = verb.endswith("_with_key")
         arguments = ("key", "value") if with_key else ("value",)
         place, facts = self._call(verb, arguments, function, options, name)
-        result = choose_serde("value", value, None, holder="AsyncOptions", at=place["origin"])
+        at, step = place["origin"], place["name"]
+        result = said_or_read("value", value, function, step=step, at=at)
         self._registry.add(AsyncNode(**place, **facts, with_key=with_key, result=result))
         return KStream(self._registry, place["name"], self._key, result)
 

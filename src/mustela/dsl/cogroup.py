@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.missing import Stage
@@ -232,6 +233,7 @@ class CogroupedKStream(Stage, Generic[K, A]):
         )
         key = choose_serde("key", mine.key, options.key, holder="Materialized", at=at)
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
+        said = said or read_fold(mine.adders[0], initializer)
         spec, explicit = store_spec(place, options, store=store, key=key, value=said)
         node = CogroupNode(
             **place,

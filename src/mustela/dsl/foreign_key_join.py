@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from mustela.dsl.functions import check_function
+from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import check_no_retention, store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
@@ -113,7 +114,8 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         base=said or result_store or place["name"],
         named=said is not None or result_store is not None,
         key=key or left._key or ValueSerde(sort_keys=True),  # pyright: ignore[reportPrivateUsage]
-        value=choose_serde("value", value, stored.value, holder="Materialized", at=at),
+        value=choose_serde("value", value, stored.value, holder="Materialized", at=at)
+        or read_serde(joiner),
     )
     check_no_retention(place, stored)
     spec: StoreSpec | None = None

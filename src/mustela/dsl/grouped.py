@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from mustela.dsl.cogroup import Cogrouping
 from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
@@ -288,7 +289,7 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
         )
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
-        value = value or table.inherited
+        value = value or table.inherited or read_fold(fold.adder, fold.initializer)
         spec, explicit = store_spec(place, options, store=table.store, key=key, value=value)
         node = AggregateNode(
             **place,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.missing import Stage
@@ -239,7 +240,7 @@ class KGroupedTable(Stage, Generic[K, V]):
         )
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", result.value, options.value, holder="Materialized", at=at)
-        value = value or result.inherited
+        value = value or result.inherited or read_fold(fold.adder, fold.initializer)
         spec, explicit = store_spec(place, options, store=result.store, key=key, value=value)
         node = TableAggregateNode(
             **place,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mustela.dsl.given_types import is_read
 from mustela.dsl.handle import Handle
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -28,6 +29,10 @@ def join_key(
         JoinKeysError: If nothing was said and the sides' keys are written in two ways.
     """
     one, other = left._key, right._key  # pyright: ignore[reportPrivateUsage]
+    if is_read(one) and other is not None:
+        one = None if not is_read(other) else one
+    elif is_read(other) and one is not None:
+        other = None
     if said is None and one is not None and other is not None and one != other:
         msg = f"{left.name!r} and {right.name!r} cannot be joined: their keys differ"
         raise JoinKeysError(

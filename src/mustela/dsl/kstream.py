@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from mustela.dsl.async_calls import AsyncCalls
 from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.given_types import Part, read_serde
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import check_name, path_name
@@ -15,7 +16,7 @@ from mustela.dsl.origin import user_origin
 from mustela.dsl.processing import Processing
 from mustela.dsl.registry import Place
 from mustela.dsl.routing import Routing
-from mustela.dsl.serdes import choose, choose_serde, serde_to_write
+from mustela.dsl.serdes import choose, choose_serde, said_or_read, serde_to_write
 from mustela.dsl.stream_joins import StreamJoins
 from mustela.dsl.transact import Transactions
 from mustela.errors import Origin
@@ -73,7 +74,7 @@ class KStream(
         >>> builder = StreamsBuilder()
         >>> orders = builder.stream("orders", key=str, value=dict)
         >>> paid = orders.filter(lambda _id, order: order["paid"])
-        >>> paid.map_values(lambda order: order["total"]).to("totals", value=int)
+        >>> paid.map_values(lambda order: order["total"], value=int).to("totals")
         >>> with TopologyTestDriver(builder.build()) as driver:
         ...     order = driver.create_input_topic("orders")
         ...     order.pipe_input("o-1", {"paid": True, "total": 30})
@@ -83,7 +84,12 @@ class KStream(
     """
 
     def map(
-        self, mapper: Callable[[K, V], tuple[K2, W]], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], tuple[K2, W]],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, W]:
         """Replace each record's key and value; timestamp and headers stay as they are.
 
@@ -92,6 +98,8 @@ class KStream(
 
         Args:
             mapper: Called with key and value; returns the new key and the new value as a pair.
+            key: Type or serde of the new keys; what the mapper's annotation says if not given.
+            value: Type or serde of the new values; likewise.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
 
@@ -114,9 +122,18 @@ class KStream(
         """
         place = self._place("map", name, mapper, _KEY_VALUE)
         self._registry.add(MapNode(**place, mapper=mapper))
-        return KStream(self._registry, place["name"], None, None)
+        step, at = place["name"], place["origin"]
+        keys = said_or_read("key", key, mapper, "key", step=step, at=at)
+        values = said_or_read("value", value, mapper, "value", step=step, at=at)
+        return KStream(self._registry, step, keys, values)
 
-    def map_values(self, mapper: Callable[[V], W], *, name: str | None = None) -> KStream[K, W]:
+    def map_values(
+        self,
+        mapper: Callable[[V], W],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, W]:
         """Replace each value; keys, timestamps and headers stay as they are.
 
         The key cannot change, so a later grouping or join sends nothing anywhere for this step.
@@ -124,6 +141,7 @@ class KStream(
 
         Args:
             mapper: Called with the value, which may be None.
+            value: Type or serde of the new values; what the mapper's annotation says if not given.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
 
@@ -147,15 +165,20 @@ class KStream(
         """
         place = self._place("map_values", name, mapper, _VALUE)
         self._registry.add(MapValuesNode(**place, mapper=mapper))
-        return KStream(self._registry, place["name"], self._key, None)
+        return self._of_values(place, value, mapper)
 
     def map_values_with_key(
-        self, mapper: Callable[[K, V], W], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], W],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
     ) -> KStream[K, W]:
         """Replace each value by what key and value give; see `map_values`.
 
         Args:
             mapper: Called with key and value. It must not change the key.
+            value: Type or serde of the new values; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -178,10 +201,15 @@ class KStream(
         """
         place = self._place("map_values_with_key", name, mapper, _KEY_VALUE)
         self._registry.add(MapValuesNode(**place, mapper=mapper, with_key=True))
-        return KStream(self._registry, place["name"], self._key, None)
+        return self._of_values(place, value, mapper)
 
     def flat_map(
-        self, mapper: Callable[[K, V], Iterable[tuple[K2, W]]], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], Iterable[tuple[K2, W]]],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, W]:
         """Replace each record by any number of records; timestamp and headers are the record's.
 
@@ -190,6 +218,8 @@ class KStream(
 
         Args:
             mapper: Called with key and value; returns or yields pairs of key and value.
+            key: Type or serde of the new keys; what the mapper's annotation says if not given.
+            value: Type or serde of the new values; likewise.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -212,15 +242,23 @@ class KStream(
         """
         place = self._place("flat_map", name, mapper, _KEY_VALUE)
         self._registry.add(FlatMapNode(**place, mapper=mapper))
-        return KStream(self._registry, place["name"], None, None)
+        step, at = place["name"], place["origin"]
+        keys = said_or_read("key", key, mapper, "each_key", step=step, at=at)
+        values = said_or_read("value", value, mapper, "each_value", step=step, at=at)
+        return KStream(self._registry, step, keys, values)
 
     def flat_map_values(
-        self, mapper: Callable[[V], Iterable[W]], *, name: str | None = None
+        self,
+        mapper: Callable[[V], Iterable[W]],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
     ) -> KStream[K, W]:
         """Replace each value by any number of values, each with the record's key and timestamp.
 
         Args:
             mapper: Called with the value, which may be None; returns or yields values.
+            value: Type or serde of each new value; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -242,16 +280,21 @@ class KStream(
         """
         place = self._place("flat_map_values", name, mapper, _VALUE)
         self._registry.add(FlatMapValuesNode(**place, mapper=mapper))
-        return KStream(self._registry, place["name"], self._key, None)
+        return self._of_values(place, value, mapper, "each")
 
     def flat_map_values_with_key(
-        self, mapper: Callable[[K, V], Iterable[W]], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], Iterable[W]],
+        *,
+        value: type[W] | Serde[W] | None = None,
+        name: str | None = None,
     ) -> KStream[K, W]:
         """Replace each value by any number of values made of key and value.
 
         Args:
             mapper: Called with key and value; returns or yields values. It must not change
                 the key.
+            value: Type or serde of each new value; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -270,7 +313,7 @@ class KStream(
         """
         place = self._place("flat_map_values_with_key", name, mapper, _KEY_VALUE)
         self._registry.add(FlatMapValuesNode(**place, mapper=mapper, with_key=True))
-        return KStream(self._registry, place["name"], self._key, None)
+        return self._of_values(place, value, mapper, "each")
 
     def filter(
         self, predicate: Callable[[K, V], object], *, name: str | None = None
@@ -330,7 +373,11 @@ class KStream(
         return KStream(self._registry, place["name"], self._key, self._value)
 
     def select_key(
-        self, mapper: Callable[[K, V], K2], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], K2],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, V]:
         """Give each record a new key; the value stays.
 
@@ -338,6 +385,7 @@ class KStream(
 
         Args:
             mapper: Called with key and value; returns the new key.
+            key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -351,7 +399,7 @@ class KStream(
             >>> from mustela import StreamsBuilder, TopologyTestDriver
             >>> builder = StreamsBuilder()
             >>> orders = builder.stream("orders", key=str, value=dict)
-            >>> orders.select_key(lambda _id, order: order["user"]).to("by-user", key=str)
+            >>> orders.select_key(lambda _id, order: order["user"], key=str).to("by-user")
             >>> with TopologyTestDriver(builder.build()) as driver:
             ...     driver.create_input_topic("orders").pipe_input("o-1", {"user": "ann"})
             ...     driver.create_output_topic("by-user").read_key_values_to_map()
@@ -359,7 +407,9 @@ class KStream(
         """
         place = self._place("select_key", name, mapper, _KEY_VALUE)
         self._registry.add(SelectKeyNode(**place, mapper=mapper))
-        return KStream(self._registry, place["name"], None, self._value)
+        step, at = place["name"], place["origin"]
+        keys = said_or_read("key", key, mapper, step=step, at=at)
+        return KStream(self._registry, step, keys, self._value)
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
         """Call a function for each record and pass the record on unchanged.
@@ -512,6 +562,7 @@ class KStream(
         value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
         self._registry.add(SelectKeyNode(**place, mapper=mapper))
         step = place["name"]
+        key_serde = key_serde or read_serde(mapper, key=True)
         return KGroupedStream(self._registry, step, step, key_serde, value_serde or self._value)
 
     def group_by_key(
@@ -601,15 +652,26 @@ class KStream(
         place = self._sink_place(topic, said, at=at)
         key_serde = choose_serde("key", key, options.key, holder="Produced", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Produced", at=at)
+        find, step = self._registry.node, self._name
         self._registry.add(
             SinkNode(
                 **place,
                 topic=topic,
-                key=serde_to_write("key", key_serde, self._key, step=self._name, at=at),
-                value=serde_to_write("value", value_serde, self._value, step=self._name, at=at),
+                key=serde_to_write("key", key_serde, self._key, find=find, step=step, at=at),
+                value=serde_to_write(
+                    "value", value_serde, self._value, find=find, step=step, at=at
+                ),
                 partitioner=chooser,
             )
         )
+
+    def _of_values(
+        self, place: Place, said: Any, mapper: Callable[..., Any], part: Part = "all"
+    ) -> KStream[K, Any]:
+        """Return the stream of a step that gives other values."""
+        step = place["name"]
+        value = said_or_read("value", said, mapper, part, step=step, at=place["origin"])
+        return KStream(self._registry, step, self._key, value)
 
     def _place(
         self,

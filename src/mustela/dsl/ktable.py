@@ -6,19 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, check_no_retention, store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place
-from mustela.dsl.serdes import choose_serde
+from mustela.dsl.serdes import choose_serde, said_or_read
 from mustela.dsl.suppression import Suppression
 from mustela.dsl.table_grouping import TableGrouping
 from mustela.dsl.table_joins import TableJoins
 from mustela.dsl.value_transformers import Mapped, add_transformer, is_transformer_supplier
 from mustela.dsl.versions import versions_of, with_versions_of
+from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import BadOptionError
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
 
 if TYPE_CHECKING:
@@ -274,15 +277,24 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
     @overload
     def to_stream(
-        self, mapper: Callable[[K, V], K2], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], K2],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, V]: ...
     def to_stream(
-        self, mapper: Callable[[K, V], Any] | None = None, *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], Any] | None = None,
+        *,
+        key: type[Any] | Serde[Any] | None = None,
+        name: str | None = None,
     ) -> KStream[Any, V]:
         """Return the changes as a stream: each new value as a record, a deletion as a null value.
 
         Args:
             mapper: Gives a new key from key and value; a later grouping or join then re-keys.
+            key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -291,12 +303,14 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If the mapper cannot be called with a key and a value.
+            BadOptionError: If ``key`` is given without a mapper.
 
         Example:
             >>> from mustela import StreamsBuilder
             >>> builder = StreamsBuilder()
             >>> prices = builder.table("prices", key=str, value=int)
             >>> prices.to_stream().to("price-changes")
+            >>> prices.to_stream(lambda item, price: price, key=int).to("by-price")
         """
         from mustela.dsl.kstream import KStream  # streams and tables make each other
 
@@ -306,9 +320,14 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         place = self._registry.place(
             "to_stream", parents=(self._name,), at=at, name=name, apart=function_name(mapper)
         )
+        if mapper is None:
+            _refuse_key(place["name"], key, at)
         self._registry.add(TableToStreamNode(**place, mapper=mapper))
-        key = self._key if mapper is None else None
-        return KStream(self._registry, place["name"], key, self._value)
+        step = place["name"]
+        if mapper is None:
+            return KStream(self._registry, step, self._key, self._value)
+        keys = said_or_read("key", key, mapper, step=step, at=at)
+        return KStream(self._registry, step, keys, self._value)
 
     def _filter(
         self,
@@ -380,6 +399,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
+        said = said or read_serde(mapper)
         spec = named = self._spec(place, options, store, key, said)
         if verb == "transform_values" and named is None:
             spec, _ = store_spec(place, options, store=None, key=key, value=said)
@@ -403,3 +423,16 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             return None
         kinds = KEY_VALUE_KINDS
         return store_spec(place, options, store=store, key=key, value=value, kinds=kinds)[0]
+
+
+def _refuse_key(step: str, key: object, at: Origin) -> None:
+    if key is None:
+        return
+    msg = f"{step!r} is given key= and no mapper"
+    raise BadOptionError(
+        msg,
+        at=at,
+        why="without a mapper the keys stay what they are",
+        fix="leave out key=, or give a mapper: to_stream(lambda key, value: ..., key=...)",
+        fields={"option": "key"},
+    )

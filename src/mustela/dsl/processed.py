@@ -52,6 +52,13 @@ class ProcessedKStream(KStream[K, V]):
         self._replies = replies or Replies({}, ())
         self._taken: dict[str, KStream[Any, Any]] = {}
 
+    def _typed(
+        self, key: Serde[Any] | None, value: Serde[Any] | None
+    ) -> ProcessedKStream[Any, Any]:
+        """Return this stream with the serdes of what is forwarded, where they are said."""
+        self._key, self._value = key or self._key, value or self._value
+        return self
+
     def output(self, name: str) -> KStream[Any, Any]:
         """Return a side output of the processor as a stream.
 

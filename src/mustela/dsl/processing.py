@@ -10,7 +10,7 @@ from mustela.dsl.functions import function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import AddedStore, Place
-from mustela.dsl.serdes import choose_serde
+from mustela.dsl.serdes import choose_serde, said_or_read
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
 from mustela.dsl.suppliers import (
     connected_stores,
@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
+    K2 = TypeVar("K2", default=Any)
+    W = TypeVar("W", default=Any)
 else:
     from typing import TypeVar
 
     K = TypeVar("K")
     V = TypeVar("V")
+    K2 = TypeVar("K2")
+    W = TypeVar("W")
 
 __all__ = ["Processing", "SideOutput", "Ties", "attach_processor"]
 
@@ -74,13 +78,15 @@ class Processing(Handle[K, V]):
         supplier: ProcessorSupplier,
         *,
         stores: Sequence[str | StoreBuilder] = (),
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         reads: Sequence[str] = (),
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
-    ) -> ProcessedKStream[Any, Any]:
+    ) -> ProcessedKStream[K2, W]:
         """Handle each record with a processor of one's own, which may keep state.
 
         With stores, records travel to the lane of their key first, and the processor sees those
@@ -93,6 +99,8 @@ class Processing(Handle[K, V]):
                 processor each time. Stores that its ``stores()`` gives are added and connected.
             stores: Names of stores that were added with `StreamsBuilder.add_state_store`, or
                 that tables have; or store builders, which are added here.
+            key: Type or serde of the keys that it forwards.
+            value: Type or serde of the values that it forwards.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
             outputs: Names of side outputs, with their types.
@@ -127,27 +135,29 @@ class Processing(Handle[K, V]):
             >>> sums = Stores.key_value_store_builder(sums, key=str, value=int)
             >>> builder = builder.add_state_store(sums)
             >>> numbers = builder.stream("numbers", key=str, value=int)
-            >>> numbers.process(Running, stores=["sums"]).to("sums-so-far", key=str, value=int)
+            >>> running = numbers.process(Running, stores=["sums"], key=str, value=int)
+            >>> running.to("sums-so-far")
             >>> with TopologyTestDriver(builder) as driver:
             ...     driver.create_input_topic("numbers").pipe_key_value_list([("a", 1), ("a", 2)])
             ...     driver.create_output_topic("sums-so-far").read_values_to_list()
             [1, 3]
         """
         ties = Ties(stores, outputs, reads, updates, replies, transacts)
-        return self._process("process", supplier, name, ties)
+        return self._process("process", supplier, name, ties, (key, value))
 
     def process_values(  # noqa: PLR0913 - what a processor uses, and what comes out of it
         self,
         supplier: ProcessorSupplier,
         *,
         stores: Sequence[str | StoreBuilder] = (),
+        value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         reads: Sequence[str] = (),
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
-    ) -> ProcessedKStream[K, Any]:
+    ) -> ProcessedKStream[K, W]:
         """Handle each record with a processor that cannot change keys; see `process`.
 
         A later grouping or join by the same key sends nothing anywhere for this step.
@@ -156,6 +166,7 @@ class Processing(Handle[K, V]):
             supplier: A `FixedKeyProcessor` class, or a function without arguments that gives a
                 new one each time.
             stores: As for `process`.
+            value: As for `process`.
             name: As for `process`.
             outputs: As for `process`.
             reads: As for `process`.
@@ -179,23 +190,31 @@ class Processing(Handle[K, V]):
             ...         self.context.forward(record.with_value(len(record.value)))
             >>> builder = StreamsBuilder()
             >>> words = builder.stream("words", key=str, value=str)
-            >>> words.process_values(Length).to("lengths", value=int)
+            >>> words.process_values(Length, value=int).to("lengths")
             >>> with TopologyTestDriver(builder) as driver:
             ...     driver.create_input_topic("words").pipe_input("a", "sun")
             ...     driver.create_output_topic("lengths").read_key_values_to_list()
             [('a', 3)]
         """
         ties = Ties(stores, outputs, reads, updates, replies, transacts)
-        return self._process("process_values", supplier, name, ties)
+        return self._process("process_values", supplier, name, ties, (None, value))
 
     def _process(
-        self, verb: str, supplier: ProcessorSupplier, name: str | None, ties: Ties
+        self,
+        verb: str,
+        supplier: ProcessorSupplier,
+        name: str | None,
+        ties: Ties,
+        gives: tuple[Any, Any],
     ) -> ProcessedKStream[Any, Any]:
         at = user_origin()
         place = self._registry.place(
             verb, parents=(self._name,), at=at, name=name, apart=function_name(supplier)
         )
-        return attach_processor(self, place, supplier, ties, verb=verb)
+        step = place["name"]
+        key = said_or_read("key", gives[0], None, step=step, at=at)
+        value = said_or_read("value", gives[1], None, step=step, at=at)
+        return attach_processor(self, place, supplier, ties, verb=verb)._typed(key, value)  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.renamed import check_renamed
+from mustela.dsl.told_types import check_types
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.opening import INNER_KINDS
@@ -312,6 +313,7 @@ class Registry:
 
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
+            MissingSerdeError: If a class shall be kept of which nothing says the serde.
             UnknownStoreError: If a store that is read does not exist.
             StoreAccessError: If one that is read by any key cannot be.
             SharedStoreError: If a store that is changed from other lanes, or by transactions,
@@ -329,6 +331,7 @@ class Registry:
         for node in self._nodes.values():
             self._check_reads(node)
         check_transacted(self._nodes.values())
+        check_types(self._nodes.values())
         check_renamed(self._nodes.values())
         return Topology(self.nodes)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
+from mustela.dsl.given_types import Part, is_read, read_serde
+from mustela.dsl.told_types import told_serde
 from mustela.errors import Origin, UsageError
 from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.topology.errors import MissingSerdeError, OptionConflictError
+from mustela.topology.node import Node
 
-__all__ = ["choose", "choose_serde", "serde_to_write"]
+__all__ = ["choose", "choose_serde", "said_or_read", "serde_to_write"]
 
 T = TypeVar("T")
 
@@ -58,11 +62,44 @@ def choose_serde(
     except UsageError as error:
         error.at = error.at or at
         raise
+    if said[1] is not None and is_read(said[0]):
+        return said[1]
     return choose(name, said[0], said[1], holder=holder, at=at)
 
 
+def said_or_read(
+    name: str, said: object, function: object, part: Part = "all", *, step: str, at: Origin
+) -> Serde[Any] | None:
+    """Return the serde of what a function gives: what is said of it, else what can be read of it.
+
+    Args:
+        name: ``key`` or ``value``.
+        said: A type, a serde, or None.
+        function: The function.
+        part: What of its result is meant.
+        step: The step that calls it.
+        at: The user's line.
+
+    Raises:
+        UnknownSerdeError: If what was said has no serde.
+        SerdeTypeError: If it is a type with a field that has none.
+    """
+    try:
+        found = choose_serde(name, said, None, holder="", at=at)
+    except UsageError as error:
+        error.evidence.setdefault("step", step)
+        raise
+    return found or read_serde(function, part, key=name == "key")
+
+
 def serde_to_write(
-    name: str, said: Serde[Any] | None, known: Serde[Any] | None, *, step: str, at: Origin
+    name: str,
+    said: Serde[Any] | None,
+    known: Serde[Any] | None,
+    *,
+    find: Callable[[str], Node],
+    step: str,
+    at: Origin,
 ) -> Serde[Any]:
     """Return the serde with which a sink writes.
 
@@ -70,13 +107,18 @@ def serde_to_write(
         name: ``key`` or ``value``.
         said: What the user said at the sink.
         known: What is known from the steps before.
+        find: Gives the node of a name.
         step: The step whose records are written.
         at: The user's line.
 
     Raises:
-        MissingSerdeError: If neither is there.
+        MissingSerdeError: If neither is there, and no function tells.
     """
-    serde = (None if _undeclared(known) else known) if said is None else said
+    serde = said
+    if serde is None:
+        unsaid = known is None or _undeclared(known)
+        half = "key" if name == "key" else "value"
+        serde = told_serde(find, step, half, known) if unsaid else known
     if serde is not None:
         return serde
     plural = {"key": "keys", "value": "values"}[name]
@@ -85,7 +127,8 @@ def serde_to_write(
         msg,
         at=at,
         why=f"a step before gives {plural} of a new type, which Python does not tell in advance",
-        fix=f"say it where they are written: to(..., {name}=str), or whatever type they have",
+        fix=f"say it where they are written: to(..., {name}=str), or whatever type they have; or"
+        f" where they are made, with {name}= or by the annotation of a named function",
         fields={"part": name, "step": step},
     )
 

@@ -13,7 +13,7 @@ from mustela.dsl.join_windows import JoinWindows, StreamJoined
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.serdes import choose, choose_serde, said_or_read
 from mustela.dsl.stores import StoreSupplier, checked_supplier
 from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
 from mustela.dsl.upgrades import Upgrades, read_versions
@@ -726,8 +726,9 @@ class StreamJoins(Handle[K, V]):
                 explicit_store=named or place["explicit_name"],
             )
         )
-        result = choose_serde("value", wish.value, None, holder="StreamJoined", at=at)
-        return KStream(self._registry, place["name"], key, result)
+        step = place["name"]
+        result = said_or_read("value", wish.value, wish.joiner, step=step, at=at)
+        return KStream(self._registry, step, key, result)
 
     def _window(self, other: Handle[Any, Any], wish: _Wish, at: Origin) -> JoinWindowSpec:
         windows: Any = wish.windows

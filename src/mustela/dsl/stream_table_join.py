@@ -14,7 +14,7 @@ from mustela.dsl.join_keys import join_key
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import options_or
-from mustela.dsl.serdes import choose, choose_serde
+from mustela.dsl.serdes import choose, choose_serde, said_or_read
 from mustela.dsl.upgrades import Upgrades, read_versions
 from mustela.dsl.versions import row_versions_of, versions_of
 from mustela.dsl.windows import milliseconds
@@ -159,7 +159,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
             explicit_store=place["explicit_name"],
         )
     )
-    result = choose_serde("value", value, None, holder="Joined", at=at)
+    result = said_or_read("value", value, joiner, step=place["name"], at=at)
     return KStream(registry, place["name"], key, result)
 
 
@@ -265,5 +265,5 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
         )
     )
     key = left._key  # pyright: ignore[reportPrivateUsage]
-    result = choose_serde("value", value, None, holder="Joined", at=at)
+    result = said_or_read("value", value, joiner, step=place["name"], at=at)
     return KStream(registry, place["name"], key, result)

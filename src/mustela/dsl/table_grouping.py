@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.options import Grouped, options_or
 from mustela.dsl.origin import user_origin
@@ -83,6 +84,8 @@ class TableGrouping(Handle[K, V]):
         )
         key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
+        key_serde = key_serde or read_serde(mapper, "key", key=True)
+        value_serde = value_serde or read_serde(mapper, "value")
         node = TableGroupNode(**place, mapper=mapper, key=key_serde or ValueSerde(sort_keys=True))
         self._registry.add(node)
         return KGroupedTable(self._registry, node.name, key_serde, value_serde)

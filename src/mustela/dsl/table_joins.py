@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
 from mustela.dsl.functions import check_function
+from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
@@ -274,6 +275,7 @@ class TableJoins(Handle[K, V]):
         said = choose_serde("key", None, options.key, holder="Materialized", at=at)
         key = join_key(self, other, said, at=at)
         value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
+        value = value or read_serde(joiner)
         check_no_retention(place, options)
         spec: StoreSpec | None = None
         if stored is not None or options.supplier is not None:

@@ -245,7 +245,7 @@ class Topology(graph.Topology):
         if partitioner is not None:
             role = "partitioner"
             check_function(partitioner, _PARTITIONED, role=role, verb="add_sink", at=at)
-        known = self._serdes_of(steps)
+        known, find = self._serdes_of(steps), self._registry.node
         step = steps[0]
         key_serde = choose_serde("key", key, None, holder="", at=at)
         value_serde = choose_serde("value", value, None, holder="", at=at)
@@ -253,8 +253,8 @@ class Topology(graph.Topology):
             SinkNode(
                 **place,
                 topic=topic,
-                key=serde_to_write("key", key_serde, known[0], step=step, at=at),
-                value=serde_to_write("value", value_serde, known[1], step=step, at=at),
+                key=serde_to_write("key", key_serde, known[0], find=find, step=step, at=at),
+                value=serde_to_write("value", value_serde, known[1], find=find, step=step, at=at),
                 partitioner=partitioner,
             )
         )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar, cast
 
 from mustela.dsl.functions import check_function, check_initializer, function_name
+from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.missing import Stage
@@ -145,7 +146,7 @@ def add_window_aggregate(
     )
     key = choose_serde("key", group.key, options.key, holder="Materialized", at=at)
     value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
-    value = value or table.inherited
+    value = value or table.inherited or read_fold(first, fold.initializer)
     kind: StoreKind = "session" if isinstance(group.windows, SessionWindowSpec) else "window"
     spec, explicit = store_spec(
         place, options, store=table.store, key=key, value=value, kinds=(kind,)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from types import UnionType
+from typing import Any, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 from mustela.errors import UsageError
@@ -24,7 +25,7 @@ from mustela.serdes.primitives import (
 )
 from mustela.serdes.structs import is_structured, structured_serde
 
-__all__ = ["UnknownSerdeError", "resolve_serde", "serde_names"]
+__all__ = ["UnknownSerdeError", "plain_type", "resolve_serde", "serde_names"]
 
 
 class UnknownSerdeError(UsageError):
@@ -80,6 +81,28 @@ def serde_names() -> list[str]:
     return sorted(_by_name(key=False))
 
 
+def plain_type(spec: Any) -> Any:
+    """Return what a type is apart from its names, its notes, and from None.
+
+    Null stands for None in every serde, so that ``Order | None`` is ``Order``.
+
+    Example:
+        >>> from typing import Optional
+        >>> plain_type(Optional[int])
+        <class 'int'>
+    """
+    while True:
+        origin, inside = get_origin(spec), get_args(spec)
+        if isinstance(spec, NewType):
+            spec = spec.__supertype__
+        elif origin is None and hasattr(spec, "__value__"):  # type Name = ...
+            spec = spec.__value__
+        elif origin in (Union, UnionType) and type(None) in inside:
+            spec = Union[tuple(one for one in inside if one is not type(None))]  # noqa: UP007
+        else:
+            return spec
+
+
 def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
     """Return the serde that a type, a name or a serde stands for.
 
@@ -107,6 +130,7 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
         if found is None:
             raise _unknown_name(spec)
         return found
+    spec = plain_type(spec)
     name = _NAME_OF_TYPE.get(spec) if _is_hashable(spec) else None
     if name is not None:
         return _by_name(key=key)[name]

@@ -26,7 +26,7 @@ from mustela.serdes.base import Serde, SerdeError, SerdeTypeError, bad_bytes, ty
 from mustela.serdes.objects import field_values, rebuild
 from mustela.serdes.shape import classes_within, is_class_by_path
 
-__all__ = ["ValueSerde"]
+__all__ = ["ValueSerde", "holds"]
 
 _TUPLE, _SET, _FROZENSET, _PAIRS, _BIG_INT, _BYTEARRAY, _DEQUE = range(1, 8)
 _ORDERED_DICT, _DEFAULT_DICT, _COUNTER = range(8, 11)
@@ -39,8 +39,13 @@ _PLAIN = _SCALARS - {type(None)}
 _FACTORIES: MappingProxyType[str, Any] = MappingProxyType(
     {cls.__name__: cls for cls in (int, float, str, list, dict, set, tuple, bytes, bool)}
 )
-_FIX = "declare a serde for the store: Materialized(value=…)"
-_KEY_FIX = "declare a serde for the keys where they are made: group_by(…, key=…)"
+_FIX = (
+    "declare the type where the values are made, as in map_values(…, value=…), or a serde for the"
+    " store: Materialized(value=…)"
+)
+_KEY_FIX = (
+    "declare the type of the keys where they are made: select_key(…, key=…) or group_by(…, key=…)"
+)
 _WINDOWED_FIX = (
     "declare a serde for the keys where they are made, with the type of the keys inside:"
     " group_by(…, key=WindowedSerde(str, window_size=…)) or key=SessionWindowedSerde(str)"
@@ -301,6 +306,16 @@ def class_path(cls: Any) -> str:
         'decimal:Decimal'
     """
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def holds(cls: type[Any]) -> bool:
+    """Say whether values of exactly this class are kept without a word about the class.
+
+    Example:
+        >>> holds(Decimal), holds(enum.Enum)
+        (True, False)
+    """
+    return cls in _SCALARS or cls in _LOWER
 
 
 def _by_path(classes: Iterable[Any]) -> dict[str, type[Any]]:
