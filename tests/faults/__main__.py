@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
@@ -22,6 +23,7 @@ from tests.faults.campaign import Campaign
 from tests.faults.kinds.registry import CHECKED
 from tests.faults.ledger import Ledger, Line, table
 from tests.faults.process import ChildEndedError
+from tests.faults.shocks.registry import SHOCKS
 from tests.faults.slices import draw, make_broker, play, shocks_here
 
 SLICES_OF_A_BROKER = 6
@@ -56,7 +58,6 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
     shocks, missing = shocks_here(given.fault or ())
     for name, why in missing.items():
         print(f"skipped {name}: {why}", flush=True)
-    kinds = [kind for kind in given.kinds.split(",") if kind]
     deadline = time.monotonic() + 60 * given.minutes
     broker, played = None, list[Line]()
     try:
@@ -70,7 +71,7 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
             elif not broker.running:
                 broker.start()
             ledger.refresh()
-            plan = draw(given.seed, ledger, given.slice, kinds, shocks)
+            plan = draw(given.seed, ledger, given.slice, given.kinds, shocks)
             print(f"slice {plan.slice}: {plan.kind} {dict(plan.settings)}", flush=True)
             directory = place / f"slice-{plan.slice}"
             line = play(plan, broker, directory)
@@ -93,22 +94,46 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
     return played
 
 
-def main(arguments: list[str]) -> int:
-    """Run; return 1 if something was violated or a planted bug was not found."""
+def _one_of(known: Collection[str], what: str) -> Callable[[str], str]:
+    """Return what takes a name from the command line, if it is a known one."""
+
+    def name(text: str) -> str:
+        if text not in known:
+            msg = f"no {what} is called '{text}'; there are {', '.join(sorted(known))}"
+            raise argparse.ArgumentTypeError(msg)
+        return text
+
+    return name
+
+
+def _several_of(known: Collection[str], what: str) -> Callable[[str], list[str]]:
+    """Return what takes names with commas between them."""
+    one = _one_of(known, what)
+    return lambda text: [one(name) for name in text.split(",") if name]
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return what the command line says; a name that nothing has ends the process with 2."""
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
+    kinds, fault = _several_of(CHECKED, "kind"), _one_of(SHOCKS, "fault")
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
     parser.add_argument("--slice", type=int, default=48, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kinds", default=",".join(CHECKED))
-    parser.add_argument("--fault", action="append", help="only this one, e.g. kill-worker")
+    parser.add_argument("--kinds", type=kinds, default=list(CHECKED), help="with commas between")
+    parser.add_argument("--fault", action="append", type=fault, help="only this, e.g. kill-worker")
     parser.add_argument("--ledger", type=Path, help=f"e.g. {LEDGER.name}")
     parser.add_argument("--resume", action="store_true", help="go on after what the ledger holds")
     parser.add_argument("--summary", action="store_true", help="only show the ledger")
     parser.add_argument("--keep", type=Path, help="where to keep what violations left")
     parser.add_argument("--bugs", type=int, default=0, help="how many bugs to plant")
-    parser.add_argument("--bug", action="append", help="plant this one")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--bug", action="append", type=_one_of(BUGS, "bug"), help="plant this one")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Run; return 1 if something was violated or a planted bug was not found."""
+    given = parse(arguments)
     # Whoever ends a part of a long run by SIGTERM leaves no process of it behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if given.summary:

@@ -81,6 +81,11 @@ class Feeder:
         if self._failures > FAILURES_MAX:
             self.error = error
 
+    @property
+    def made(self) -> int:
+        """How many records it has made."""
+        return self._numbers
+
     def told(self) -> str:
         """Return how it gets on, for who looks for what hangs."""
         return f"{self._numbers} records made, {self._failures} failures, error {self.error}"

@@ -1,8 +1,13 @@
-"""The clock of the application steps ahead or back, and is put right again (libfaketime)."""
+"""The clock of the application steps ahead or back, and is put right again (libfaketime).
+
+`waits.c` stands before libfaketime: without it librdkafka's deadlines are of another clock than its
+waits. It is compiled where the application runs.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from functools import cache
@@ -12,9 +17,10 @@ from tests.faults.bugs import planting
 from tests.faults.life import Life, require
 from tests.faults.shocks.shock import Shock
 
-__all__ = ["SHOCKS"]
+__all__ = ["SHOCKS", "library", "waits"]
 
 LIBRARY = "libfaketimeMT.so.1"
+SOURCE = Path(__file__).with_name("waits.c")
 STEPS_S = (86_400, 3_000, -1_500)
 SMALL_STEPS_S = (20, -20)
 TIMED = {"timers", "ticks", "asking", "replies"}
@@ -33,7 +39,7 @@ def step_clock(life: Life) -> str:
         file.write_text("+0\n")
         life.environment |= {
             **planting(),
-            "FAULTS_CLOCK_LIBRARY": str(_library()),
+            "FAULTS_CLOCK_LIBRARY": f"{waits(campaign.directory)}:{library()}",
             "FAKETIME_TIMESTAMP_FILE": str(file),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # newer versions' name of the next one
@@ -56,16 +62,27 @@ def step_clock(life: Life) -> str:
 
 
 @cache
-def _library() -> Path | None:
+def library() -> Path | None:
+    """Return where libfaketime is."""
     return next(Path("/usr/lib").glob(f"*/faketime/{LIBRARY}"), None)
+
+
+def waits(directory: Path) -> Path:
+    """Compile the waits that go with a false clock; return where they are."""
+    found = directory / "libwaits.so"
+    command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(found), str(SOURCE), "-lpthread"]
+    subprocess.run(command, check=True, capture_output=True)
+    return found
 
 
 @cache
 def missing() -> str:
     """Install the library if need be; say why it cannot be had."""
-    if _library() is not None:
+    if shutil.which("cc") is None:
+        return "there is no C compiler, which libfaketime needs something from: see waits.c"
+    if library() is not None:
         return ""
-    _library.cache_clear()
+    library.cache_clear()
     if os.geteuid() != 0:
         return "libfaketime is not installed, and only root may install it"
     command = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", "libfaketime"]
@@ -74,7 +91,7 @@ def missing() -> str:
         subprocess.run(command, env=environment, capture_output=True, check=False, timeout=300)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"libfaketime cannot be installed: {error}"
-    return "" if _library() is not None else "libfaketime cannot be installed"
+    return "" if library() is not None else "libfaketime cannot be installed"
 
 
 SHOCKS = [Shock(name="step-clock", strike=step_clock, missing=missing)]

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from mustela.connectors.kafka.admin import KafkaAdmin
 from tests.faults.campaign import Campaign
 from tests.faults.kinds.kind import Kind
+from tests.faults.kinds.moments import newest_moment
 from tests.faults.life import Life, require
 from tests.faults.shocks.shock import Profile, Shock
 from tests.faults.watch import ends_of
@@ -35,12 +36,17 @@ def _producer(life: Life, **more: str) -> Producer:
 
 
 def _produce(life: Life, producer: Producer, count: int, **where: int) -> None:
-    """Write records that nobody else writes."""
+    """Write records that nobody else writes.
+
+    Where records have times of their own, theirs are those of the records around them: a number far
+    ahead would be a time far ahead, and all that comes after it late.
+    """
     campaign = life.campaign
     for _ in range(count):
         campaign.more_records += 1
         sent = campaign.facts.make(life.random, 10_000_000 + campaign.more_records)
-        when: dict[str, Any] = {} if sent.timestamp is None else {"timestamp": sent.timestamp}
+        now = newest_moment(campaign.feeder.made)
+        when: dict[str, Any] = {} if sent.timestamp is None else {"timestamp": now}
         topic = f"{campaign.prefix}.{sent.topic}"
         producer.produce(topic, sent.value, key=sent.key, **where, **when)
     require(producer.flush(30) == 0, "the broker takes nothing")
