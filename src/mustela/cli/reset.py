@@ -246,16 +246,9 @@ def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
         >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
         ['a-epochs', 'a-lease', 'a-n-changelog']
     """
-    from mustela.runtime.epoch_record import epochs_topic
-    from mustela.runtime.lease import lease_topic
+    from mustela.runtime.found_topics import is_internal
 
-    prefix = f"{application_id}-"
-    return sorted(
-        topic
-        for topic in topics
-        if topic in {epochs_topic(application_id), lease_topic(application_id)}
-        or (topic.startswith(prefix) and topic.endswith(CHANGELOG))
-    )
+    return sorted(topic for topic in topics if is_internal(application_id, topic))
 
 
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:

@@ -129,7 +129,9 @@ class StreamsBuilder(Stage):
 
         Args:
             topics: A topic, a list of topics, or a compiled regular expression: all topics whose
-                whole name it matches, also those that are made while the application runs.
+                whole name it matches, also those that are made while the application runs. It
+                matches no topic that the application makes for itself, and not the one that its
+                dead letters go to: a letter that fails again would be written for ever.
             key: Type or serde of the keys; bytes if not given.
             value: Type or serde of the values; bytes if not given.
             name: Step name; the topics' names if not given.

@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mustela.plan.epoch import changelog_topic
+from mustela.config.settings import Settings
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import epochs_topic
 from mustela.runtime.lease import lease_topic
 
-__all__ = ["with_found"]
+__all__ = ["is_internal", "with_found"]
 
 _KAFKAS_OWN = "__"
+_CHANGELOG = "-changelog"
 
 
-def with_found(plan: Plan, application_id: str, known: Iterable[str], there: Iterable[str]) -> Plan:
+def is_internal(application_id: str, topic: str) -> bool:
+    """Whether a topic is one that an application makes for itself, by its name.
+
+    So also the changelog of a store that no step of the program has any more is one.
+
+    Example:
+        >>> [t for t in ("a-epochs", "a-n-changelog", "a-n", "ab-lease") if is_internal("a", t)]
+        ['a-epochs', 'a-n-changelog']
+    """
+    return topic in {epochs_topic(application_id), lease_topic(application_id)} or (
+        topic.startswith(f"{application_id}-") and topic.endswith(_CHANGELOG)
+    )
+
+
+def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iterable[str]) -> Plan:
     """Return the plan that reads the topics which its patterns match.
+
+    No pattern matches a topic of Kafka's own, one that the application makes for itself, or the
+    one that its dead letters go to: a letter that fails again would be written for ever.
 
     Args:
         plan: A plan, which may read found topics already.
-        application_id: The application, whose internal topics no pattern matches.
+        settings: Name the application and its dead-letter topic.
         known: Topics that were found before, in the order in which they were found: it is the
             order of their records, so it is kept with each epoch.
         there: All topics of the cluster. New ones come in the order of their names.
@@ -29,9 +47,9 @@ def with_found(plan: Plan, application_id: str, known: Iterable[str], there: Ite
     """
     if not plan.has_patterns:
         return plan
-    internal = {changelog_topic(application_id, log) for log in plan.log_names.values()}
-    internal |= {epochs_topic(application_id), lease_topic(application_id)}
-    new = sorted(
-        topic for topic in there if topic not in internal and not topic.startswith(_KAFKAS_OWN)
+    name, letters = settings.application_id, settings.dead_letter_topic
+    return plan.with_topics(
+        topic
+        for topic in [*known, *sorted(there)]
+        if not (topic.startswith(_KAFKAS_OWN) or topic == letters or is_internal(name, topic))
     )
-    return plan.with_topics([*known, *new])

@@ -135,8 +135,8 @@ class Recovery:
         """
         before = dict(state.topic_ids)
         if self._plan.has_patterns:
-            name, there = self._settings.application_id, self._admin.topics()
-            self._plan = state.plan = with_found(self._plan, name, (), there)
+            there = self._admin.topics()
+            self._plan = state.plan = with_found(self._plan, self._settings, (), there)
         internal = internal_topics(self._settings, self._plan)
         may_go = set(self._plan.found_topics)
         wanted = [*internal, *(topic for topic in self._plan.topics if topic not in may_go)]

@@ -55,7 +55,7 @@ def test_the_changelog_keeps_its_name(tmp_path: Path) -> None:
     """No topic is made, and none is left behind."""
     settings, now = settings_for(tmp_path), renamed_plan()
     assert internal_topics(settings, now).keys() == internal_topics(settings, BEFORE).keys()
-    assert with_found(now, "app", (), ["app-counts-changelog"]).topics == now.topics
+    assert with_found(now, settings, (), ["app-counts-changelog"]).topics == now.topics
 
 
 def test_a_name_with_rows_of_its_own_is_refused() -> None:

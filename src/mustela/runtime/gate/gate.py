@@ -120,7 +120,7 @@ class Gate:
             record = with_store_names(record, plan)
         if plan.has_patterns:
             known = record.found_topics if record else ()
-            plan = with_found(plan, name, known, self._cluster.topics())
+            plan = with_found(plan, self._settings, known, self._cluster.topics())
         program = ProgramFacts(
             application_id=name,
             plan=plan,
