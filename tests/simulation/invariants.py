@@ -111,8 +111,7 @@ class Invariants:
             f" {[(p.topic, p.partition, p.end) for p in record.partitions]}"
         )
         if "log lost" in self._world.applied and (record.incarnation, record.epoch) == (1, 0):
-            self._last = None  # nobody knows of what was there, which must have been nothing
-            self._read.clear()
+            self._begin_without_record(records[0].value)
         if self._last is None or record.incarnation > self._last.incarnation:
             self._claims.append((current_life(), self._world.ms))
         self._world.has_begun = self._world.has_begun or any(
@@ -122,6 +121,25 @@ class Invariants:
         self._check_rows(record, entries)
         self._check_changelogs(record, entries)
         self._last = record
+
+    def _begin_without_record(self, row: bytes) -> None:
+        """The epochs topic was lost: what was there must have been nothing, as far as is known.
+
+        Where neither a changelog nor the group tells of it either, it is another life that begins.
+        """
+        topics = self._world.broker.topics
+        logs = (topics[name].partitions for name in topics if name.endswith("-changelog"))
+        if any(log.end for partitions in logs for log in partitions) or self._knows_group():
+            self._last = None
+            self._read.clear()
+        else:
+            self._begin()
+            self._fold.take(row)
+
+    def _knows_group(self) -> bool:
+        """Whether the group has offsets in the sources of the program."""
+        group = self._world.broker.groups.get(self._name, {})
+        return any(topic in self._program.sources for topic, _ in group)
 
     def told(self, life: Life, epoch: int) -> None:
         """Check what a process tells its listeners of an epoch that it says is done."""

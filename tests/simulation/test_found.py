@@ -75,6 +75,7 @@ def script_of(name: str) -> Script:
             ("drift", 9637, "a partition too far ahead comes to the moment of a cut"),
             ("gone", 7933, "another release deletes, on the same host, what is being restored"),
             ("claim", 5807, "two instances start without an epochs topic: one of them is fenced"),
+            ("lost", 11486, "epochs, changelogs and group are lost: counting begins anew"),
             ("skew", 651, "a clock that was ahead for a while holds the watermark up"),
             ("version", 148, "windows of another size under one store's name"),
             ("truncate", 49, "a source log that lost its end and has grown past it again"),
