@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import mustela.connectors.kafka.log as log_module
+import mustela.kernel.task as task_module
 import mustela.runtime.ahead as ahead_module
 import mustela.spark.changelogs as changelogs_module
 import mustela.spark.global_tables as global_tables_module
@@ -75,7 +76,7 @@ def simulated() -> Iterator[None]:
         (global_tables_module, "WriteLock", SimLock),
         (changelogs_module, "SystemClock", _clock),
         (lanes_module, "reach", _reach),
-        (worker_module, "reach", _reach),
+        (task_module, "reach", _reach),
         (worker_module, "let_go_of_mapped_files", lambda: 0),
         (ahead_module, "ThreadPoolExecutor", SimExecutor),
     ]

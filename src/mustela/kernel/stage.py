@@ -14,6 +14,7 @@ from mustela.kernel.divided import joined
 from mustela.kernel.exchange import ExchangeOperator
 from mustela.kernel.isolate import for_branch
 from mustela.kernel.lane_state import LaneState
+from mustela.kernel.left_out import give_up
 from mustela.kernel.operator import EXCHANGED, Operator, OperatorContext
 from mustela.kernel.operators import make_operator
 from mustela.kernel.options import KernelOptions
@@ -23,6 +24,7 @@ from mustela.kernel.sink_order import in_record_order
 from mustela.kernel.source import decode_source, source_key_serde
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage
+from mustela.plan.ranges import LeftOut, RawChunk
 from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
 from mustela.plan.together import sharing, with_between
@@ -280,6 +282,10 @@ class StageRunner:
             output=self._current_output,
             now_ms=self.time.now_ms,
         )
+
+    def give_up(self, gone: RawChunk, spans: Sequence[LeftOut]) -> None:
+        """Count records that were left out, and write their dead letters; see `left_out`."""
+        give_up(gone, spans, self._output)
 
     def run(self, inputs: Mapping[str, Batch]) -> None:
         """Send rows through the steps.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from mustela.connectors.kafka.ranges import RangeReader
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.kernel.stage import collection_paused
-from mustela.plan.epoch import GroupMark, Program, changelog_topic
+from mustela.plan.epoch import Program, changelog_topic
 from mustela.spark.changelogs import check_lost, has_every_deletion
 from mustela.spark.process import Process
 from mustela.state.faults import StateNotReadyError
@@ -20,15 +19,11 @@ from mustela.state.interfaces import (
     Condition,
     Environment,
     EnvironmentSpec,
-    Rows,
     Snapshot,
-    Token,
 )
 from mustela.state.locking import WriteLock
-from mustela.state.overlay import Overlay
 
 __all__ = [
-    "LaneEnvironments",
     "StateAheadError",
     "end_reading",
     "make_current",
@@ -218,63 +213,3 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
         read[store.name] = sum(counts)
     environment.finish_restore(committed)
     return read
-
-
-class LaneEnvironments:
-    """Opens the overlays of the key groups that an epoch touches, and writes their pendings.
-
-    Args:
-        process: The process's things.
-        stage: The stage.
-        marks: The committed state of each key group.
-        suspect: Whether environments must be verified before they are used.
-    """
-
-    def __init__(
-        self, process: Process, stage: int, marks: tuple[GroupMark, ...], *, suspect: bool
-    ) -> None:
-        self._process = process
-        self._stage = stage
-        self._marks = marks
-        self._suspect = suspect
-        self._logged = process.program.plan.stages[stage].logged
-        self._open: dict[int, tuple[Environment, Committed, Overlay]] = {}
-        self.restored: dict[str, int] = {}
-        self.wrote: list[int] = []
-
-    def open(self, groups: Iterable[int]) -> dict[int, Overlay]:
-        """Return the overlays of key groups, each over its committed state."""
-        wanted = sorted(groups)
-        if self._suspect:
-            self._process.weed_out((self._stage, group) for group in wanted)
-        for group in wanted:
-            committed = self._marks[group].committed(self._logged)
-            environment, snapshot = open_current(
-                self._process, self._stage, group, committed, self.restored
-            )
-            self._open[group] = (environment, committed, Overlay(snapshot))
-        return {group: opened[2] for group, opened in self._open.items()}
-
-    def write(self, token: Token) -> Iterator[tuple[int, str, Rows]]:
-        """Write each key group's pending; yield (group, store, rows) for the changelogs."""
-        for group in sorted(self._open):
-            environment, committed, overlay = self._open[group]
-            with collection_paused():  # it would look at the rows of all key groups
-                changes = overlay.changes()
-            overlay.close()
-            if not any(changes.values()):
-                continue
-            environment.write_pending(token, committed, changes)
-            self.wrote.append(group)
-            with collection_paused():
-                logged = overlay.logged(changes)
-            for store in self._logged:
-                if store in logged:
-                    yield group, store, logged[store]
-        self._open.clear()
-
-    def close(self) -> None:
-        """Let go of the snapshots without writing anything."""
-        for _, _, overlay in self._open.values():
-            overlay.close()
-        self._open.clear()

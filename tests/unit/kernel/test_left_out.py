@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mustela.kernel.left_out import leave_out, spans_of
+from mustela.kernel.left_out import give_up, leave_out, spans_of
+from mustela.kernel.output import StageOutput
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.ranges import LeftOut, RawChunk, SourceRange
 from mustela.state.interfaces import Token
@@ -19,7 +20,9 @@ def test_only_these_records_are_taken_out() -> None:
     raw = chunk()
     why = (("mustela.error.code", b"X"),)
     span = LeftOut(0, 0, 6, 6, why, "failed_records:step")
-    output = leave_out(raw, [span, LeftOut(0, 0, 0, 3)])
+    spans = [span, LeftOut(0, 0, 0, 3)]
+    output = StageOutput()
+    give_up(leave_out(raw, spans), spans, output)
     assert (raw.offsets, raw.keys, raw.values, raw.timestamps) == ([4], [b"b"], [None], [20])
     assert raw.headers == [()]
     letters = output.dead_letters
@@ -35,5 +38,5 @@ def test_a_range_has_only_its_own_spans() -> None:
     order = EpochOrder(token=Token(1, 1, 0), ranges=(), marks={}, now_ms=0, left_out=spans)
     assert spans_of(order, SourceRange(0, 1, 0, 9)) == [here]
     raw = chunk()
-    assert len(leave_out(raw, []).dead_letters) == 0
+    assert len(leave_out(raw, [])) == 0
     assert len(raw) == 3

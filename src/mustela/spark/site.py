@@ -1,0 +1,93 @@
+"""What a worker has for the tasks of an epoch: readers of Kafka, local state, copies of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from mustela.kernel.options import KernelOptions
+from mustela.kernel.task import GroupState, Lookups
+from mustela.plan.epoch import EpochOrder, Program
+from mustela.plan.plan import Exchange, Stage
+from mustela.plan.ranges import RawChunk, SourceRange
+from mustela.plan.time import NEVER
+from mustela.spark.any_key import any_key_reader
+from mustela.spark.global_tables import global_views
+from mustela.spark.lanes import open_current
+from mustela.spark.process import Process
+
+__all__ = ["WorkerSite"]
+
+_BATCH_UNTIL_MOMENT = 1_000
+"""Records taken at once from a range that ends at a moment, which nobody knows the offset of."""
+
+
+class WorkerSite:
+    """Where a task runs in a worker; see `mustela.kernel.task.TaskSite`.
+
+    Args:
+        process: The process's things.
+        order: The epoch.
+        task: The task's number in its stage.
+    """
+
+    def __init__(self, process: Process, order: EpochOrder, task: int) -> None:
+        self._process = process
+        self._order = order
+        self._task = task
+
+    @property
+    def program(self) -> Program:
+        """What runs."""
+        return self._process.program
+
+    @property
+    def options(self) -> KernelOptions:
+        """The kernel's options."""
+        return self._process.options
+
+    @property
+    def exchanges(self) -> Mapping[str, Exchange]:
+        """Every exchange of the plan by name."""
+        return self._process.exchanges
+
+    def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterator[RawChunk]:
+        """Read a range: few records at once where what is too many is read in vain."""
+        records = self.program.batch_records
+        if source_range.until != NEVER:
+            records = min(records, _BATCH_UNTIL_MOMENT)
+        return self._process.reader.read(
+            self.program.plan.topics[source_range.topic_index],
+            source_range.partition,
+            source_range.start,
+            source_range.end,
+            max_batch=records,
+            goes_on=goes_on,
+        )
+
+    def begin_batch(self, source_range: SourceRange, offsets: Sequence[int]) -> None:
+        """Note what this process is at: it may be the last that is heard of it."""
+        place = source_range.topic_index, source_range.partition
+        self._process.note.batch(0, self._task, place, offsets)
+
+    @contextmanager
+    def lookups(self, stage: Stage, restored: dict[str, int]) -> Generator[Lookups]:
+        """Bring what the steps of a stage look up to what the order says, and open it."""
+        process, order = self._process, self._order
+        with (
+            global_views(process, order, stage) as views,
+            any_key_reader(process, order, stage, restored) as any_key,
+        ):
+            yield Lookups(views, any_key)
+
+    def open_groups(
+        self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
+    ) -> Iterator[GroupState]:
+        """Bring key groups to the committed state, and open them."""
+        process, order = self._process, self._order
+        if order.suspect:
+            process.weed_out((stage.index, group) for group in groups)
+        for group in groups:
+            committed = order.marks[stage.index][group].committed(stage.logged)
+            environment, snapshot = open_current(process, stage.index, group, committed, restored)
+            yield GroupState(environment, committed, snapshot)
