@@ -198,7 +198,7 @@ def _watched(
     try:
         assert app.wait_until(AppState.RUNNING, timedelta(minutes=5)), app.error
         feeder.start()
-        _until(lambda: heard.epochs > 20)
+        until(lambda: heard.epochs > 20)
         first, cpu, wall = heard.epochs, time.process_time(), time.perf_counter()
         stop.wait(seconds)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -227,7 +227,7 @@ def _feed(servers: str, partitions: int, stop: threading.Event) -> None:
     producer.flush(30)
 
 
-def _until(done: Any) -> None:
+def until(done: Any) -> None:
     deadline = time.monotonic() + 120
     while not done():
         assert time.monotonic() < deadline, "the application does not get on"

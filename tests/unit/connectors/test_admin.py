@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from mustela.connectors.kafka import metadata
-from mustela.connectors.kafka.admin import KafkaAdmin, TopicDescription
+from mustela.connectors.kafka.admin import ASKED_MAX, KafkaAdmin, TopicDescription
 from mustela.connectors.kafka.errors import KafkaRetryable, SourceGone
 
 
@@ -67,6 +67,24 @@ def test_a_partition_that_is_not_ready_for_long_is_told(pauses: list[float]) -> 
     with pytest.raises(KafkaRetryable, match="offsets of t-0"):
         asked.end_offsets([("t", 0)])
     assert metadata.METADATA_LAG_S <= sum(pauses) < metadata.METADATA_LAG_S + 1
+
+
+def test_many_partitions_are_asked_for_in_several_questions(pauses: list[float]) -> None:
+    """The client's time grows with the square of what one question is about; an error is borne."""
+    asked = admin(None, KafkaError.NOT_LEADER_FOR_PARTITION, None, None)
+    sizes: list[int] = []
+    client = asked._consumer_client
+    answer = client.offsets_for_times  # type: ignore[union-attr]
+
+    def answer_counted(places: Sequence[Any], timeout: float) -> list[Any]:
+        sizes.append(len(places))
+        return answer(places, timeout)  # type: ignore[return-value]
+
+    client.offsets_for_times = answer_counted  # type: ignore
+    places = [("t", number) for number in range(2 * ASKED_MAX + 1)]
+    assert list(asked.end_offsets(places).items()) == [(place, 7) for place in places]
+    assert sizes == [ASKED_MAX, ASKED_MAX, ASKED_MAX, 1]  # the second one twice
+    assert len(pauses) == 1
 
 
 def knowing(asked: KafkaAdmin, monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:

@@ -64,6 +64,9 @@ __all__ = [
 T = TypeVar("T")
 
 LISTENED_MAX = 100
+ASKED_MAX = 250
+"""Partitions of one question for offsets: the client takes a time for it that grows with their
+square."""
 LATEST = -1
 EARLIEST = -2
 
@@ -415,9 +418,13 @@ class KafkaAdmin:
     def _ask_offsets(
         self, times: Mapping[tuple[str, int], int], asker: Consumer
     ) -> list[TopicPartition]:
-        if not times:
-            return []
         asked = [TopicPartition(topic, part, time) for (topic, part), time in times.items()]
+        found: list[TopicPartition] = []
+        for first in range(0, len(asked), ASKED_MAX):
+            found += self._ask_some(asked[first : first + ASKED_MAX], asker)
+        return found
+
+    def _ask_some(self, asked: list[TopicPartition], asker: Consumer) -> list[TopicPartition]:
         doubt = Doubt()
         while True:
             try:
@@ -428,13 +435,13 @@ class KafkaAdmin:
                 if not unknown and not _passes_soon(raised):
                     raise self._fault(raised, _of_places("ask for offsets", asked)) from raised
                 # It was made a moment ago: the other client, or its leader, does not know it yet.
-                gone = self._gone(times) if unknown else None
+                gone = self._gone([(at.topic, at.partition) for at in asked]) if unknown else None
                 if doubt.is_over(agreed=gone is not None):
                     doing = _of_places("ask for offsets", asked)
                     lags = _lagging(raised, doing, self._servers) if unknown else None
                     raise (gone or lags or self._fault(raised, doing)) from raised
                 if unknown:
-                    self._ask_again(asker, {topic for topic, _ in times})
+                    self._ask_again(asker, {at.topic for at in asked})
             else:
                 self._errors.heard()
                 return found

@@ -1,0 +1,142 @@
+"""Two trees of Mustela's sources side by side: ``python -m benchmarks.paired OTHER WORKLOAD``.
+
+The same program works off the same topic on the same broker, with the sources of this tree and with
+those of another one (a git worktree of an older commit), in turns: forwards, backwards, and so on.
+Each output is held against the oracle before the run has a number. What is compared is processor
+time, of driver, JVM and workers, because that of the clock says more of what else the machine does;
+what is reported is the ratio of this tree's run to the other's, turn by turn.
+
+``--load`` takes the fixed load too: processor time at a thousand records a second, and at rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.peers.base import Assignment, Peer
+from benchmarks.peers.mustela_peer import MustelaPeer
+from benchmarks.peers.registry import Contestant
+from benchmarks.trial import Bench, LoadPlan, assignment, catch_up, clean_up, fixed_load
+from benchmarks.workloads import SEED, WORKLOADS
+from mustela.broker.process import DevelopmentBroker
+
+_RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
+_ROOT = Path(__file__).parent.parent
+_CATCH_UP = ("run_cpu_s", "cpu_s_per_million", "broker_cpu_s_per_million", "records_per_s")
+_LOAD = ("fixed_load.cpu_percent", "fixed_load.broker_cpu_percent", "idle_cpu_percent")
+
+
+@dataclass(slots=True)
+class _Tree(MustelaPeer):
+    """Mustela as it is in some tree; the programs are those of this one."""
+
+    sources: Path = field(default=_ROOT)
+
+    def environment(self) -> Mapping[str, str]:
+        path = os.pathsep.join([str(self.sources / "src"), str(_ROOT)])
+        return {**MustelaPeer.environment(self), "PYTHONPATH": path}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side(Contestant):
+    """One of the two."""
+
+    sources: Path
+
+    def build(self, assignment: Assignment) -> Peer:
+        return _Tree(assignment, sources=self.sources)
+
+
+def compare(given: argparse.Namespace) -> dict[str, object]:
+    """Run both in turns; return the numbers of each turn, and the medians of their ratios."""
+    workload = WORKLOADS[given.workload]
+    if given.partitions:
+        workload = workload.on(given.partitions)
+    sides = [
+        _Side(peer=name, guarantee=given.guarantee, sources=tree)
+        for name, tree in (("this", _ROOT), ("other", given.other.resolve()))
+    ]
+    folder = Path(tempfile.mkdtemp(prefix="mustela-paired-"))
+    turns: dict[str, list[dict[str, float]]] = {"this": [], "other": []}
+    try:
+        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
+            bench = Bench(
+                bootstrap=broker.bootstrap_servers,
+                broker_pid=broker.pid,
+                folder=folder,
+                commit_ms=100,
+                load=LoadPlan(warm_up_s=5, measure_s=20, idle_s=15),
+            )
+            topic = workload.input_topic(given.records)
+            oracle = workload.oracle()
+            bench.topics.fill(
+                topic, workload.partitions, workload.make(given.records, SEED), oracle.see
+            )
+            for turn in range(given.turns + 1):
+                for side in sides if turn % 2 else reversed(sides):
+                    name = f"{side.peer}{turn}"
+                    todo = assignment(bench, workload, side, name, topic, given.records)
+                    found = catch_up(bench, workload, side, todo, oracle).numbers()
+                    numbers = {what: round(found[what], 3) for what in _CATCH_UP}
+                    clean_up(bench, todo)
+                    if turn and given.load:
+                        numbers |= _under_load(bench, side, f"{name}load", given.workload)
+                    print(name, json.dumps(numbers), file=sys.stderr, flush=True)
+                    if turn:  # the first one warms the broker up
+                        turns[side.peer].append(numbers)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    ratios: dict[str, list[float]] = {}
+    for mine, its in zip(turns["this"], turns["other"], strict=True):
+        for what, number in mine.items():
+            ratios.setdefault(what, []).append(round(number / max(its[what], 1e-9), 3))
+    medians = {what: round(statistics.median(found), 3) for what, found in ratios.items()}
+    return {
+        "workload": workload.name,
+        "guarantee": given.guarantee,
+        "records": given.records,
+        "against": given.label,
+        "median_ratio": medians,
+        "ratios": ratios,
+        **turns,
+    }
+
+
+def _under_load(bench: Bench, side: _Side, name: str, workload: str) -> dict[str, float]:
+    """Let one of the two keep up with a fixed load, and rest."""
+    draft = assignment(bench, WORKLOADS[workload], side, name, f"{name}.in", 0)
+    measured = fixed_load(bench, WORKLOADS[workload], side, draft)
+    clean_up(bench, draft)
+    return {what: round(measured.numbers[what], 3) for what in _LOAD}
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", type=Path, help="a tree of the repository at another commit")
+    parser.add_argument("workload", choices=list(WORKLOADS))
+    parser.add_argument("--label", default="", help="what the results call the other tree")
+    parser.add_argument("--turns", type=int, default=4, help="of each; one more does not count")
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--partitions", type=int)
+    parser.add_argument("--guarantee", choices=("eos", "alo"), default="eos")
+    parser.add_argument("--load", action="store_true", help="with a fixed load, and at rest")
+    parser.add_argument("--out", type=Path, default=_RESULTS)
+    given = parser.parse_args()
+    found = compare(given)
+    with given.out.open("a") as file:
+        file.write(json.dumps({"processors": os.cpu_count(), **found}) + "\n")
+    print(json.dumps(found["median_ratio"]))
+
+
+if __name__ == "__main__":
+    main()
