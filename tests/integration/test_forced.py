@@ -29,8 +29,8 @@ class Counting:
         grouped = builder.stream(self.source, key=str, value=str).group_by_key()
         grouped.count(store="counts").to_stream().to(self.sink, key=str, value=int)
 
-    def app(self) -> App:
-        return self.world.app(self.build, lease={"interval": "200ms"})[0]
+    def app(self, **settings: Any) -> App:
+        return self.world.app(self.build, lease={"interval": "200ms"}, **settings)[0]
 
     def send(self, keys: str) -> None:
         self.world.send(self.source, [(key, "x") for key in keys])
@@ -86,9 +86,25 @@ def test_a_verb_that_is_forced_ends_the_living_instance(
     before = len(world.rows(counting.sink))
     counting.send("a")
     error = counting.ended(living)
-    # A reset deletes what the instance needs, which it may miss before it is told of its successor.
-    gone = {"SOURCE_GONE", "CHANGELOG_GONE", "EPOCHS_TOPIC_GONE"} if verb[0] == "reset" else set()
-    assert error.code in {"FENCED", *gone}, error
-    assert exit_code_of(error) in {ExitCode.FENCED, *({ExitCode.ENVIRONMENT} if gone else ())}
+    assert error.code == "FENCED", error
+    assert exit_code_of(error) == ExitCode.FENCED
     assert len(world.rows(counting.sink)) == before
     assert counting.counts() == after
+
+
+def test_an_instance_that_misses_its_topics_first_says_that_it_was_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to commit, and looks for its topics after a reset that was forced."""
+    counting = Counting(world)
+    monkeypatch.setenv("MUSTELA__STATE_DIR", str(world.directory / "state"))
+    counting.send("abaab")
+    living = counting.app(topics={"refresh": "200ms"})
+    living.start()
+    await_living(living)
+    world.drain(living)
+    command = ["reset", world.name, "--yes", "--force", "-b", world.broker.bootstrap_servers]
+    assert main(command) == ExitCode.OK
+    error = counting.ended(living)
+    assert error.code == "FENCED", error
+    assert counting.counts() == {"a": 3, "b": 2}

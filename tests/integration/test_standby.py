@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -64,6 +65,11 @@ def make(
 def await_living(app: App) -> None:
     """Wait until an instance runs, and has said so."""
     assert app.wait_until(AppState.RUNNING, SOON), app.error
+    await_lease(app)
+
+
+def await_lease(app: App) -> None:
+    """Wait until an instance has said that it lives."""
     log, clock = KafkaLeaseLog(app.settings), SystemClock()
     deadline = clock.monotonic() + SOON.total_seconds()
     while LeaseWatch(log, clock).last() is None:
@@ -112,3 +118,32 @@ def test_a_standby_can_be_stopped(make: Callable[..., App]) -> None:
     assert second.wait_until(AppState.STANDBY, SOON), second.error
     assert second.close(SOON)
     assert (second.state, second.error) == (AppState.STOPPED, None)
+
+
+class SlowEngine(NoEngine):
+    """It starts when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def start(self, _options: object) -> None:
+        self.begun.set()
+        assert self.may.wait(SOON.total_seconds())
+
+
+def test_no_command_changes_what_a_starting_instance_begins_with(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It says that it lives before its engine starts, which takes a while."""
+    app, engine = make(), SlowEngine()
+    monkeypatch.setattr(app_module, "_load_engine", lambda _name: engine)
+    app.start()
+    assert engine.begun.wait(SOON.total_seconds())
+    await_lease(app)
+    assert main(["reset", NAME, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
+    assert "INSTANCE_ALIVE" in capsys.readouterr().err
+    engine.may.set()
+    assert app.wait_until(AppState.RUNNING, SOON), app.error

@@ -38,7 +38,6 @@ def refuse_while_alive(settings: Settings) -> None:
         raise InstanceAliveError(
             msg,
             why="what a running instance reads and holds must not change under it",
-            fix="stop it first; --force ends it, with exit code 4, or 3 where its topics are"
-            " deleted",
+            fix="stop it first; --force ends it, with exit code 4",
             fields={"host": lease.host, "pid": lease.pid},
         )

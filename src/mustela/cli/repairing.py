@@ -131,6 +131,8 @@ def go_ahead(
         refuse_while_alive(settings)
     if not manner.yes:
         confirm(lines, what=what, error=error)
+        if not manner.force:
+            refuse_while_alive(settings)  # one may have been started while nobody said yes
     return True
 
 

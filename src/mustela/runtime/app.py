@@ -333,22 +333,26 @@ class App:
         except BaseException:
             world.cluster.close()
             raise
-        engine.start(self._engine_options(settings))
+        # From before the engine starts, which takes a while: who resets the application listens.
+        keeper = keeper_of(settings, self._clock, incarnation=self._incarnation)
+        keeper.start()
         try:
-            coordinator = Coordinator(
-                settings, plan, engine, clock=self._clock, listener=fan, world=world
-            )
-            self._coordinator = coordinator
-            keeper = keeper_of(
-                settings, self._clock, incarnation=lambda: coordinator.state.incarnation
-            )
-            keeper.start()
             try:
-                self._run(coordinator, settings, keeper)
+                engine.start(self._engine_options(settings))
+                self._coordinator = Coordinator(
+                    settings, plan, engine, clock=self._clock, listener=fan, world=world
+                )
+                self._run(self._coordinator, settings, keeper)
             finally:
-                keeper.stop(ended=coordinator.barrier.phase is not Phase.FENCED)
+                keeper.stop(ended=not self._is_fenced())
         finally:
             engine.stop()
+
+    def _incarnation(self) -> int:
+        return 0 if self._coordinator is None else self._coordinator.state.incarnation
+
+    def _is_fenced(self) -> bool:
+        return self._coordinator is not None and self._coordinator.barrier.phase is Phase.FENCED
 
     def _run(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
         try:

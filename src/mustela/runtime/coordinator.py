@@ -156,11 +156,19 @@ class Coordinator:
         except FencedError:
             self.barrier.phase = Phase.FENCED
             raise
+        except EnvironmentFault as error:
+            self._refuse_if_deposed(error)
+            raise
         self._name_topics()
         self.barrier = Barrier(incarnation=self.state.incarnation, last_epoch=self.state.epoch)
         self._due = DueTimes(
             self._plan, self._settings.key_groups, known=not self.state.has_lane_state
         )
+
+    def _refuse_if_deposed(self, error: EnvironmentFault) -> None:
+        places = [TopicPartition(topic, 0) for topic in self._plan.topics[:1]]
+        for place in places:
+            self._outcome.refuse_if_deposed(error, self.barrier, place)
 
     @property
     def _plan(self) -> Plan:
@@ -184,6 +192,13 @@ class Coordinator:
             FencedError: If another instance took over.
             MustelaError: If the epoch cannot be run.
         """
+        try:
+            return self._run_once()
+        except EnvironmentFault as error:
+            self._refuse_if_deposed(error)
+            raise
+
+    def _run_once(self) -> bool:
         begun = self._ahead.take(self.barrier.token)
         turn = begun[0] if begun else self._next_turn()
         if turn is None:

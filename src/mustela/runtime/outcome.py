@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from mustela.connectors.kafka.errors import TransactionFailed, TransactionFenced
-from mustela.errors import MustelaError
+from mustela.connectors.kafka.errors import SourceGone, TransactionFailed, TransactionFenced
+from mustela.errors import EnvironmentFault, InvariantError, MustelaError
+from mustela.model import TopicPartition
 from mustela.runtime.barrier import Barrier, Phase
 from mustela.runtime.epoch_delta import token_of
-from mustela.runtime.epochs import EpochReader
+from mustela.runtime.epochs import ChangelogGoneError, EpochReader, EpochsTopicGoneError
 from mustela.runtime.ports import Transactions
 from mustela.runtime.successor import FencedError, Successor
 
 __all__ = ["Outcome"]
+
+_GONE = (SourceGone, ChangelogGoneError, EpochsTopicGoneError)
+_BETWEEN = frozenset({Phase.IDLE, Phase.RUNNING, Phase.IN_HAND})
+"""Where no transaction is open."""
 
 
 class Outcome:
@@ -63,3 +68,33 @@ class Outcome:
         except FencedError:
             barrier.phase = Phase.FENCED
             raise
+
+    def refuse_if_deposed(
+        self,
+        error: EnvironmentFault,
+        barrier: Barrier,
+        place: TopicPartition,
+    ) -> None:
+        """Raise that another one took over, if that is why a topic is gone: by ``reset --force``.
+
+        No record says it then, as the epochs topic is gone too; but who deletes topics has fenced
+        this instance before, and Kafka tells that to whoever adds offsets to a transaction.
+
+        Args:
+            error: What ends this instance.
+            barrier: Whether a transaction is open.
+            place: A partition of the application's; no offset of it is committed.
+
+        Raises:
+            FencedError: If this instance was fenced.
+        """
+        if not isinstance(error, _GONE) or barrier.phase not in _BETWEEN:
+            return
+        try:
+            self._transactions.begin()
+            self._transactions.send_offsets({(place.topic, place.partition): 0})
+        except TransactionFenced:
+            barrier.phase = Phase.FENCED
+            raise self._successor.fenced(error) from error
+        except (EnvironmentFault, InvariantError):
+            return  # nobody says, or nothing was claimed yet; the error is what is known
