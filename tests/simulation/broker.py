@@ -47,6 +47,7 @@ class Entry:
         "leader",
         "lost_by",
         "offset",
+        "swept_by",
         "timestamp",
         "txn",
         "value",
@@ -75,6 +76,7 @@ class Entry:
         self.leader = leader
         self.control = control
         self.lost_by: int | None = None
+        self.swept_by = 0
 
     @property
     def visible(self) -> bool:
@@ -92,9 +94,22 @@ class Partition:
         epochs: Each leader epoch, and the offset at which it began.
         lost: What truncations took.
         expired: The records that retention took.
+        cleanings: How often it was compacted.
+        swept: The deletions that compaction has dropped.
     """
 
-    __slots__ = ("end", "entries", "epochs", "expired", "leader", "lost", "open", "start")
+    __slots__ = (
+        "cleanings",
+        "end",
+        "entries",
+        "epochs",
+        "expired",
+        "leader",
+        "lost",
+        "open",
+        "start",
+        "swept",
+    )
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -105,6 +120,8 @@ class Partition:
         self.lost: list[Entry] = []
         self.open: dict[Txn, int] = {}
         self.expired: list[Entry] = []
+        self.cleanings = 0
+        self.swept: list[Entry] = []
 
     @property
     def stable(self) -> int:
@@ -126,6 +143,17 @@ class Partition:
         first = bisect_left(self.entries, start, key=_OFFSET)
         last = bisect_left(self.entries, end, key=_OFFSET)
         return [entry for entry in self.entries[first:last] if entry.visible]
+
+    def begun(self, cleanings: int, start: int, end: int) -> list[Entry]:
+        """Return what `between` does to who began to read after so many cleanings.
+
+        Kafka keeps a deletion for ``delete.retention.ms`` from the cleaning on that has dropped the
+        rows before it, so that who has read such a row reads of its deletion, too. That somebody
+        reads one log for longer is not played.
+        """
+        found = self.between(start, end)
+        swept = [e for e in self.swept if e.swept_by > cleanings and start <= e.offset < end]
+        return sorted([*found, *swept], key=_OFFSET) if swept else found
 
     def as_of(self, leader: int, start: int, end: int) -> list[Entry]:
         """Return the visible records between two offsets of the log that a leader had.
@@ -162,6 +190,7 @@ class Partition:
 
     def compact(self, now_ms: int, delete_after_ms: int, keep_last: int) -> None:
         """Drop what a later record replaces, and old deletions; leave the last records alone."""
+        self.cleanings += 1
         bound = min(self.stable, self.end - keep_last)
         newest: dict[bytes | None, int] = {}
         for entry in self.entries:
@@ -175,6 +204,9 @@ class Partition:
                 continue
             elif entry.value is not None or now_ms - entry.append_ms < delete_after_ms:
                 kept.append(entry)
+            else:
+                entry.swept_by = self.cleanings
+                self.swept.append(entry)
         self.entries = kept
 
     def retain(self, before_ms: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mustela.errors import EnvironmentFault
+from mustela.model import TopicPartition
 from mustela.plan.epoch import GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, PartitionState, epochs_topic
@@ -89,6 +90,7 @@ class Invariants:
         self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
         self._read: dict[tuple[str, str, int], int] = {}
         self._began: dict[tuple[str, int], int] = {}
+        self._owner: Life | None = None
         self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def committed(self, name: str, txn: Txn) -> None:
@@ -114,6 +116,7 @@ class Invariants:
             self._begin_without_record(records[0].value)
         if self._last is None or record.incarnation > self._last.incarnation:
             self._claims.append((current_life(), self._world.ms))
+            self._owner = None if self._is_late else current_life()
         self._world.has_begun = self._world.has_begun or any(
             topic not in {"more", f"{self._name}-extra-changelog"} for topic, _ in entries
         )
@@ -201,8 +204,7 @@ class Invariants:
         for part in record.partitions:
             topic_id = record.topic_ids[part.topic]
             place = (part.topic, topic_id, part.partition)
-            first = part.end if self._begins(part.topic) else 0
-            start = self._read.get(place, first)
+            start = self._read.get(place, self._first(part))
             if part.end < start:
                 self._fail("order", f"{place} is read again from {part.end}, it was at {start}")
             if place not in self._read:
@@ -267,12 +269,21 @@ class Invariants:
         """Whether a transaction commits that the process in hand did not begin."""
         return self._world.delivers_late
 
-    def _begins(self, topic: str) -> bool:
-        """Whether a topic is new to the application, and begins where a setting says."""
+    def _first(self, part: PartitionState) -> int:
+        """Return where a partition begins that no epoch has read.
+
+        A topic that is new to the application begins where a setting says. A partition that is
+        found later begins with what retention had left of it when the instance asked.
+        """
         if self._last is None:
-            return True
-        is_new = topic not in self._last.topic_ids
-        return is_new and self._world.script.options["reset"] == "latest"
+            return part.end
+        is_new = part.topic not in self._last.topic_ids
+        if is_new and self._world.script.options["reset"] == "latest":
+            return part.end
+        owner = self._owner
+        return (
+            0 if owner is None else owner.starts.get(TopicPartition(part.topic, part.partition), 0)
+        )
 
     def _check_one_log(
         self, part: PartitionState, log: Partition, place: tuple[str, str, int]

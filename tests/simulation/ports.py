@@ -155,7 +155,9 @@ class SimCluster(_Port):
     def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
         self._ask("ask for offsets")
-        return {TopicPartition(*place): self._log(place).start for place in places}
+        starts = {TopicPartition(*place): self._log(place).start for place in places}
+        self._life.starts |= starts
+        return starts
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
@@ -422,6 +424,8 @@ class SimReader:
         world, life = self._world, self._life
         step = min(max_batch, world.script.options.get("chunk", 20))
         position, leader = start, -1
+        first = world.broker.partition(topic, partition)
+        cleanings = 0 if first is None else first.cleanings
         while position < end:
             world.at(life, f"read {topic}-{partition}")
             if world.failure(life) is not None:
@@ -444,7 +448,7 @@ class SimReader:
                 raise ReadTimedOut(f"could not read {topic}-{partition} up to {end}: it is held")
             if leader >= 0 and log.epoch_end(leader) < position:  # the client asks as it reads on
                 raise OffsetOutOfRange(f"topic '{topic}' partition {partition} lost {position - 1}")
-            entries = log.between(position, end)[:step]
+            entries = log.begun(cleanings, position, end)[:step]
             if not entries:
                 return
             position, leader = entries[-1].offset + 1, log.leader

@@ -76,6 +76,8 @@ def script_of(name: str) -> Script:
             ("gone", 7933, "another release deletes, on the same host, what is being restored"),
             ("claim", 5807, "two instances start without an epochs topic: one of them is fenced"),
             ("lost", 11486, "epochs, changelogs and group are lost: counting begins anew"),
+            ("expiry", 20438, "retention takes a record of a partition that nobody has found yet"),
+            ("compact", 12077, "a changelog is compacted while it is read"),
             ("skew", 651, "a clock that was ahead for a while holds the watermark up"),
             ("version", 148, "windows of another size under one store's name"),
             ("truncate", 49, "a source log that lost its end and has grown past it again"),
