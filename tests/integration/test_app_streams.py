@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
 
@@ -309,6 +311,47 @@ def test_types_that_functions_tell_are_those_of_keys_and_values(world: World) ->
         b'{"name":"tea"}': b'{"item":"tea","amount":5}',
         b'{"name":"jam"}': b'{"item":"jam","amount":1}',
     }
+
+
+@attrs.frozen
+class Place:
+    town: str
+    street: str
+    number: int = 0
+
+
+class Opened(msgspec.Struct, tag=True):
+    day: date
+
+
+class Sold(msgspec.Struct, tag=True):
+    price: Decimal
+
+
+def test_dates_decimals_attrs_classes_and_unions_cross_processes(world: World) -> None:
+    """Keys have the same bytes in each worker: each shop is found where it was kept."""
+    source, sink = world.topic("events", 2), world.topic("shops")
+    shop = '{"number":1,"street":"Long Street","town":"Oslo"}'
+    opened = '{"type":"Opened","day":"2026-01-31"}'
+    world.send(source, [(shop, opened), *[(shop, '{"type":"Sold","price":"1.50"}')] * 3])
+
+    def add(_place: Place, event: Opened | Sold, sales: dict[date, Decimal]) -> dict[date, Decimal]:
+        day = event.day if isinstance(event, Opened) else max(sales)
+        more = event.price if isinstance(event, Sold) else Decimal(0)
+        return {**sales, day: sales.get(day, Decimal(0)) + more}
+
+    def build(builder: StreamsBuilder) -> None:
+        events = builder.stream(source, key=Place, value=Opened | Sold).group_by_key()
+        sales = events.aggregate(dict, add, store="sales", value=dict[date, Decimal])
+        sales.to_stream().to(sink)
+
+    app, _ = world.app(build)
+    with app:
+        world.drain(app)
+        world.send(source, [(shop, '{"price":"0.25","type":"Sold"}')])
+        world.drain(app)
+    last = {row.key: row.value for row in world.rows(sink)}
+    assert last == {shop.encode(): b'{"2026-01-31":"4.75"}'}
 
 
 def test_values_are_dataclasses_and_structs_of_the_users_own(world: World) -> None:

@@ -32,7 +32,8 @@ import msgspec
 from mustela.serdes.base import Serde, type_name
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.row_versions import UpgradingSerde
-from mustela.serdes.shape import is_class_by_path, is_named_tuple
+from mustela.serdes.scalars import EnumSerde
+from mustela.serdes.shape import is_attrs_class, is_class_by_path, is_named_tuple
 from mustela.serdes.structs import PydanticSerde, StructSerde
 from mustela.serdes.values import ValueSerde, class_path
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
@@ -70,6 +71,8 @@ def serde_format(serde: Serde[Any] | None) -> str:
             return "bytes"
         case JsonSerde() | StructSerde():
             return "json sorted" if serde.sort_keys else "json"
+        case EnumSerde():
+            return {"name": "enum by name"}.get(serde.by, serde.by)
         case PydanticSerde():
             return "json by pydantic sorted" if serde.sort_keys else "json by pydantic"
         case UpgradingSerde():
@@ -99,6 +102,10 @@ def serde_shape(serde: Serde[Any] | None) -> str:
         case JsonSerde():
             shape: Shape = _ANY if serde.expected is None else serde.expected.__name__
         case StructSerde() | PydanticSerde():
+            shape = shape_of(serde.type)
+        case EnumSerde(by="name"):
+            shape = ["enum", *sorted(serde.type.__members__)]
+        case EnumSerde():
             shape = shape_of(serde.type)
         case UpgradingSerde():
             return serde_shape(serde.current)
@@ -224,11 +231,7 @@ class _Shapes:
 def _fields(cls: Any) -> Iterator[tuple[str, Any, str]]:
     """Iterate over the fields of a class as they are in its bytes: name, type, default."""
     if _is_pydantic(cls):
-        for name, info in _pydantic_fields(cls).items():
-            shown = info.serialization_alias or info.alias or name
-            rules = tuple(info.metadata)
-            spec = Annotated[info.annotation, *rules] if rules else info.annotation
-            yield shown, spec, _NO_DEFAULT if info.is_required() else _DEFAULT
+        yield from _fields_of_model(cls)
         return
     hints = _hints(cls)
     if issubclass(cls, msgspec.Struct):
@@ -247,10 +250,31 @@ def _fields(cls: Any) -> Iterator[tuple[str, Any, str]]:
         for name in cls._fields:
             yield name, hints.get(name, Any), _DEFAULT if name in cls._field_defaults else ""
     else:
-        missing = dataclasses.MISSING
-        for field in dataclasses.fields(cls):
-            has = field.default is not missing or field.default_factory is not missing
-            yield field.name, hints.get(field.name, Any), _DEFAULT if has else _NO_DEFAULT
+        plain = _attrs_fields(cls) if is_attrs_class(cls) else _dataclass_fields(cls)
+        for name, has in plain:
+            yield name, hints.get(name, Any), _DEFAULT if has else _NO_DEFAULT
+
+
+def _fields_of_model(cls: Any) -> Iterator[tuple[str, Any, str]]:
+    for name, info in _pydantic_fields(cls).items():
+        shown = info.serialization_alias or info.alias or name
+        rules = tuple(info.metadata)
+        spec = Annotated[info.annotation, *rules] if rules else info.annotation
+        yield shown, spec, _NO_DEFAULT if info.is_required() else _DEFAULT
+
+
+def _dataclass_fields(cls: Any) -> Iterator[tuple[str, bool]]:
+    """Iterate over the names of fields, and whether they have a default."""
+    missing = dataclasses.MISSING
+    for field in dataclasses.fields(cls):
+        yield field.name, field.default is not missing or field.default_factory is not missing
+
+
+def _attrs_fields(cls: Any) -> Iterator[tuple[str, bool]]:
+    """Iterate over the names of fields, and whether they have a default."""
+    for field in cls.__attrs_attrs__:
+        # attrs has an object that stands for no default; asked for by name, attrs is not imported.
+        yield field.name, type(field.default).__name__ != "_Nothing"
 
 
 def _form(cls: Any) -> dict[str, Any]:

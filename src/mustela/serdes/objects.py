@@ -9,13 +9,15 @@ from typing import Any
 
 import msgspec
 
+from mustela.serdes.shape import is_attrs_class
+
 __all__ = ["field_values", "rebuild"]
 
 _CLASSES_KEPT = 1024
 
 
 def field_values(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, a Struct or a NamedTuple by name.
+    """Return the fields of a dataclass, a Struct, an attrs class or a NamedTuple by name.
 
     Example:
         >>> from typing import NamedTuple
@@ -51,9 +53,9 @@ def rebuild(cls: type[Any], fields: Mapping[str, Any]) -> Any:
         for name, value in known.items():
             msgspec.structs.force_setattr(made, name, value)
         return made
-    if dataclasses.is_dataclass(cls):
-        given = _constructor_names(cls)
-        made = cls(**{name: value for name, value in known.items() if name in given})
+    if dataclasses.is_dataclass(cls) or is_attrs_class(cls):
+        arguments = _arguments(cls)
+        made = cls(**{arguments[name]: known[name] for name in known if name in arguments})
         for name, value in known.items():
             # Past a frozen class's __setattr__: the object is not out of our hands yet.
             object.__setattr__(made, name, value)
@@ -67,9 +69,14 @@ def _names(cls: Any) -> tuple[str, ...]:
         return cls.__struct_fields__
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
+    if is_attrs_class(cls):
+        return tuple(field.name for field in cls.__attrs_attrs__)
     return tuple(cls._fields)
 
 
 @lru_cache(maxsize=_CLASSES_KEPT)
-def _constructor_names(cls: Any) -> frozenset[str]:
-    return frozenset(field.name for field in dataclasses.fields(cls) if field.init)
+def _arguments(cls: Any) -> dict[str, str]:
+    """Return by the name of a field what it is called as an argument of the constructor."""
+    if is_attrs_class(cls):
+        return {field.name: field.alias for field in cls.__attrs_attrs__ if field.init}
+    return {field.name: field.name for field in dataclasses.fields(cls) if field.init}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from types import UnionType
-from typing import Any, NewType, Union, get_args, get_origin
+import enum
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from types import ModuleType, UnionType
+from typing import Any, Final, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 from mustela.errors import UsageError
@@ -22,6 +25,13 @@ from mustela.serdes.primitives import (
     StrSerde,
     UUIDSerde,
     VoidSerde,
+)
+from mustela.serdes.scalars import (
+    DateSerde,
+    DatetimeSerde,
+    DecimalSerde,
+    EnumSerde,
+    TimedeltaSerde,
 )
 from mustela.serdes.structs import is_structured, structured_serde
 
@@ -51,6 +61,10 @@ def _by_name(*, key: bool) -> dict[str, Serde[Any]]:
         "bool": BoolSerde(),
         "boolean": BoolSerde(),
         "uuid": UUIDSerde(),
+        "decimal": DecimalSerde(equal=key),
+        "date": DateSerde(),
+        "datetime": DatetimeSerde(),
+        "timedelta": TimedeltaSerde(),
         "void": VoidSerde(),
         "none": VoidSerde(),
         "json": JsonSerde(sort_keys=key),
@@ -67,6 +81,10 @@ _NAME_OF_TYPE: dict[object, str] = {
     bytes: "bytes",
     bool: "bool",
     UUID: "uuid",
+    Decimal: "decimal",
+    date: "date",
+    datetime: "datetime",
+    timedelta: "timedelta",
     type(None): "void",
     None: "void",
     dict: "dict",
@@ -107,9 +125,11 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
     """Return the serde that a type, a name or a serde stands for.
 
     Args:
-        spec: A type (``str``, ``int``, ``float``, ``bytes``, ``bool``, ``UUID``, ``dict``,
-            ``list``, ``None``, a dataclass, a ``msgspec.Struct``, a NamedTuple, a TypedDict, a
-            pydantic model), a name (``"json"``), or a serde, which is returned as it is.
+        spec: A type (``str``, ``int``, ``float``, ``bytes``, ``bool``, ``UUID``, ``Decimal``,
+            ``datetime``, ``date``, ``timedelta``, ``None``, an enum, a dataclass, a
+            ``msgspec.Struct``, an attrs class, a NamedTuple, a TypedDict, a pydantic model,
+            ``dict``, ``list``, ``list[X]``, ``dict[K, V]``, ``tuple[X, ...]``, a union of tagged
+            Structs), a name (``"json"``), or a serde, which is returned as it is.
         key: Whether it is for keys. JSON and msgpack then sort what has no order of its own, so
             that equal keys are equal bytes.
 
@@ -134,9 +154,11 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
     name = _NAME_OF_TYPE.get(spec) if _is_hashable(spec) else None
     if name is not None:
         return _by_name(key=key)[name]
+    if isinstance(spec, type) and issubclass(spec, enum.Enum):
+        return EnumSerde(spec)
     if is_structured(spec):
         return structured_serde(spec, sort_keys=key)
-    raise _unknown_type(spec)
+    raise _unknown_type(spec)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _is_hashable(spec: object) -> bool:
@@ -145,6 +167,40 @@ def _is_hashable(spec: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+_WAYS: Final = (("serialize", "deserialize"), ("encode", "decode"), ("dumps", "loads"))
+_UNSAID: Final[dict[object, str]] = {
+    tuple: "tuple[int, ...] or tuple[str, int]",
+    set: "set[str]",
+    frozenset: "frozenset[str]",
+}
+
+
+def _looks_like_serde(spec: object) -> tuple[str, str] | None:
+    """Return the methods by which something is a serde to somebody else, None if it is none."""
+    if isinstance(spec, type) and is_structured(spec):
+        return None
+    return next(
+        (way for way in _WAYS if all(callable(getattr(spec, name, None)) for name in way)), None
+    )
+
+
+def _not_derived(spec: object, way: tuple[str, str]) -> UnknownSerdeError:
+    cls = spec if isinstance(spec, type) else type(spec)
+    there, back = way
+    fix = f"derive it from mustela.Serde: class {cls.__name__}(Serde[...]), and give it a name"
+    if isinstance(spec, ModuleType) or way != _WAYS[0]:
+        fix = (
+            "write a class derived from mustela.Serde with a name, whose serialize(value) calls "
+            f"{there} and whose deserialize(data) calls {back}"
+        )
+    told = f"module {spec.__name__}" if isinstance(spec, ModuleType) else type_name(cls)
+    return UnknownSerdeError(
+        f"{told} has {there} and {back}, and is no mustela.Serde",
+        why="a Serde has a name, which stands for its format, and gives null for None",
+        fix=fix,
+    )
 
 
 def _unknown_name(name: str) -> UnknownSerdeError:
@@ -161,6 +217,14 @@ def _unknown_type(spec: object) -> UnknownSerdeError:
         return UnknownSerdeError(
             f"{type_name(spec)} is a class of serdes, not a serde",  # pyright: ignore[reportUnknownArgumentType]
             fix=f"make one: {spec.__name__}()",
+        )
+    if (way := _looks_like_serde(spec)) is not None:  # pyright: ignore[reportUnknownArgumentType]
+        return _not_derived(spec, way)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(spec, type) and spec in _UNSAID:
+        return UnknownSerdeError(
+            f"{spec.__name__} does not say what is in it",
+            why="JSON has only lists; the types of what is inside say what a list was",
+            fix=f"say it: {_UNSAID[spec]}",
         )
     told = type_name(spec) if isinstance(spec, type) else f"{type_name(type(spec))} {spec!r:.60}"
     return UnknownSerdeError(

@@ -15,6 +15,7 @@ import msgspec
 __all__ = [
     "classes_within",
     "field_types",
+    "is_attrs_class",
     "is_class_by_path",
     "is_class_with_fields",
     "is_deeply_immutable",
@@ -71,10 +72,20 @@ def is_named_tuple(cls: Any) -> bool:
 
 
 def is_class_with_fields(cls: Any) -> bool:
-    """Whether a class is a dataclass, a Struct or a NamedTuple."""
+    """Whether a class is a dataclass, a Struct, an attrs class or a NamedTuple."""
     if not isinstance(cls, type):
         return False
-    return dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct) or is_named_tuple(cls)  # pyright: ignore[reportUnknownArgumentType]
+    return (
+        dataclasses.is_dataclass(cls)
+        or issubclass(cls, msgspec.Struct)
+        or is_named_tuple(cls)
+        or is_attrs_class(cls)  # pyright: ignore[reportUnknownArgumentType]
+    )
+
+
+def is_attrs_class(cls: Any) -> bool:
+    """Whether a class is one of attrs, told without importing attrs."""
+    return isinstance(cls, type) and "__attrs_attrs__" in vars(cls)
 
 
 def _is_frozen(cls: Any) -> bool:
@@ -83,7 +94,14 @@ def _is_frozen(cls: Any) -> bool:
     if dataclasses.is_dataclass(cls):
         parameters: Any = getattr(cls, "__dataclass_params__", None)
         return bool(parameters.frozen)
+    if is_attrs_class(cls):
+        return _cannot_be_set(cls)
     return is_named_tuple(cls)
+
+
+def _cannot_be_set(cls: Any) -> bool:
+    """Whether an attrs class is frozen: attrs tells it only by the method that refuses."""
+    return "frozen" in getattr(cls.__setattr__, "__name__", "")
 
 
 def classes_within(cls: Any) -> list[type[Any]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args, get_origin, is_typeddict
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import msgspec
 
@@ -16,11 +17,18 @@ from mustela.serdes.base import (
     type_name,
     wrong_type,
 )
-from mustela.serdes.shape import is_class_with_fields, is_deeply_immutable
+from mustela.serdes.shape import (
+    classes_within,
+    field_types,
+    is_attrs_class,
+    is_class_with_fields,
+    is_deeply_immutable,
+)
 
 __all__ = ["PydanticSerde", "StructSerde", "is_structured", "structured_serde"]
 
 _CONTAINERS = (dict, list, tuple, set, frozenset)
+_UNIONS = (Union, UnionType)
 _ENCODE_FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 _DECODE_FAILURES = (msgspec.DecodeError, ValueError, TypeError, RecursionError)
 
@@ -32,7 +40,10 @@ class _TypedSerde(Serde[Any]):
         self.type = cls
         self.sort_keys = sort_keys
         self.verify = verify
-        self.runtime_type: type[Any] = _runtime_type(cls)
+        self.runtime_type: type[Any] | tuple[type[Any], ...] = _runtime_type(cls)
+        self._exact = frozenset(
+            self.runtime_type if isinstance(self.runtime_type, tuple) else (self.runtime_type,)
+        ) | {type(None)}
         shown = cls.__qualname__ if isinstance(cls, type) and not get_args(cls) else _shown(cls)
         self.name = f"json:{shown}:sorted" if sort_keys else f"json:{shown}"
         self.immutable = is_deeply_immutable(cls)
@@ -64,7 +75,10 @@ class _TypedSerde(Serde[Any]):
 
 
 class StructSerde(_TypedSerde):
-    """JSON of a dataclass, ``msgspec.Struct``, NamedTuple, TypedDict or a container like list[int].
+    """JSON of a class with fields, a TypedDict, a container like list[int], or a union.
+
+    A class with fields is a dataclass, a ``msgspec.Struct``, an attrs class or a NamedTuple. In a
+    union Structs tell themselves apart by their tags.
 
     Args:
         cls: The declared type.
@@ -86,14 +100,18 @@ class StructSerde(_TypedSerde):
 
     def __init__(self, cls: Any, *, sort_keys: bool = False, verify: bool = True) -> None:
         super().__init__(cls, sort_keys=sort_keys, verify=verify)
-        order = "deterministic" if sort_keys else None
-        self._encode = msgspec.json.Encoder(order=order).encode
+        # attrs lists slots in the order of a set, which is another one in each process.
+        fields = "sorted" if any(map(_has_attrs_slots, classes_within(cls))) else "deterministic"
+        self._encode = msgspec.json.Encoder(order=fields if sort_keys else None).encode
+        if sort_keys and _has_other_keys(cls):
+            self._encode = _encode_in_two_steps
         try:
             self._decode = msgspec.json.Decoder(cls).decode
         except (TypeError, NameError) as error:
             what = f"{_shown(cls)} cannot be a serde: {error}"
-            fix = "use fields of types that JSON can hold, or a Serde of your own"
-            raise SerdeTypeError(what, fix=fix) from None
+            raise SerdeTypeError(what, fix=_fix(str(error))) from None
+        _check_dict_keys(cls)
+        _check_private(cls)
         self.freeze()
 
     def serialize(self, value: Any) -> bytes | None:
@@ -123,7 +141,7 @@ class StructSerde(_TypedSerde):
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
         """Serialize a list of values."""
-        if not {self.runtime_type, type(None)}.issuperset(map(type, values)):
+        if not self._exact.issuperset(map(type, values)):
             return super().serialize_many(values)
         encode, decode = self._encode, self._decode
         try:
@@ -196,10 +214,10 @@ def is_structured(spec: Any) -> bool:
         >>> is_structured(list[int]), is_structured(object())
         (True, False)
     """
-    if get_origin(spec) in _CONTAINERS:
+    if get_origin(spec) in _CONTAINERS or get_origin(spec) in _UNIONS:
         return True
     if get_origin(spec) is not None:
-        return _is_pydantic(get_origin(spec)) or is_typeddict(get_origin(spec))
+        return is_structured(get_origin(spec))
     return is_class_with_fields(spec) or is_typeddict(spec) or _is_pydantic(spec)
 
 
@@ -209,7 +227,7 @@ def structured_serde(spec: Any, *, sort_keys: bool = False) -> Serde[Any]:
     Raises:
         SerdeTypeError: If a field of it cannot be encoded.
     """
-    if _is_pydantic(spec) or _is_pydantic(get_origin(spec)):
+    if _has_pydantic(spec):
         return PydanticSerde(spec, sort_keys=sort_keys)
     return StructSerde(spec, sort_keys=sort_keys)
 
@@ -219,9 +237,90 @@ def _is_pydantic(cls: Any) -> bool:
     return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__")
 
 
-def _runtime_type(cls: Any) -> type[Any]:
+def _has_pydantic(spec: Any) -> bool:
+    """Whether a type is pydantic's, or has such a one inside."""
+    return (
+        _is_pydantic(spec)
+        or _is_pydantic(get_origin(spec))
+        or any(_has_pydantic(inner) for inner in get_args(spec))
+    )
+
+
+def _has_attrs_slots(cls: Any) -> bool:
+    return is_attrs_class(cls) and "__slots__" in vars(cls)
+
+
+def _has_other_keys(spec: Any) -> bool:
+    """Whether a type is, or has inside, a dict whose keys are no texts, which msgspec sorts."""
+    hints = (hint for cls in classes_within(spec) for hint in field_types(cls))
+    return any(map(_is_dict_of_others, [spec, *hints]))
+
+
+def _is_dict_of_others(spec: Any) -> bool:
+    inside = get_args(spec)
+    if get_origin(spec) is dict and inside[0] is not str:
+        return True
+    return any(map(_is_dict_of_others, inside))
+
+
+def _encode_in_two_steps(value: Any) -> bytes:
+    """Return JSON in sorted order of a value in which keys are texts only when they are JSON."""
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except TypeError:
+        plain = msgspec.json.decode(msgspec.json.encode(value))
+        return msgspec.json.encode(plain, order="deterministic")
+
+
+def _fix(problem: str) -> str:
+    """Return how to mend a type that msgspec refuses."""
+    if not any(said in problem for said in ("may not contain more than one", "type union")):
+        return "use fields of types that JSON can hold, or a Serde of your own"
+    if any(kind in problem for kind in ("Struct", "dataclass", "dict-like")):
+        return "make them Structs with a tag: class Paid(msgspec.Struct, tag=True)"
+    return "use types that JSON tells apart, or put them into Structs with a tag"
+
+
+def _check_dict_keys(spec: Any) -> None:
+    """Check that keys of a dict can be keys in JSON.
+
+    Raises:
+        SerdeTypeError: If they are no texts, and cannot be written as such.
+    """
+    inside = get_args(spec)
+    if get_origin(spec) is dict:
+        key = inside[0]
+        if get_origin(key) in _CONTAINERS or is_class_with_fields(key) or is_typeddict(key):
+            what = f"{_shown(spec)} cannot be a serde: keys in JSON are texts and numbers"
+            raise SerdeTypeError(what, fix="use a list of pairs: list[tuple[K, V]]")
+    for one in inside:
+        _check_dict_keys(one)
+
+
+def _check_private(cls: Any) -> None:
+    """Check that no field of an attrs class would be left out.
+
+    Raises:
+        SerdeTypeError: If one has a name that begins with an underscore.
+    """
+    if not is_attrs_class(cls):
+        return
+    private = [field.name for field in cls.__attrs_attrs__ if field.name.startswith("_")]
+    if private:
+        what = f"{_shown(cls)} cannot be a serde: field {private[0]} would not be in the JSON"
+        raise SerdeTypeError(what, fix="give the field a name without an underscore at its start")
+
+
+def _runtime_type(cls: Any) -> type[Any] | tuple[type[Any], ...]:
     origin = get_origin(cls) or cls
-    return dict if is_typeddict(origin) else origin
+    if origin in _UNIONS:
+        members = [_runtime_type(member) for member in get_args(cls)]
+        return tuple(one for m in members for one in (m if isinstance(m, tuple) else (m,)))
+    if origin is Literal:
+        return tuple({type(value): None for value in get_args(cls)})
+    if is_typeddict(origin):
+        return dict
+    return origin if isinstance(origin, type) and origin is not Any else object
 
 
 def _shown(cls: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from mustela.model import Windowed
 from mustela.serdes import moments
 from mustela.serdes.base import Serde, SerdeError, SerdeTypeError, bad_bytes, type_name
 from mustela.serdes.objects import field_values, rebuild
-from mustela.serdes.shape import classes_within, is_class_by_path
+from mustela.serdes.shape import classes_within, is_class_by_path, is_class_with_fields
 
 __all__ = ["ValueSerde", "holds"]
 
@@ -364,7 +363,7 @@ def _children(value: Any) -> Iterable[tuple[str, Any]]:
             yield f"[{shown}]", item
     elif isinstance(value, set | frozenset):
         yield from (("{…}", item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    elif is_dataclass(value) or isinstance(value, msgspec.Struct) or hasattr(value, "_fields"):
+    elif is_class_with_fields(value.__class__):
         yield from ((f".{name}", item) for name, item in field_values(value).items())
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
