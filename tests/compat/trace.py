@@ -90,8 +90,7 @@ class Trace:
         @functools.wraps(function)
         def noting(*positional: Any, **keywords: Any) -> Any:
             result = function(*positional, **keywords)
-            given = signature.bind(*positional, **keywords).arguments
-            options = {*given, *given.get("keywords", ())}
+            options = _given(signature, positional, keywords)
             first = positional[0] if positional else None
             cls = owner or (first if isinstance(first, type) else type(first)).__name__
             title = cls if constructor else f"{cls}.{method}"
@@ -126,6 +125,20 @@ class Trace:
         known = self.tests.get(name, set())
         order = sorted(known, key=lambda t: (not t.startswith("tests/"), self.breadth[t], t))
         return order[:most]
+
+
+def _given(
+    signature: inspect.Signature, positional: tuple[Any, ...], keywords: dict[str, Any]
+) -> set[str]:
+    """Return the names of the arguments of a call that has passed.
+
+    Verbs of the DSL take options by position, too, which their signatures do not say.
+    """
+    try:
+        given = signature.bind(*positional, **keywords).arguments
+    except TypeError:
+        return set(keywords)
+    return {*given, *given.get("keywords", ())}
 
 
 def _class(name: str) -> type:

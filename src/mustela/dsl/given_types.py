@@ -152,8 +152,9 @@ def made_class(function: object) -> Any:
     Only functions without branches are looked at.
 
     Example:
-        >>> made_class(lambda text: SimpleNamespace(text=text))
-        <class 'types.SimpleNamespace'>
+        >>> from argparse import Namespace
+        >>> made_class(lambda text: Namespace(text=text))
+        <class 'argparse.Namespace'>
     """
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):

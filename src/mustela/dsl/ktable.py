@@ -310,7 +310,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             >>> builder = StreamsBuilder()
             >>> prices = builder.table("prices", key=str, value=int)
             >>> prices.to_stream().to("price-changes")
-            >>> prices.to_stream(lambda item, price: price, key=int).to("by-price")
+            >>> by_price = prices.to_stream(lambda item, price: price, key=int, name="by-price")
         """
         from mustela.dsl.kstream import KStream  # streams and tables make each other
 
