@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mustela.dsl.globalktable import row_versions_refused
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, options_or
 from mustela.dsl.registry import Place, Registry
@@ -56,6 +57,9 @@ def add_global_store(
                 fix=f"leave out {option}=",
                 fields={"option": option},
             )
+    if built.row_versions is not None:
+        told = f"with_version({built.row_versions.version})"
+        raise row_versions_refused(told, "with_version()", at=at)
     spec = built.spec()
     registry.check_free(spec.name, at)
     place = Place(

@@ -13,10 +13,11 @@ from mustela.dsl.registry import Place, Registry
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
+from mustela.serdes.row_versions import FIRST_VERSION
 from mustela.topology.errors import BadOptionError
 from mustela.topology.global_table import GlobalTableNode
 
-__all__ = ["GlobalKTable", "add_global_table"]
+__all__ = ["GlobalKTable", "add_global_table", "row_versions_refused"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -112,13 +113,26 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
     return GlobalKTable(registry, table.name, table.key, table.value)
 
 
+def row_versions_refused(said: str, options: str, *, at: Origin) -> BadOptionError:
+    """Return the error for versions of rows that are those of a topic."""
+    return BadOptionError(
+        f"a global table or store has no versions of its rows, and is given {said}",
+        at=at,
+        why="a copy holds the records of its topic, byte for byte, and a new copy is read from"
+        " there: nothing would be upgraded",
+        fix=f"leave out {options}, and let the serde of the topic read older records",
+        fields={"option": "version"},
+    )
+
+
 def _refuse_what_cannot_be(
     options: Consumed[Any, Any], stored: Materialized[Any, Any], *, at: Origin
 ) -> None:
     """Refuse what a copy of a whole topic cannot be.
 
     Raises:
-        BadOptionError: If the table would be versioned, or would not begin at its topic's start.
+        BadOptionError: If the table would be versioned, its rows had versions, or it would not
+            begin at its topic's start.
     """
     supplier: Any = stored.supplier
     if getattr(supplier, "kind", None) == "versioned":
@@ -132,6 +146,9 @@ def _refuse_what_cannot_be(
             fix="read the topic with table(), or take another supplier",
             fields={"option": "materialized"},
         )
+    if stored.version != FIRST_VERSION or stored.upgrade is not None:
+        given = f"version={stored.version}"
+        raise row_versions_refused(given, "version= and upgrade=", at=at)
     if options.auto_offset_reset is not None:
         msg = "a global table takes no auto_offset_reset="
         raise BadOptionError(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mustela import Materialized, Stores, StreamsBuilder, TopologyTestDriver, Upgrade
+from mustela import Materialized, Processor, Stores, StreamsBuilder, TopologyTestDriver, Upgrade
 from mustela.errors import MustelaError
 from mustela.serdes.primitives import FloatSerde
 from mustela.topology.errors import BadOptionError
@@ -75,3 +75,21 @@ def test_a_processors_store_has_versions() -> None:
     versions = built.spec().row_versions
     assert versions is not None
     assert versions.older[1].serde == FloatSerde()
+
+
+@pytest.mark.parametrize("said", [{"version": 2, "upgrade": to_text}, {"version": 2}])
+def test_a_global_table_has_no_versions_of_its_rows(said: dict[str, Any]) -> None:
+    """It is a copy of its topic: nobody would ever write the new version there."""
+    kept: Materialized[str, str] = Materialized(store="s", **said)
+    with pytest.raises(BadOptionError, match="no versions of its rows") as raised:
+        StreamsBuilder().global_table("in", key=str, value=str, materialized=kept)
+    assert "test_upgrades.py" in str(raised.value.at)
+
+
+def test_a_global_store_has_no_versions_of_its_rows() -> None:
+    """What its processor makes of the topic's records is made anew for each copy."""
+    built = Stores.key_value_store_builder(
+        Stores.persistent_key_value_store("s"), key=str, value=str
+    ).with_version(2, to_text)
+    with pytest.raises(BadOptionError, match=r"with_version\(2\)"):
+        StreamsBuilder().add_global_store(built, "in", Processor)

@@ -128,3 +128,24 @@ def test_a_store_that_was_dropped_needs_a_changelog(runs: Runs) -> None:
     runs.run(counting())
     runs.refused(unlogged, "STORE_DROPPED")
     runs.run(counting(store="counted", logged=False))
+
+
+def test_parked_calls_have_no_versions_and_another_step_begins_without_them(runs: Runs) -> None:
+    """As the guide says: let them come to their end, and give the step another name."""
+
+    def called(value: Any, name: str) -> Program:
+        def build(builder: StreamsBuilder) -> None:
+            lines = builder.stream("lines", key=str, value=value)
+            lines.map_values_async(asked, name=name, value=str).to("more")
+
+        return build
+
+    runs.run(called(float, "ask"))
+    error = runs.refused(called(str, "ask"), "STORE_MEANING_CHANGED")
+    assert error.fields["store"] == "ask.parked"
+    runs.run(called(str, "ask-text"))
+    assert runs.heard("no step of the program has the store 'ask.parked' any more")
+
+
+async def asked(value: Any) -> str:
+    return str(value)
