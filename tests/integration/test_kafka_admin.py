@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import (
@@ -21,6 +21,7 @@ from mustela.connectors.kafka.admin import (
 )
 from mustela.connectors.kafka.errors import BrokerUnavailable, SourceGone
 from mustela.connectors.kafka.tools import send
+from mustela.connectors.kafka.topic_checks import BROKER_TIME
 from mustela.errors import Origin
 from tests.integration.kafka_rows import MakeTopic, add_partitions
 
@@ -43,6 +44,25 @@ def test_a_topic_that_was_created_again_is_another_topic(
     assert (before.partitions, after.partitions) == (3, 2)
     assert admin.partitions(topic) == 2
     assert set(admin.end_offsets([(topic, 0), (topic, 1)]).values()) == {0}
+
+
+@pytest.mark.parametrize("created_with", [{}, BROKER_TIME], ids=["client", "broker"])
+def test_a_clock_a_day_ahead_is_refused_unless_the_broker_sets_the_time(
+    make_topic: MakeTopic,
+    created_with: dict[str, str],
+    admin: KafkaAdmin,
+    properties: dict[str, Any],
+) -> None:
+    """Internal topics are made so: epochs and leases need no right clock."""
+    topic = f"{make_topic()}-timed"
+    admin.create([TopicSpec(name=topic, partitions=1, created_with=created_with)])
+    told: list[KafkaError | None] = []
+    producer = Producer(properties)
+    ahead_ms = int(time.time() * 1000) + 86_400_000
+    producer.produce(topic, b"x", timestamp=ahead_ms, on_delivery=lambda e, _: told.append(e))
+    assert producer.flush(30) == 0
+    (error,) = told
+    assert (error and error.name()) == (None if created_with else "INVALID_TIMESTAMP")
 
 
 def test_a_missing_topic_is_named_with_what_was_meant(

@@ -113,7 +113,7 @@ class SimCluster(_Port):
             return
         self._ask("create topics")
         for spec in specs:
-            self._broker.create(spec.name, spec.partitions, spec.config)
+            self._broker.create(spec.name, spec.partitions, {**spec.config, **spec.created_with})
         self._ask("see topics made")  # where this fails, they were made although nobody says so
 
     def _log(self, place: tuple[str, int]) -> Partition:

@@ -15,6 +15,7 @@ import msgspec
 
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import TopicSpec
+from mustela.connectors.kafka.topic_checks import BROKER_TIME
 from mustela.errors import EnvironmentFault, UsageError
 
 __all__ = [
@@ -127,6 +128,7 @@ def lease_spec(application_id: str, replication_factor: int) -> TopicSpec:
             "segment.ms": str(_HOUR_MS),
             "segment.bytes": str(_SEGMENT_BYTES),
         },
+        created_with=BROKER_TIME,
     )
 
 

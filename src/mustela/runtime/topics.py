@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicSpec
-from mustela.connectors.kafka.topic_checks import missing_topics
+from mustela.connectors.kafka.topic_checks import BROKER_TIME, missing_topics
 from mustela.errors import Origin
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
@@ -33,7 +33,7 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
     """
     config = {
         "cleanup.policy": "compact",
-        "message.timestamp.type": "LogAppendTime",
+        **BROKER_TIME,
         "segment.bytes": str(_SEGMENT_BYTES),
         "retention.ms": "-1",
     }
@@ -58,6 +58,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
                 "segment.bytes": str(_SEGMENT_BYTES),
                 "retention.ms": "-1",
             },
+            created_with=BROKER_TIME,
         )
     }
     for _, store in plan.stores.values():

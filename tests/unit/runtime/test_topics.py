@@ -13,9 +13,14 @@ import pytest
 from mustela import AsyncOptions, Consumed, LatePolicy, RequestReply
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
-from mustela.connectors.kafka.topic_checks import InternalTopicError, check_partitions
+from mustela.connectors.kafka.topic_checks import (
+    InternalTopicError,
+    check_config,
+    check_partitions,
+)
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
+from mustela.runtime.lease import lease_spec
 from mustela.runtime.recovery import Recovery
 from mustela.runtime.topics import changelog_config, ensure_topics, internal_topics, sink_topics
 from mustela.state.interfaces import StoreSpec
@@ -244,3 +249,13 @@ def test_an_internal_topic_that_differs_names_the_application_to_clear(tmp_path:
     with pytest.raises(InternalTopicError, match="5 partitions, not 1") as caught:
         check_partitions(spec, there)
     assert str(caught.value.fix).endswith("mustela reset app")
+
+
+def test_the_broker_sets_the_time_of_new_internal_topics(tmp_path: Path) -> None:
+    """A record of a clock that is far ahead would be refused; topics that are there may stay."""
+    specs = [*internal_topics(settings_for(tmp_path), PLAN).values(), lease_spec("app", 1)]
+    for spec in specs:
+        made = {**spec.config, **spec.created_with}
+        assert made["message.timestamp.type"] == "LogAppendTime", spec.name
+    (epochs,) = (spec for spec in specs if spec.name == "app-epochs")
+    check_config(epochs, {**epochs.config, "message.timestamp.type": "CreateTime"})

@@ -202,7 +202,7 @@ class KafkaAdmin:
                 spec.name,
                 num_partitions=spec.partitions,
                 replication_factor=spec.replication_factor,
-                config=dict(spec.config),
+                config={**spec.config, **spec.created_with},
             )
             for spec in specs
         ]

@@ -181,9 +181,16 @@ def production_error(
         cause.what,
         evidence=evidence or cause.evidence,
         why="an output row that the broker refuses would stop the epoch for ever",
-        fix=f"make the rows fit the topic, or raise its limits (max.message.bytes){handler}",
+        fix=f"make the rows fit the topic, or raise its limits ({_limits_of(rows)}){handler}",
         fields=cause.fields,
     )
+
+
+def _limits_of(rows: Sequence[RefusedRow]) -> str:
+    """Name the settings of a topic that refused rows."""
+    if any(row.reason == "INVALID_TIMESTAMP" for row in rows):
+        return "message.timestamp.after.max.ms, message.timestamp.before.max.ms"
+    return "max.message.bytes"
 
 
 def changelog_error(row: RefusedRow, store: str, columns: RowColumns) -> ChangelogRowError:

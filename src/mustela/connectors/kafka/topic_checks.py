@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from mustela.errors import Origin, UsageError
 
 __all__ = [
+    "BROKER_TIME",
     "INTERNAL",
     "InternalTopicError",
     "MissingTopicError",
@@ -40,6 +41,10 @@ class InternalTopicError(UsageError):
     code = "TOPIC_INTERNAL_DIFFERS"
 
 
+BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""A broker takes no record of a clock that is an hour ahead of its own, unless it sets the time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """A topic as it should be.
@@ -49,6 +54,7 @@ class TopicSpec:
         partitions: Number of partitions.
         replication_factor: Copies; -1 for the broker's default.
         config: Topic settings that differ from the broker's.
+        created_with: More of them for a new topic; one that is there may have others.
         application_id: Whose internal topic it is.
     """
 
@@ -56,6 +62,7 @@ class TopicSpec:
     partitions: int
     replication_factor: int = -1
     config: Mapping[str, str] = field(default_factory=dict[str, str])
+    created_with: Mapping[str, str] = field(default_factory=dict[str, str])
     application_id: str = "APP"
 
 
