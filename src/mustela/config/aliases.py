@@ -70,7 +70,8 @@ def _milliseconds(value: Any) -> timedelta:
     return timedelta(milliseconds=number)
 
 
-def _guarantee(value: Any) -> Any:
+def guarantee(value: Any) -> Any:
+    """Return the guarantee that Kafka Streams has by another name, or what was given."""
     return {"exactly_once_v2": "exactly_once", "exactly_once_beta": "exactly_once"}.get(
         str(value).lower(), value
     )
@@ -134,7 +135,7 @@ _ALIASES = MappingProxyType(
     {
         "application.id": _means("application_id"),
         "bootstrap.servers": _means("bootstrap_servers"),
-        "processing.guarantee": _means("processing_guarantee", _guarantee),
+        "processing.guarantee": _means("processing_guarantee", guarantee),
         "commit.interval.ms": _means("commit_interval", _milliseconds),
         "task.timeout.ms": _means("commit_timeout", _milliseconds),
         "state.dir": _means("state_dir"),

@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from mustela.config.aliases import guarantee
 from mustela.config.layers import merge_layers
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
@@ -448,6 +449,11 @@ class Settings(BaseSettings):
         nested = layers.nested()
         nested.setdefault("state_dir", default_state_dir(environ))
         return cls(layers.sources(), **nested)
+
+    @field_validator("processing_guarantee", mode="before")
+    @classmethod
+    def _take_kafkas_guarantee(cls, value: Any) -> Any:
+        return guarantee(value)
 
     @field_validator("application_id")
     @classmethod

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from mustela.dsl.given_types import is_read
 from mustela.dsl.handle import Handle
 from mustela.errors import Origin
+from mustela.model import TIME_MAX
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
+from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.topology.errors import JoinKeysError
 
 __all__ = ["join_key"]
@@ -26,7 +29,8 @@ def join_key(
         at: The user's line.
 
     Raises:
-        JoinKeysError: If nothing was said and the sides' keys are written in two ways.
+        JoinKeysError: If nothing was said and the sides' keys are written in two ways, or are in
+            different windows.
     """
     one, other = left._key, right._key  # pyright: ignore[reportPrivateUsage]
     if is_read(one) and other is not None:
@@ -34,6 +38,7 @@ def join_key(
     elif is_read(other) and one is not None:
         other = None
     if said is None and one is not None and other is not None and one != other:
+        _check_windows(left, right, (one, other), at)
         msg = f"{left.name!r} and {right.name!r} cannot be joined: their keys differ"
         raise JoinKeysError(
             msg,
@@ -45,3 +50,50 @@ def join_key(
             fields={"left": one.name, "right": other.name},
         )
     return said or one or other or ValueSerde(sort_keys=True)
+
+
+def _check_windows(
+    left: Handle[Any, Any],
+    right: Handle[Any, Any],
+    keys: tuple[Serde[Any], Serde[Any]],
+    at: Origin,
+) -> None:
+    """Check that keys in windows meet keys in the same windows.
+
+    Raises:
+        JoinKeysError: If they do not.
+    """
+    told = [_windows(serde) for serde in keys]
+    if told[0] == told[1]:
+        return
+    one, other = (what or "no windows" for what in told)
+    if all(told):
+        fix = "give both aggregations the same windows: windowed_by(...)"
+    else:
+        side = left if told[0] else right
+        fix = (
+            f"aggregate both sides in the same windows; or make a stream of {side.name!r} whose"
+            " keys are in no windows, and join that: "
+            "to_stream(lambda window, value: window.key, key=...)"
+        )
+    msg = f"{left.name!r} and {right.name!r} cannot be joined: their windows differ"
+    raise JoinKeysError(
+        msg,
+        evidence={"left": one, "right": other},
+        at=at,
+        why="the key of a windowed aggregation is a key in a window, and meets the same key in the"
+        " same window",
+        fix=fix,
+        fields={"left": keys[0].name, "right": keys[1].name},
+    )
+
+
+def _windows(serde: Serde[Any]) -> str | None:
+    """Return the windows that keys are in, None if they are in none."""
+    if isinstance(serde, SessionWindowedSerde):
+        return "sessions"
+    if not isinstance(serde, WindowedSerde):
+        return None
+    if serde.size_ms == TIME_MAX:
+        return "windows without end"
+    return f"windows of {timedelta(milliseconds=serde.size_ms)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, cast
 
@@ -82,8 +82,9 @@ class Routing(Handle[K, V]):
         `BranchedKStream.default_branch` or `BranchedKStream.no_default_branch`.
 
         Args:
-            name: Step name, and what the names of the branches begin with; made from the step's
-                place if not given.
+            name: Step name, and what the names of the branches' steps begin with; made from the
+                step's place if not given. The result finds a branch also by this name and its own
+                in one, as Kafka Streams names it.
 
         Returns:
             What branches are added to.
@@ -309,6 +310,33 @@ class _Branch(Generic[K, V]):
     at: Origin
 
 
+class Branches(dict[str, "KStream[K, V]"], Generic[K, V]):
+    """The branches of a split by name; also found as Kafka Streams names them.
+
+    There the name of the split stands before that of the branch, and a branch without one has its
+    number: 0 for the default branch.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", key=str, value=str)
+        >>> split = words.split(name="by-").branch(lambda key, _word: key == "a", name="a")
+        >>> branches = split.default_branch()
+        >>> branches["by-a"].name == branches["a"].name, branches["by-0"].name
+        (True, 'by-.default')
+    """
+
+    def __init__(self, kafkas: Mapping[str, str]) -> None:
+        super().__init__()
+        self._kafkas = dict(kafkas)
+
+    def __missing__(self, name: str) -> KStream[K, V]:
+        """Return the branch that Kafka Streams would find by this name."""
+        own = self._kafkas.get(name)
+        if own is None or own not in self:
+            raise KeyError(name)
+        return self[own]
+
+
 class BranchedKStream(Stage, Generic[K, V]):
     """A stream that is being split; made by `KStream.split`.
 
@@ -470,6 +498,15 @@ class BranchedKStream(Stage, Generic[K, V]):
                 )
         self._branches.append(_Branch(name=name, predicate=predicate, options=options, at=at))
 
+    def _kafkas_names(self) -> dict[str, str]:
+        """Return what the branches are called by what Kafka Streams calls them."""
+        prefix = self._name if self._explicit else ""
+        named: dict[str, str] = {}
+        for number, branch in enumerate(self._branches, start=1):
+            place = number if branch.predicate is not None else 0
+            named[f"{prefix}{branch.options.name or place}"] = branch.name
+        return named
+
     def _end(self) -> dict[str, KStream[K, V]]:
         from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
 
@@ -490,7 +527,7 @@ class BranchedKStream(Stage, Generic[K, V]):
         )
         self._ended = True
         registry.end(self._name)
-        result: dict[str, KStream[K, V]] = {}
+        result = Branches[K, V](self._kafkas_names())
         for index, branch in enumerate(self._branches):
             verb = branch.name
             place = registry.place(verb, parents=(self._name,), at=branch.at)

@@ -249,7 +249,8 @@ class UnlimitedWindows(Option):
     """One window that begins at a moment and never ends; earlier records are left out.
 
     Args:
-        start: Where the window begins; 1970-01-01 UTC if not given.
+        start: Where the window begins: an aware datetime, or milliseconds; 1970-01-01 UTC if not
+            given.
 
     Raises:
         BadOptionError: If the start is no datetime with a time zone, or before 1970.
@@ -263,7 +264,7 @@ class UnlimitedWindows(Option):
         >>> totals = sales.windowed_by(this_year).reduce(int.__add__, store="totals")
     """
 
-    start: datetime = _EPOCH
+    start: datetime | int = _EPOCH
 
     def __post_init__(self) -> None:
         """Check the start."""
@@ -285,13 +286,15 @@ class UnlimitedWindows(Option):
         """Return the start in milliseconds."""
         at = user_origin()
         start: Any = self.start
+        if type(start) is int and 0 <= start < TIME_MAX:
+            return UnlimitedWindowSpec(start_ms=start)
         if not isinstance(start, datetime) or start.tzinfo is None or start < _EPOCH:
             msg = f"UnlimitedWindows cannot start at {start!r}"
             raise BadOptionError(
                 msg,
                 at=at,
                 why="a moment needs a time zone, and no record is from before 1970",
-                fix="write start=datetime(2026, 1, 1, tzinfo=UTC)",
+                fix="write start=datetime(2026, 1, 1, tzinfo=UTC), or milliseconds since 1970",
                 fields={"option": "start", "value": start},
             )
         return UnlimitedWindowSpec(start_ms=(start - _EPOCH) // _MILLISECOND)

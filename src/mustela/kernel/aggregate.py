@@ -12,6 +12,7 @@ from mustela.kernel.codec import StoreCodec
 from mustela.kernel.encode import failing
 from mustela.kernel.failures import SerializationError
 from mustela.kernel.keyed import KeyedOperator, last_rows
+from mustela.kernel.watched import watched
 from mustela.model import Headers
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
@@ -40,7 +41,8 @@ def make_fold(node: AggregateNode | WindowAggregateNode, *, partials: bool) -> F
         node: The aggregation.
         partials: Whether values are partial results instead of records.
     """
-    adder, initializer, merger = node.adder, node.initializer, node.merger
+    initializer, merger = node.initializer, node.merger
+    adder = None if node.adder is None else watched(node.adder, node.name)
     if node.kind == "count":
         if partials:
             return lambda _key, value, total: value if total is None else total + value

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mustela.kernel.aggregate import Fold, FoldOperator
+from mustela.kernel.watched import watched
 from mustela.plan.batch import Batch
 from mustela.topology.cogroup import CogroupNode
 
@@ -17,7 +18,8 @@ class CogroupOperator(FoldOperator[CogroupNode]):
 
     def make_fold(self) -> Fold:
         """Return the fold of a value that comes with the number of its stream."""
-        adders, initializer = self.node.adders, self.node.initializer
+        adders = tuple(watched(adder, self.node.name) for adder in self.node.adders)
+        initializer = self.node.initializer
         assert initializer is not None, self.node.name
 
         def fold(key: Any, numbered: tuple[int, Any], total: Any) -> Any:

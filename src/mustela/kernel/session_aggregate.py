@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
+from mustela.kernel.watched import watched
 from mustela.kernel.window_aggregate import make_window_fold
 from mustela.kernel.window_updates import Cell, Columns, WindowOperator
 from mustela.plan.batch import Batch
@@ -28,7 +29,8 @@ def make_merge(node: WindowAggregateNode) -> Merge:
     if node.kind == "reduce":
         adder = node.adder
         assert adder is not None
-        return lambda _key, total, more: more if total is None else adder(total, more)
+        add = watched(adder, node.name)
+        return lambda _key, total, more: more if total is None else add(total, more)
     assert node.merger is not None
     return node.merger
 
@@ -43,7 +45,9 @@ def make_session_fold(node: WindowAggregateNode) -> Merge:
         return make_window_fold(node, partials=False)
     if len(adders) < 2:
         assert adder is not None, node.name
-        return adder
+        return watched(adder, node.name)
+
+    adders = tuple(watched(one, node.name) for one in adders)
 
     def fold(key: Any, tagged: tuple[int, Any], total: Any) -> Any:
         parent, value = tagged

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mustela.kernel.aggregate import Fold, FoldOperator, LaneOperator, Touched
+from mustela.kernel.watched import watched
 from mustela.plan.batch import Batch
 from mustela.topology.table_aggregate import TableAggregateNode
 
@@ -21,6 +22,7 @@ def make_table_fold(node: TableAggregateNode) -> Fold:
     if node.kind == "count":
         return _count
     assert adder is not None, node.name
+    adder = watched(adder, node.name)
     assert subtractor is not None, node.name
     if node.kind == "reduce":
 

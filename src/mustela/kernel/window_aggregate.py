@@ -13,6 +13,7 @@ from mustela.kernel.aggregate import CountOperator, FoldOperator, LaneOperator, 
 from mustela.kernel.changes import ChangeOrigins
 from mustela.kernel.event_time import EventClock
 from mustela.kernel.isolate import copy_value, is_immutable_column
+from mustela.kernel.watched import watched
 from mustela.kernel.window_close import (
     WindowCloser,
     drop_late,
@@ -40,7 +41,8 @@ def make_window_fold(
     """
     if len(node.adders) < 2:
         return make_fold(node, partials=partials)
-    adders, initializer = node.adders, node.initializer
+    adders = tuple(watched(adder, node.name) for adder in node.adders)
+    initializer = node.initializer
     assert initializer is not None
 
     def fold(key: Any, tagged: tuple[int, Any], total: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -80,7 +80,9 @@ class App:
             one is used.
         engine: Name of the engine.
         clock: For tests.
-        **settings: Settings by name; they win over the environment and ``mustela.yaml``.
+        settings: Settings by name: nested, dotted, or Kafka Streams' names; they win over the
+            environment and ``mustela.yaml``.
+        **more: Settings as keywords; they win over ``settings``.
 
     Example:
         >>> app = App("wordcount")
@@ -101,9 +103,10 @@ class App:
         engine: str = "spark",
         clock: Clock | None = None,
         debug: bool = False,
-        **settings: Any,
+        settings: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> None:
-        self._code = dict(settings)
+        self._code = {**(settings or {}), **more}
         if application_id is not None:
             self._code["application_id"] = application_id
         self._session = session

@@ -256,6 +256,7 @@ KAFKA_STREAMS: list[tuple[str, Any, str, Any]] = [
     ("application.id", "other", "application_id", "other"),
     ("bootstrap.servers", "a:1", "bootstrap_servers", "a:1"),
     ("processing.guarantee", "exactly_once_v2", "processing_guarantee", "exactly_once"),
+    ("processing_guarantee", "exactly_once_v2", "processing_guarantee", "exactly_once"),
     ("processing.guarantee", "at_least_once", "processing_guarantee", "at_least_once"),
     ("commit.interval.ms", 250, "commit_interval", timedelta(milliseconds=250)),
     ("commit.interval.ms", "250", "commit_interval", timedelta(milliseconds=250)),

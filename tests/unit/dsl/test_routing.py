@@ -156,6 +156,26 @@ def test_what_is_in_the_result_of_a_split() -> None:
     assert names == ["in", "by", "by.even", "six", "by.by_three", "by.one", "by.default"]
 
 
+def test_branches_are_found_as_kafka_streams_names_them() -> None:
+    """The split's name stands before theirs; one without a name has its number, the default 0."""
+    stream = StreamsBuilder().stream("in", key=str, value=int)
+    split = stream.split(name="by-").branch(even).branch(by_three, name="three")
+    found = split.branch(lambda _k, v: v == 1, name="one", consumer=print).default_branch()
+    assert list(found) == ["even", "three", "default"]
+    assert found["by-1"] is found["even"]
+    assert found["by-three"] is found["three"]
+    assert found["by-0"] is found["default"]
+    for missing in ("by-one", "by-even", "by-2", "three-by"):
+        with pytest.raises(KeyError, match=missing):
+            found[missing]
+    assert "by-0" not in found
+    unnamed = stream.split().branch(even).no_default_branch()
+    assert unnamed["1"] is unnamed["even"]
+    assert (
+        stream.split(name="x").branch(even, name="y").default_branch(name="z")["xz"].name == "x.z"
+    )
+
+
 def test_a_split_that_is_wrong_is_refused_at_its_line() -> None:
     """Two branches of a name, no end, two ends, both a function and a consumer."""
     builder = StreamsBuilder()

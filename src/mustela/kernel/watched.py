@@ -1,0 +1,93 @@
+"""Functions that add to an aggregate, watched for the slip of ending without a ``return``."""
+
+from __future__ import annotations
+
+import dis
+import warnings
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+__all__ = ["MissingReturnWarning", "ends_without_return", "watched"]
+
+_RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
+_SAYS_NOTHING = _RETURNS | {"LOAD_CONST", "NOP", "RESUME"}
+
+
+class MissingReturnWarning(UserWarning):
+    """A function that adds to an aggregate ended without a ``return``, and so deleted a row."""
+
+
+def watched(adder: Callable[..., Any], step: str) -> Callable[..., Any]:
+    """Return a function that does what an adder does, and warns once where it ends by mistake.
+
+    An adder that cannot end without a ``return`` is returned as it is, and costs nothing.
+
+    Args:
+        adder: What the user gave.
+        step: The step that calls it, for the warning.
+    """
+    if not ends_without_return(adder):
+        return adder
+    told: list[bool] = []
+
+    def adding(*given: Any) -> Any:
+        found = adder(*given)
+        if found is None and not told:
+            told.append(True)
+            _warn(adder, step)
+        return found
+
+    return adding
+
+
+def ends_without_return(function: object) -> bool:
+    """Say whether a function has a way on which it ends without a ``return``.
+
+    Where Python keeps no columns of instructions (``-X no_debug_ranges``) nothing is found.
+
+    Example:
+        >>> def add(key, value, seen):
+        ...     if value:
+        ...         seen.append(value)
+        ...         return seen
+        >>> ends_without_return(add)
+        True
+        >>> def drop(key, value, seen):
+        ...     return seen if value else None
+        >>> ends_without_return(drop)
+        False
+    """
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_name == "<lambda>":
+        return False
+    steps = list(dis.get_instructions(code))
+    # What a way without `return` ends with stands where its last statement stands; a `return` has
+    # a place of its own.
+    statements = {step.positions for step in steps if step.opname not in _SAYS_NOTHING}
+    before: dis.Instruction | None = None
+    for step in steps:
+        if step.opname in _RETURNS:
+            told = step if step.opname == "RETURN_CONST" else before
+            nothing = told is not None and told.opname.endswith("_CONST") and told.argval is None
+            if nothing and _has_place(step) and step.positions in statements:
+                return True
+        before = step
+    return False
+
+
+def _has_place(step: dis.Instruction) -> bool:
+    return step.positions is not None and step.positions.col_offset is not None
+
+
+def _warn(adder: Callable[..., Any], step: str) -> None:
+    name = getattr(adder, "__name__", "adder")
+    code: CodeType = adder.__code__
+    warnings.warn_explicit(
+        f"{name} ended without a return in step {step!r}, which deleted the row of a key. Return "
+        "the aggregate on every way; where a row is to be deleted, say: return None",
+        MissingReturnWarning,
+        code.co_filename,
+        code.co_firstlineno,
+        registry=adder.__globals__.setdefault("__warningregistry__", {}),
+    )
