@@ -56,6 +56,19 @@ def test_rows_that_retention_took_from_a_changelog_stop_the_start() -> None:
     assert "CHANGELOG_ROWS_LOST" in result.ends
 
 
+def test_an_instance_without_anything_to_commit_notices_that_it_was_replaced() -> None:
+    """Kafka tells only who commits: it waited for ever, as if it was the one that goes on."""
+    events = (
+        Event(0, "start", (0, 0, 0)),
+        Event(80, "stop", (0,)),
+        Event(130, "start", (0, 0, 0)),
+        Event(130, "start", (1, 0, 1)),
+    )
+    result = play(Script(seed=1, program="count", options=OPTIONS, events=events))
+    assert result.violations == []
+    assert result.ends == ["stopped", "FENCED", "stopped"]
+
+
 def script_of(name: str) -> Script:
     """Return a script as it was drawn when it found something: seeds are drawn otherwise today."""
     told = literal_eval((FOUND / f"{name}.txt").read_text(encoding="utf-8"))
@@ -76,6 +89,7 @@ def script_of(name: str) -> Script:
             ("gone", 7933, "another release deletes, on the same host, what is being restored"),
             ("claim", 5807, "two instances start without an epochs topic: one of them is fenced"),
             ("lost", 11486, "epochs, changelogs and group are lost: counting begins anew"),
+            ("second", 7397, "an instance that has nothing to commit was replaced long ago"),
             ("expiry", 20438, "retention takes a record of a partition that nobody has found yet"),
             ("compact", 12077, "a changelog is compacted while it is read"),
             ("skew", 651, "a clock that was ahead for a while holds the watermark up"),

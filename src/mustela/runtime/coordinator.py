@@ -271,11 +271,10 @@ class Coordinator:
         if self._settings.processing_guarantee == "exactly_once" or now - self._sure_at < _SURE_S:
             return True
         try:
-            self._successor.look(self.barrier.incarnation)
-        except FencedError:
-            self.barrier.phase = Phase.FENCED
-            raise
+            self._outcome.look(self.barrier)
         except EnvironmentFault as fault:
+            if isinstance(fault, FencedError):
+                raise
             self._bear(fault)
             return False
         self._sure_at = now
@@ -347,11 +346,7 @@ class Coordinator:
         try:
             now = self._clock.monotonic()
             if now >= self._next_refresh:
-                self._opening.recovery.add_new_partitions(self.state)
-                if self._opening.take_plan(self.state):
-                    self._name_topics()
-                tables.find()
-                self._next_refresh = now + self._refresh_every_s
+                self._refresh(now)
             places, more = self.state.progress.next_offsets, tables.places
             found = self._cluster.log_ends([*places, *more])
             ends = {place: end for place, end in found.items() if place in places}
@@ -362,7 +357,7 @@ class Coordinator:
             self.state.global_marks = dict(self._opening.global_tables.marks)
             is_whole = self._truncation.see(self.state.progress, ends)
         except EnvironmentFault as fault:
-            if isinstance(fault, SourceTruncatedError):
+            if isinstance(fault, SourceTruncatedError | FencedError):
                 raise
             self._bear(fault)
             return False
@@ -373,6 +368,17 @@ class Coordinator:
             self._was_blind = False
             self.state.watermark.resume(steady_ms(self._clock))
         return True
+
+    def _refresh(self, now: float) -> None:
+        """Look for partitions and topics, and where Kafka was not asked to commit, for a claim."""
+        self._opening.recovery.add_new_partitions(self.state)
+        if self._opening.take_plan(self.state):
+            self._name_topics()
+        self._opening.global_tables.find()
+        if now - self._sure_at >= self._refresh_every_s:
+            self._outcome.look(self.barrier)
+            self._sure_at = now
+        self._next_refresh = now + self._refresh_every_s
 
     def _bear(self, fault: EnvironmentFault) -> None:
         """Note that the broker does not answer; raise that if it cannot pass, or lasts too long."""

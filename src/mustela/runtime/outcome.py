@@ -55,6 +55,19 @@ class Outcome:
             raise self._successor.fenced(error)
         return committed
 
+    def look(self, barrier: Barrier) -> None:
+        """Raise that a newer instance took over, if one did, though no commit has failed.
+
+        Raises:
+            FencedError: If there is a claim of a newer instance.
+            EnvironmentFault: If no broker says.
+        """
+        try:
+            self._successor.look(barrier.incarnation)
+        except FencedError:
+            barrier.phase = Phase.FENCED
+            raise
+
     def refuse_if_replaced(self, error: MustelaError, barrier: Barrier) -> None:
         """Raise that a newer instance took over, if one did: then that is why all else fails.
 
