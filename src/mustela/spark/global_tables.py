@@ -128,7 +128,8 @@ class GlobalCopy:
             # All partitions together: the copy is written once, in the order of its keys.
             rows = chain.from_iterable(map(self._rows, range(len(ends)), reached, ends))
             with collection_paused():
-                environment.restore(self._table.store.name, rows, 0, time_ms=now_ms)
+                anew = not any(reached)
+                environment.restore(self._table.store.name, rows, 0, anew=anew, time_ms=now_ms)
         wrote = tuple(reached) != ends
         for marker, start, end in zip(self._markers, reached, ends, strict=True):
             environment.restore(marker.name, (), end, start=start, goes_on=wrote, time_ms=now_ms)

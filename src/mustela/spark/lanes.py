@@ -207,6 +207,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
                 end,
                 start=start,
                 goes_on=bool(read),
+                anew=not start,
                 incarnation=None if token is None else token.incarnation,
                 time_ms=committed.time_ms,
             )

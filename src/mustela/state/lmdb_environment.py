@@ -42,7 +42,7 @@ from mustela.state.lmdb_files import (
 )
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
-from mustela.state.lmdb_tables import apply_rows
+from mustela.state.lmdb_tables import apply_rows, empty
 from mustela.state.locking import WriteLock
 from mustela.state.memory import unknown_store
 from mustela.state.protocol import (
@@ -236,6 +236,7 @@ class LmdbEnvironment:
         *,
         start: int = 0,
         goes_on: bool = False,
+        anew: bool = False,
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
@@ -252,6 +253,9 @@ class LmdbEnvironment:
                     writer.standing.incarnation = incarnation
                 writer.standing.begin_restore(time_ms)
                 writer.txn.drop(writer.handle.pending, delete=False)
+                if anew:
+                    empty(writer.txn, writer.handle, store)
+                    anew = False
                 apply_rows(writer.txn, writer.handle, store, keys, values, self.path)
                 if last:
                     writer.standing.positions[store] = end_offset

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Txn = lmdb.Transaction[bytes]
 
-__all__ = ["apply_rows", "count_rows", "read_many", "read_one", "read_range"]
+__all__ = ["apply_rows", "count_rows", "empty", "read_many", "read_one", "read_range"]
 
 _SORT_FROM = 32
 _join = cast("Callable[[bytes, bytes], bytes]", concat)
@@ -70,6 +70,12 @@ def apply_rows(
     cursor = txn.cursor(table)
     behind = bool(keys) and (not cursor.last() or cursor.key() < keys[0])
     cursor.putmulti(cast("Any", sealed), append=behind)
+
+
+def empty(txn: Txn, handle: Handle, store: str) -> None:
+    """Delete all rows of a store."""
+    for table in (handle.stores[store], handle.odd[store]):
+        txn.drop(table, delete=False)
 
 
 def _apply_odd(txn: Txn, table: Database, rows: Rows, path: Path) -> None:

@@ -220,6 +220,7 @@ class MemoryEnvironment:
         *,
         start: int = 0,
         goes_on: bool = False,
+        anew: bool = False,
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
@@ -233,6 +234,8 @@ class MemoryEnvironment:
         self._standing.begin_restore(time_ms)
         self._pendings = {}
         self._own_base()
+        if anew:
+            self._base[store] = _Sorted()
         self._base[store].apply(rows)
         self._standing.positions[store] = end_offset
 

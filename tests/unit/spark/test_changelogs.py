@@ -121,6 +121,27 @@ def test_of_two_clocks_the_later_one_counts(
     assert broker.asked == [ahead - DAY // 2]
 
 
+def test_what_a_restore_that_was_cut_short_had_read_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker was killed days ago, with rows written and no position, and one is deleted since."""
+    made = program(tmp_path, "life")
+    process = Process(0, made, {}, _admin=Broker({}))  # type: ignore[arg-type]
+    environment = process.environment(STAGE, GROUP)
+    environment.restore("counts", [(b"deleted since", b"1"), (b"kept", b"1")], 0)
+
+    def log(*_: Any, **__: Any) -> Any:
+        return [(b"kept", b"2")]
+
+    monkeypatch.setattr(lanes, "read_between", log)
+    state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": 20})
+    made_current, _ = make_current(process, STAGE, GROUP, state)
+    view = made_current.snapshot(state)
+    assert list(view.range("counts", None, None)) == [(b"kept", b"2")]
+    view.close()
+    process.close()
+
+
 HOUR = 3_600_000
 NOW = 1_800_000_000_000
 BY_AGE = {"cleanup.policy": "compact,delete", "retention.ms": str(25 * HOUR)}

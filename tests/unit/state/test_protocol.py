@@ -141,6 +141,15 @@ def test_a_restore_that_stops_early_is_not_used(environment):
         environment.snapshot(later)
 
 
+def test_a_restore_from_the_start_leaves_nothing_of_one_that_was_cut_short(environment):
+    """What it had read may be deleted since, and the log need not tell of that for ever."""
+    state = committed(Token(1, 2, 0), counts=20)
+    environment.restore("counts", [(b"deleted since", b"1"), (b"", b"1")], 0)
+    environment.restore("counts", [ROW], 20, anew=True)
+    environment.finish_restore(state)
+    assert rows_of(environment, state) == [ROW]
+
+
 def test_a_restore_voids_pendings(environment):
     """A pending belongs to the base that it was written over."""
     token = Token(1, 1, 0)
