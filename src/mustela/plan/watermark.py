@@ -6,14 +6,14 @@ in the order, and what the source tasks saw, which is in their markers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import EpochTime
 
-__all__ = ["PartitionMark", "WatermarkOrder", "epoch_time", "watermark_after"]
+__all__ = ["Others", "PartitionMark", "WatermarkOrder", "epoch_time", "said_by", "watermark_after"]
 
 
 class PartitionMark(NamedTuple):
@@ -43,24 +43,59 @@ class PartitionMark(NamedTuple):
         return progress - self.late_ms if self.custom is None else self.custom(progress)
 
 
+class Others(NamedTuple):
+    """What several partitions say of the watermark together.
+
+    Attributes:
+        active_ms: The least time that one which is not idle has come to; None without any.
+        is_stuck: Whether one that is not idle has come to no time at all.
+        resting_ms: The largest time that an idle one has come to; -1 without any.
+    """
+
+    active_ms: int | None = None
+    is_stuck: bool = False
+    resting_ms: int = -1
+
+    def beside(self, other: Others) -> Others:
+        """Return what these and other partitions say together."""
+        active = [ms for ms in (self.active_ms, other.active_ms) if ms is not None]
+        return Others(
+            min(active, default=None),
+            self.is_stuck or other.is_stuck,
+            max(self.resting_ms, other.resting_ms),
+        )
+
+
+_NOBODY = Others()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkOrder:
     """All that the watermark of an epoch depends on but for what the source tasks see.
 
     Attributes:
         before: The watermark before the epoch, or -1.
-        partitions: Each partition that takes part.
+        partitions: Each partition that takes part and may be read.
+        others: What those that take part and are not read say, of which there may be thousands:
+            nothing that tasks see changes it.
         at_least_ms: How far the watermark comes whatever the partitions say: where there is no
             partition to say it, or by a test's word.
         until_ms: The moment at which the epoch's input is cut, if it is cut by time: a partition
             that holds records at or behind it has come this far, however old the last record that
             was read. So it makes no difference how many epochs a backlog is read in.
+        late_ms: By index of the topic, how far records may lie behind the largest timestamp.
+        custom: By index of the topic, what stands in the place of that.
     """
 
     before: int = -1
     at_least_ms: int = -1
     partitions: tuple[PartitionMark, ...] = ()
+    others: Others = _NOBODY
     until_ms: int | None = None
+    late_ms: Mapping[int, int] = field(default_factory=dict[int, int])
+    custom: Mapping[int, Callable[[int], int]] = field(
+        default_factory=dict[int, Callable[[int], int]]
+    )
 
 
 def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> int:
@@ -89,10 +124,30 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
             seen[place] = max(seen.get(place, -1), report.max_timestamp)
         if report.next_ms >= 0:
             stopped.add(place)
+    said = order.others.beside(said_by(order.partitions, order.until_ms, seen, stopped))
     before = max(order.before, order.at_least_ms)
+    if said.is_stuck:
+        return before
+    return max(before, said.resting_ms if said.active_ms is None else said.active_ms)
+
+
+def said_by(
+    marks: Iterable[PartitionMark],
+    until_ms: int | None,
+    seen: Mapping[tuple[int, int], int],
+    stopped: Container[tuple[int, int]],
+) -> Others:
+    """Return what partitions say of the watermark together.
+
+    Args:
+        marks: The partitions.
+        until_ms: The moment at which the epoch is cut, if it is cut by time.
+        seen: Of those that were read, the largest timestamp.
+        stopped: Those of which reading stopped at that moment.
+    """
     active: list[int] = []
-    resting: list[int] = []
-    for mark in order.partitions:
+    resting = [-1]
+    for mark in marks:
         place = mark.topic_index, mark.partition
         found = seen.get(place)
         has_more = mark.has_more or place in stopped
@@ -100,14 +155,12 @@ def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> in
         if found is None and mark.idle and not has_more:
             resting.append(progress if progress < 0 else mark.reached(progress))
             continue
-        if has_more and order.until_ms is not None:
-            progress = max(progress, order.until_ms)
+        if has_more and until_ms is not None:
+            progress = max(progress, until_ms)
         if progress < 0:
-            return before
+            return Others(is_stuck=True)
         active.append(mark.reached(progress))
-    if active:
-        return max(before, min(active))
-    return max([before, *resting])
+    return Others(min(active, default=None), resting_ms=max(resting))
 
 
 def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: int) -> EpochTime:
@@ -116,6 +169,6 @@ def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: in
         before=order.before,
         watermark=watermark_after(order, reports),
         now_ms=now_ms,
-        late_ms={mark.topic_index: mark.late_ms for mark in order.partitions if mark.late_ms},
-        custom={mark.topic_index: mark.custom for mark in order.partitions if mark.custom},
+        late_ms=order.late_ms,
+        custom=order.custom,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from mustela.clock import Clock
@@ -54,6 +55,7 @@ __all__ = ["Coordinator", "FencedError"]
 _FAILURES_MAX = 5
 _MIRROR_EVERY_MS = 3_600_000
 _TIME_EVERY_S = 0.2
+_OFFSET = attrgetter("offset")
 _SURE_S = 0.5
 """So long a commit says that no other instance took over."""
 
@@ -322,7 +324,7 @@ class Coordinator:
             now_ms=now_ms,
             steady_ms=seen_ms,
             short=short,
-            held=cut.far | self._held.among(state.watermark, set(self.ends) - short, self.ends),
+            held=cut.far | self._held.among(state.watermark, self.ends, short),
             until_ms=cut.until_ms,
             at_least_ms=scheduled_watermark(self._plan, self._due.scheduled_ms, now_ms),
         )
@@ -337,7 +339,7 @@ class Coordinator:
             return False
         # Without a record time moves when a partition becomes idle: no reason to look all the time.
         self._next_time_look = now + _TIME_EVERY_S
-        order = self.state.watermark.order(self._topics, look)
+        order = self.state.watermark.order(self._topics, look, ())
         return first.event_ms <= watermark_after(order, ())
 
     def _look(self) -> bool:
@@ -349,12 +351,12 @@ class Coordinator:
                 self._refresh(now)
             places, more = self.state.progress.next_offsets, tables.places
             found = self._cluster.log_ends([*places, *more])
-            ends = {place: end for place, end in found.items() if place in places}
-            self.ends = {place: end.offset for place, end in ends.items()}
-            self._opening.global_tables.see(
-                {TopicPartition(*place): end.offset for place, end in found.items()}
-            )
-            self.state.global_marks = dict(self._opening.global_tables.marks)
+            ends = found
+            if more:
+                ends = {place: end for place, end in found.items() if place in places}
+                tables.see({place: found[place].offset for place in more})
+            self.ends = dict(zip(ends, map(_OFFSET, ends.values()), strict=True))
+            self.state.global_marks = dict(tables.marks)
             is_whole = self._truncation.see(self.state.progress, ends)
         except EnvironmentFault as fault:
             if isinstance(fault, SourceTruncatedError | FencedError):
@@ -390,9 +392,7 @@ class Coordinator:
         """Nothing to read: partitions that were read to their end may become idle."""
         if self._tidying.is_due() and not self.state.is_empty:
             self._tidy()
-        unread = look.unread
-        for place in self.state.progress.next_offsets:
-            self.state.watermark.rest(place, look.seen_ms, read_to_end=place not in unread)
+        self.state.watermark.rest_all(look.seen_ms, unread=look.unread)
 
     def _tidy(self) -> None:
         """Give disk back; where that fails the next epoch looks at the state before it uses it."""
@@ -410,7 +410,8 @@ class Coordinator:
         look: Look,
     ) -> Turn:
         watermark = state.watermark
-        floors = {place: time.max_timestamp for place, time in watermark.partitions.items()}
+        times = watermark.partitions
+        floors = {place: times[place].max_timestamp for place in cuts if place in times}
         latest = {
             topic: watermark.options_of(topic).latest_ms(look.now_ms) for topic in self._topics
         }
@@ -423,7 +424,7 @@ class Coordinator:
             ranges=split_ranges(ranges, self._engine.cores, whole=self._whole) or ((),),
             marks=state.marks(),
             now_ms=look.now_ms,
-            event_time=watermark.order(self._topics, look),
+            event_time=watermark.order(self._topics, look, cuts),
             due=self._due.order(),
             suspect=self._suspect,
             header=header,

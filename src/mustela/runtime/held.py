@@ -8,7 +8,7 @@ from mustela.clock import Clock
 from mustela.errors import EnvironmentFault
 from mustela.model import TopicPartition
 from mustela.runtime.ports import Cluster
-from mustela.runtime.watermark import PartitionTime, WatermarkState, steady_ms
+from mustela.runtime.watermark import WatermarkState, steady_ms
 
 __all__ = ["HeldPartitions"]
 
@@ -36,26 +36,28 @@ class HeldPartitions:
     def among(
         self,
         watermark: WatermarkState,
-        read_to_end: Collection[TopicPartition],
         ends: Mapping[TopicPartition, int],
+        short: Collection[TopicPartition],
     ) -> set[TopicPartition]:
-        """Return those of the partitions that are held back.
+        """Return the partitions that are held back.
 
         The broker is asked about once a second, and only for partitions that are idle, or have had
         nothing for half of the time after which they are.
 
         Args:
             watermark: Knows since when a partition has had nothing.
-            read_to_end: Partitions that were read up to the last stable offset.
             ends: The last stable offsets.
+            short: Partitions that are not read up to there; they wait for something else.
         """
-        quiet = [place for place in read_to_end if self._is_quiet(watermark, place)]
+        quiet = watermark.quiet(steady_ms(self._clock))
+        if short or len(ends) < len(watermark.partitions):
+            quiet = [place for place in quiet if place not in short and place in ends]
         if not quiet:
             self._looked_at = self._held = frozenset()
             return set()
         now = self._clock.monotonic()
         # Nothing becomes idle unseen, however short the time is after which it does.
-        turning = any(self._turns_idle(watermark, place) for place in quiet)
+        turning = not self._looked_at.isdisjoint(watermark.turning(steady_ms(self._clock)))
         if now >= self._next_look or turning or not self._looked_at.issuperset(quiet):
             self._next_look = now + _LOOK_EVERY_S
             self._looked_at = frozenset(quiet)
@@ -65,18 +67,3 @@ class HeldPartitions:
                 return set(quiet)
             self._held = frozenset(place for place in quiet if highs[place] > ends[place])
         return set(self._held) & set(quiet)
-
-    def _is_quiet(self, watermark: WatermarkState, place: TopicPartition) -> bool:
-        time, options = watermark.partitions.get(place), watermark.options_of(place.topic)
-        if time is None or not options.takes_part:
-            return False
-        return time.idle or self._silent_ms(time) >= options.idleness_ms / 2
-
-    def _turns_idle(self, watermark: WatermarkState, place: TopicPartition) -> bool:
-        time = watermark.partitions[place]
-        return (
-            not time.idle and self._silent_ms(time) >= watermark.options_of(place.topic).idleness_ms
-        )
-
-    def _silent_ms(self, time: PartitionTime) -> int:
-        return steady_ms(self._clock) - time.seen_ms

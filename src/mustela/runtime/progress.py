@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import gt, lt
 
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
@@ -50,15 +52,29 @@ class Progress:
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return how many offsets are waiting."""
-        return sum(max(0, end - self.next_offsets.get(tp, end)) for tp, end in ends.items())
+        return sum(end - start for start, end in self.waiting(ends).values())
 
     def waiting(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Return next offset and end of each partition that has something to read."""
-        return {
-            tp: (self.next_offsets[tp], end)
-            for tp, end in ends.items()
-            if tp in self.next_offsets and end > self.next_offsets[tp]
-        }
+        starts = self.next_offsets
+        return {tp: (starts[tp], ends[tp]) for tp in self._where(gt, ends)}
+
+    def read_beyond(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the end of each partition that ends before what was read of it."""
+        return {tp: ends[tp] for tp in self._where(lt, ends)}
+
+    def _where(
+        self, holds: Callable[[int, int], bool], ends: Mapping[TopicPartition, int]
+    ) -> Iterable[TopicPartition]:
+        """Yield the partitions whose end is in a relation to what was read of them.
+
+        With thousands of partitions of which few have moved, no Python code runs for the others:
+        ends come in the order in which they were asked for.
+        """
+        starts = self.next_offsets
+        if list(starts) == list(ends):
+            return compress(starts, map(holds, ends.values(), starts.values()))
+        return (tp for tp, end in ends.items() if tp in starts and holds(end, starts[tp]))
 
     def cut(self, ends: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, Cut]:
         """Return at most ``budget`` offsets to read, the same share of each partition's backlog.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import reduce
+from itertools import filterfalse
+from operator import attrgetter
 from typing import TypeVar
+
+import msgspec
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
@@ -13,7 +18,13 @@ from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
-from mustela.plan.watermark import PartitionMark, WatermarkOrder, watermark_after
+from mustela.plan.watermark import (
+    Others,
+    PartitionMark,
+    WatermarkOrder,
+    said_by,
+    watermark_after,
+)
 from mustela.topology.watermarks import WatermarkStrategy
 
 __all__ = [
@@ -28,6 +39,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_TOPIC = attrgetter("topic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,17 @@ class WatermarkOptions:
     max_future_skew_ms: int | None = 86_400_000
     takes_part: bool = True
     custom: Callable[[int], int] | None = None
+
+    def reached(self, timestamps: Collection[int]) -> Iterable[int]:
+        """Return times that partitions have come to, the least and the largest among them.
+
+        Args:
+            timestamps: Their largest timestamps.
+        """
+        if self.custom is not None:
+            return map(self.custom, set(timestamps))
+        ends = {min(timestamps), max(timestamps)} if timestamps else ()
+        return [ms - self.max_out_of_orderness_ms for ms in ends]
 
     def latest_ms(self, now_ms: int) -> int:
         """Return the largest timestamp that counts."""
@@ -122,9 +146,8 @@ def _ms(span: timedelta) -> int:
     return span // timedelta(milliseconds=1)
 
 
-@dataclass(slots=True)
-class PartitionTime:
-    """Event time of one partition.
+class PartitionTime(msgspec.Struct, frozen=True, gc=False):
+    """Event time of one partition; where it moves there is another one.
 
     Attributes:
         max_timestamp: The largest timestamp that counts, or -1.
@@ -136,6 +159,9 @@ class PartitionTime:
     max_timestamp: int = -1
     seen_ms: int = 0
     idle: bool = False
+
+
+_NO_TIME = PartitionTime()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +223,7 @@ class WatermarkState:
 
     def copy(self) -> WatermarkState:
         """Return a copy to advance while the epoch is not committed."""
-        partitions = {
-            place: PartitionTime(time.max_timestamp, time.seen_ms, time.idle)
-            for place, time in self.partitions.items()
-        }
-        return replace(self, partitions=partitions)
+        return replace(self, partitions=dict(self.partitions))
 
     def options_of(self, topic: str) -> WatermarkOptions:
         """Return the rules of a topic."""
@@ -215,10 +237,9 @@ class WatermarkState:
             max_timestamp: The largest timestamp that counts, or -1.
             now_ms: The time that idleness is measured by.
         """
-        time = self.partitions.setdefault(place, PartitionTime())
-        time.seen_ms = now_ms
-        time.idle = False
-        time.max_timestamp = max(time.max_timestamp, max_timestamp)
+        time = self.partitions.get(place, _NO_TIME)
+        latest = max(time.max_timestamp, max_timestamp)
+        self.partitions[place] = PartitionTime(latest, now_ms)
 
     def rest(self, place: TopicPartition, now_ms: int, *, read_to_end: bool) -> None:
         """Note that an epoch, or a look at the broker, had no record of ``place``.
@@ -226,23 +247,79 @@ class WatermarkState:
         Only a partition that was read to its known end may become idle: an outage or a long
         restore is not idleness. One of which more is known to wait is idle no longer.
         """
-        time = self.partitions.setdefault(place, PartitionTime(seen_ms=now_ms))
-        if not read_to_end:
-            time.seen_ms = now_ms
-            time.idle = False
-        elif now_ms - time.seen_ms >= self.options_of(place.topic).idleness_ms:
-            time.idle = True
+        time = self.partitions.get(place)
+        if time is None or not read_to_end:
+            latest = -1 if time is None else time.max_timestamp
+            self.partitions[place] = time = PartitionTime(latest, now_ms)
+        if read_to_end and now_ms - time.seen_ms >= self.options_of(place.topic).idleness_ms:
+            self.partitions[place] = PartitionTime(time.max_timestamp, time.seen_ms, idle=True)
+
+    def rest_all(
+        self,
+        now_ms: int,
+        *,
+        unread: Collection[TopicPartition],
+        apart: Container[TopicPartition] = (),
+    ) -> None:
+        """Note that of all partitions there was no record.
+
+        Args:
+            now_ms: The time that idleness is measured by.
+            unread: The partitions that were not read to their known end.
+            apart: Partitions that this does not concern.
+        """
+        for place in unread:
+            if place in self.partitions and place not in apart:
+                self.rest(place, now_ms, read_to_end=False)
+        waited = set(unread)
+        for place in self.turning(now_ms):
+            if place not in waited and place not in apart:
+                self.rest(place, now_ms, read_to_end=True)
+
+    def turning(self, now_ms: int) -> list[TopicPartition]:
+        """Return the partitions that are not idle, and have been silent for so long as to be it."""
+        limit_ms = now_ms - min(rules.idleness_ms for rules in self._rules())
+        found = [
+            place
+            for place, time in self.partitions.items()
+            if time.seen_ms <= limit_ms and not time.idle
+        ]
+        return [place for place in found if self._is_silent(place, now_ms, 1)]
+
+    def quiet(self, now_ms: int) -> list[TopicPartition]:
+        """Return the partitions that take part and are idle, or half of the way to it."""
+        limit_ms = now_ms - min(rules.idleness_ms for rules in self._rules()) / 2
+        found = [
+            place
+            for place, time in self.partitions.items()
+            if time.seen_ms <= limit_ms or time.idle
+        ]
+        if not self.by_topic:
+            return found
+        return [
+            place
+            for place in found
+            if self.options_of(place.topic).takes_part
+            and (self.partitions[place].idle or self._is_silent(place, now_ms, 2))
+        ]
+
+    def _rules(self) -> Iterable[WatermarkOptions]:
+        return (self.options, *self.by_topic.values())
+
+    def _is_silent(self, place: TopicPartition, now_ms: int, part: int) -> bool:
+        """Whether a partition has had nothing for some part of the time after which it is idle."""
+        silent_ms = now_ms - self.partitions[place].seen_ms
+        return silent_ms >= self.options_of(place.topic).idleness_ms / part
 
     def track(self, places: Iterable[TopicPartition], now_ms: int) -> None:
         """Take in partitions that were not known; they hold the watermark until they are idle."""
-        for place in places:
-            if place not in self.partitions:
-                self.partitions[place] = PartitionTime(seen_ms=now_ms)
+        for place in filterfalse(self.partitions.__contains__, places):
+            self.partitions[place] = PartitionTime(seen_ms=now_ms)
 
     def resume(self, now_ms: int) -> None:
         """Begin every idle period anew, after a time in which nobody could look."""
-        for time in self.partitions.values():
-            time.seen_ms = now_ms
+        for place, time in self.partitions.items():
+            self.partitions[place] = PartitionTime(time.max_timestamp, now_ms, time.idle)
 
     def near(
         self, waiting: Mapping[TopicPartition, T], drift_ms: int | None
@@ -274,22 +351,28 @@ class WatermarkState:
             return latest - options.max_out_of_orderness_ms
         return options.custom(latest)
 
-    def order(self, topics: Mapping[str, int], look: Look) -> WatermarkOrder:
+    def order(
+        self,
+        topics: Mapping[str, int],
+        look: Look,
+        read: Collection[TopicPartition] | None = None,
+    ) -> WatermarkOrder:
         """Return what the lanes of an epoch need to find its watermark.
 
         Args:
             topics: Index of each topic in the plan; other topics have no say any more.
             look: What is known of the epoch.
+            read: The partitions that it may read; None for any.
         """
         rested = self.copy()
         unread, held = look.unread, set(look.held)
-        for place in rested.partitions:
-            rested.rest(place, look.seen_ms, read_to_end=place not in unread)
-        return WatermarkOrder(
-            before=self.value,
-            at_least_ms=look.at_least_ms,
-            partitions=rested._marks(topics, unread - held),
+        rested.rest_all(look.seen_ms, unread=unread)
+        return rested._order(
+            topics,
+            rested.partitions if read is None else read,
+            short=unread - held,
             until_ms=look.until_ms,
+            at_least_ms=look.at_least_ms,
         )
 
     def after(
@@ -310,35 +393,107 @@ class WatermarkState:
             if report.next_ms >= 0:
                 unread.add(place)
         state = self.copy()
-        for place in state.partitions.keys() | seen.keys():
-            if place in seen:
-                state.observe(place, seen[place], look.seen_ms)
-            else:
-                state.rest(place, look.seen_ms, read_to_end=place not in unread)
+        state.rest_all(look.seen_ms, unread=unread, apart=seen)
+        for place, latest in seen.items():
+            state.observe(place, latest, look.seen_ms)
         state.future_records += sum(report.future for report in reports)
-        state.value = watermark_after(self.order(topics, look), reports)
+        read = {TopicPartition(names[part.topic_index], part.partition) for part in reports}
+        state.value = watermark_after(self.order(topics, look, read), reports)
         return state
 
     def advance(self) -> int:
         """Move the watermark as far as the partitions allow and return it."""
-        topics = {place.topic: number for number, place in enumerate(self.partitions)}
-        order = WatermarkOrder(before=self.value, partitions=self._marks(topics, ()))
-        self.value = watermark_after(order, ())
+        topics = {topic: number for number, topic in enumerate(self._topics())}
+        self.value = watermark_after(self._order(topics, ()), ())
         return self.value
 
+    def _topics(self) -> set[str]:
+        return set(map(_TOPIC, self.partitions))
+
+    def _order(
+        self,
+        topics: Mapping[str, int],
+        read: Collection[TopicPartition],
+        *,
+        short: Collection[TopicPartition] = (),
+        until_ms: int | None = None,
+        at_least_ms: int = -1,
+    ) -> WatermarkOrder:
+        """Return the order, by what is known of each partition now.
+
+        Args:
+            topics: Index of each topic in the plan.
+            read: The partitions that may be read.
+            short: Those that are known to hold records at or behind the moment of a cut.
+            until_ms: That moment.
+            at_least_ms: How far the watermark comes at least.
+        """
+        rules = {
+            topic: self.options_of(topic)
+            for topic in self._topics() & topics.keys()
+            if self.options_of(topic).takes_part
+        }
+        others = dict(self.partitions)
+        for place in read:
+            others.pop(place, None)
+        unread = [place for place in short if others.pop(place, None) is not None]
+        said = said_by(self._marks(topics, rules, unread, short), until_ms, {}, ())
+        return WatermarkOrder(
+            before=self.value,
+            at_least_ms=at_least_ms,
+            partitions=self._marks(topics, rules, read, short),
+            others=reduce(Others.beside, _said_by_all(rules, others), said),
+            until_ms=until_ms,
+            late_ms={
+                topics[topic]: rule.max_out_of_orderness_ms
+                for topic, rule in rules.items()
+                if rule.max_out_of_orderness_ms
+            },
+            custom={topics[topic]: rule.custom for topic, rule in rules.items() if rule.custom},
+        )
+
     def _marks(
-        self, topics: Mapping[str, int], short: Collection[TopicPartition]
+        self,
+        topics: Mapping[str, int],
+        rules: Mapping[str, WatermarkOptions],
+        places: Iterable[TopicPartition],
+        short: Collection[TopicPartition],
     ) -> tuple[PartitionMark, ...]:
+        times = self.partitions
         return tuple(
             PartitionMark(
                 topics[place.topic],
                 place.partition,
-                time.max_timestamp,
-                self.options_of(place.topic).max_out_of_orderness_ms,
-                time.idle,
+                times[place].max_timestamp,
+                rules[place.topic].max_out_of_orderness_ms,
+                times[place].idle,
                 place in short,
-                self.options_of(place.topic).custom,
+                rules[place.topic].custom,
             )
-            for place, time in self.partitions.items()
-            if place.topic in topics and self.options_of(place.topic).takes_part
+            for place in places
+            if place.topic in rules and place in times
+        )
+
+
+def _said_by_all(
+    rules: Mapping[str, WatermarkOptions], times: Mapping[TopicPartition, PartitionTime]
+) -> Iterator[Others]:
+    """Yield what the partitions of each topic say of which nothing is known but their times."""
+    topics = set(map(_TOPIC, times))
+    by_topic: dict[str, Collection[PartitionTime]] = dict.fromkeys(topics, times.values())
+    if len(topics) > 1:
+        lists: dict[str, list[PartitionTime]] = {topic: [] for topic in topics}
+        for place, time in times.items():
+            lists[place.topic].append(time)
+        by_topic = {**lists}
+    for topic in topics & rules.keys():
+        rule, some = rules[topic], by_topic[topic]
+        active = [time.max_timestamp for time in some if not time.idle]
+        resting = [time.max_timestamp for time in some if time.idle and time.max_timestamp >= 0]
+        if min(active, default=0) < 0:
+            yield Others(is_stuck=True)
+            continue
+        yield Others(
+            min(rule.reached(active), default=None),
+            resting_ms=max(rule.reached(resting), default=-1),
         )

@@ -20,6 +20,7 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.runtime.watermark import (
     Look,
+    PartitionTime,
     WatermarkOptions,
     scheduled_watermark,
     watermark_options,
@@ -328,9 +329,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         if topic not in self._cluster.inputs:
             msg = f"the topology does not read topic {topic!r}"
             raise TestDriverError(msg, fields={"topic": topic})
-        time = self._cluster.watermark.partitions.get(TopicPartition(topic, 0))
-        if time is not None:
-            time.idle = True
+        times, place = self._cluster.watermark.partitions, TopicPartition(topic, 0)
+        if place in times:
+            times[place] = PartitionTime(
+                times[place].max_timestamp, times[place].seen_ms, idle=True
+            )
         self._tick()
 
     def trigger_scheduled_source(self, name: str) -> None:

@@ -199,6 +199,51 @@ def test_lanes_and_driver_find_the_same_watermark(
             assert model.advance() == state.value
 
 
+_RULES = [
+    WatermarkOptions(max_out_of_orderness_ms=7, idleness_ms=50),
+    WatermarkOptions(idleness_ms=1_000, custom=lambda latest: latest // 2),
+    WatermarkOptions(takes_part=False),
+]
+
+
+@given(
+    st.lists(_epoch, max_size=20),
+    st.integers(0, 300),
+    st.integers(1, 500),
+    st.one_of(st.none(), st.sampled_from(_RULES)),
+)
+def test_partitions_that_are_not_read_are_told_of_together(
+    epochs: list[dict[str, Any]], late: int, idleness: int, rules: WatermarkOptions | None
+) -> None:
+    """An order that names only what is read gives the watermark of one that names each partition.
+
+    Of two topics one may have rules of its own.
+    """
+    options = WatermarkOptions(max_out_of_orderness_ms=late, idleness_ms=idleness)
+    state = WatermarkState(options, by_topic={} if rules is None else {"u": rules})
+    places = [A, B, TopicPartition("u", 0), TopicPartition("u", 1)]
+    state.track(places, 0)
+    now, topics = 0, {"t": 4, "u": 5}
+    for epoch in epochs:
+        now += epoch["passed"]
+        look = Look(
+            now_ms=now,
+            short={places[number] for number in epoch["short"]},
+            held={places[number] for number in epoch["held"]},
+            until_ms=epoch["cut"],
+        )
+        read = {places[number]: top for number, top in epoch["read"].items()}
+        markers = [
+            RangeReport(topics[place.topic], place.partition, 0, 1, 1, top, 0)
+            for place, top in read.items()
+        ]
+        whole, brief = state.order(topics, look), state.order(topics, look, read)
+        assert {mark.partition for mark in brief.partitions} <= {p.partition for p in read}
+        assert epoch_time(brief, markers, now) == epoch_time(whole, markers, now)
+        state = state.after(topics, look, markers)
+        assert state.value == epoch_time(whole, markers, now).watermark
+
+
 _log = st.lists(st.integers(0, 300), min_size=1, max_size=30)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from mustela.clock import Clock
@@ -16,6 +17,8 @@ from mustela.runtime.progress import Progress, leaders_read
 __all__ = ["TruncationWatch"]
 
 _SURE_AFTER_S = 5.0
+_OFFSET = attrgetter("offset")
+_LEADER = attrgetter("leader_epoch")
 
 
 class _Logs(Protocol):
@@ -43,6 +46,7 @@ class TruncationWatch:
         self._clock = clock
         self._since: dict[TopicPartition, float] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._looked: tuple[list[TopicPartition], list[int]] = [], []
 
     def see(self, progress: Progress, ends: Mapping[TopicPartition, LogPosition]) -> bool:
         """Compare where partitions end, and who leads them, with what was read of them.
@@ -55,11 +59,10 @@ class TruncationWatch:
                 holds other records.
             EnvironmentFault: If no broker answers.
         """
-        read = progress.next_offsets
-        short = {p: end.offset for p, end in ends.items() if end.offset < read.get(p, end.offset)}
+        short = progress.read_beyond(dict(zip(ends, map(_OFFSET, ends.values()), strict=True)))
         if not short:
             self._since.clear()
-            self.led(progress, {place: end.leader_epoch for place, end in ends.items()})
+            self._led_by(progress, ends)
             return True
         now = self._clock.monotonic()
         self._since = {place: self._since.get(place, now) for place in short}
@@ -69,6 +72,13 @@ class TruncationWatch:
             kept = self._logs.kept_ends(known)
             self._stop(progress, {place: (short[place], kept.get(place)) for place in sure})
         return False
+
+    def _led_by(self, progress: Progress, ends: Mapping[TopicPartition, LogPosition]) -> None:
+        """Look at the leaders, unless they are those of the last look."""
+        seen = list(ends), list(map(_LEADER, ends.values()))
+        if seen != self._looked:
+            self.led(progress, dict(zip(*seen, strict=True)))
+            self._looked = seen
 
     def led(self, progress: Progress, leaders: Mapping[TopicPartition, int]) -> None:
         """See that logs which have another leader now still hold what was read of them.
