@@ -11,9 +11,11 @@ from pathlib import Path
 from mustela import (
     BufferConfig,
     ContextualProcessor,
+    Count,
     JoinWindows,
     KStream,
     KTable,
+    Latest,
     Record,
     RequestReply,
     Stores,
@@ -81,6 +83,7 @@ def folds(clicks: KStream[str, str]) -> None:
     final = Suppressed.until_window_closes(BufferConfig.unbounded())
     windowed.count(store="per-minute").suppress(final, name="final").to_stream(name="closed")
     grouped.cogroup(fold).aggregate(str, value=str, store="together")
+    grouped.aggregate(last=Latest(), number=Count(), store="said")
 
 
 def tables(builder: StreamsBuilder, clicks: KStream[str, str], users: KTable[str, str]) -> None:

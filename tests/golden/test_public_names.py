@@ -25,7 +25,7 @@ MODULES = [
         "mustela.topology.scheduled",
     ),
     *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
-    "mustela.topology.watermarks",
+    *("mustela.topology.watermarks", "mustela.dsl.aggregates", "mustela.dsl.said"),
     *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),
 ]
 

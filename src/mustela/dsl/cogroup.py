@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
+from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
@@ -15,8 +16,15 @@ from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.said import Said, SaidTable, Source, is_said, said_fold, tagged
 from mustela.dsl.serdes import choose_serde
-from mustela.dsl.windowed import WindowedGroup, WindowFold, WindowTable, add_window_aggregate
+from mustela.dsl.windowed import (
+    WindowedGroup,
+    WindowFold,
+    WindowTable,
+    add_said_windows,
+    add_window_aggregate,
+)
 from mustela.dsl.windows import (
     SessionWindows,
     SlidingWindows,
@@ -55,6 +63,8 @@ class Cogroup:
         parents: The steps that are read.
         adders: For each of them (key, value, aggregate) -> aggregate.
         key: Serde of the grouping key, where it is known.
+        sources: Instead of functions: for each of them the fields that it gives.
+        first: The first of them.
     """
 
     registry: Registry
@@ -62,6 +72,16 @@ class Cogroup:
     parents: tuple[str, ...]
     adders: tuple[Adder, ...]
     key: Serde[Any] | None
+    sources: tuple[Source, ...]
+    first: Cogrouping[Any, Any]
+
+    def said(self, table: SaidTable, *, at: Origin) -> tuple[Said, str]:
+        """Return what the fields come to, and the step that brings the streams together."""
+        said = said_fold(self.sources, value=table.value, materialized=table.options, at=at)
+        parent = self.parents[0]
+        if len(self.parents) > 1:
+            parent = tagged(self.registry, self.parents, self.key, table.store or table.name, at)
+        return said, parent
 
 
 class Cogrouping(Stage, Generic[K, V]):
@@ -71,17 +91,31 @@ class Cogrouping(Stage, Generic[K, V]):
     _parent: str
     _path: str
     _key: Serde[Any] | None
+    _value: Serde[Any] | None
 
     def _stage_name(self) -> str:
         return self._path
 
-    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
+    def _of_step(self, parent: str, path: str) -> Cogrouping[K, Any]:
+        """Return the same grouping of what another step gives."""
+        raise NotImplementedError
+
+    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[Any, Any]:
+        raise NotImplementedError
+
+    @overload
+    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]: ...
+    @overload
+    def cogroup(self, **fields: Aggregate) -> CogroupedKStream[K, Any]: ...
+    def cogroup(self, aggregator: Any = None, **fields: Aggregate) -> CogroupedKStream[K, Any]:
         """Begin to fold several grouped streams into one table.
 
         Args:
             aggregator: Called with key, value and the aggregate so far for each record of this
                 stream. It may change the aggregate and return it. If it returns None, the row is
                 deleted, and the next record starts anew.
+            fields: Instead of it: aggregates by name, such as ``sold=Sum("number")``: fields of the
+                rows that come from this stream.
 
         Returns:
             The streams so far: this one. Add others with `CogroupedKStream.cogroup`.
@@ -106,14 +140,16 @@ class Cogrouping(Stage, Generic[K, V]):
             ...     driver.create_output_topic("net").read_values_to_list()
             [5, 3]
         """
-        _check_aggregator(aggregator, at=user_origin())
+        adders = _adders(self, aggregator, fields, at=user_origin())
         return CogroupedKStream(
             Cogroup(
                 registry=self._registry,
                 path=path_name(self._path, "cogroup"),
                 parents=(self._parent,),
-                adders=(aggregator,),
+                adders=adders,
                 key=self._key,
+                sources=(Source(value=self._value, fields=fields),) if fields else (),
+                first=self,
             )
         )
 
@@ -140,14 +176,26 @@ class CogroupedKStream(Stage, Generic[K, A]):
     def _stage_name(self) -> str:
         return self._cogroup.path
 
+    @overload
     def cogroup(
         self, grouped: Cogrouping[K, V2], aggregator: Callable[[K, V2, A], A | None]
-    ) -> CogroupedKStream[K, A]:
+    ) -> CogroupedKStream[K, A]: ...
+    @overload
+    def cogroup(
+        self, grouped: Cogrouping[K, V2], **fields: Aggregate
+    ) -> CogroupedKStream[K, Any]: ...
+    def cogroup(
+        self,
+        grouped: Cogrouping[K, V2],
+        aggregator: Any = None,
+        **fields: Aggregate,
+    ) -> CogroupedKStream[K, Any]:
         """Add another grouped stream.
 
         Args:
             grouped: The stream, with keys of the same type.
             aggregator: Called with key, value and the aggregate so far for each of its records.
+            fields: Instead of it, as in the first: aggregates by name.
 
         Returns:
             The streams so far, with this one; this object stays as it is.
@@ -176,20 +224,23 @@ class CogroupedKStream(Stage, Generic[K, A]):
                 fix="group it first: stream.group_by_key() or stream.group_by(...)",
                 fields={"option": "grouped"},
             )
-        _check_aggregator(aggregator, at=at)
+        adders = _adders(self, aggregator, fields, at=at)
+        _check_alike(mine, fields, at=at)
         _check_together(mine, grouped, at=at)
+        more = Source(value=grouped._value, fields=fields)  # pyright: ignore[reportPrivateUsage]
         return CogroupedKStream(
             replace(
                 mine,
                 parents=(*mine.parents, grouped._parent),  # pyright: ignore[reportPrivateUsage]
-                adders=(*mine.adders, aggregator),
+                adders=(*mine.adders, *adders),
+                sources=(*mine.sources, more) if fields else (),
                 key=mine.key or grouped._key,  # pyright: ignore[reportPrivateUsage]
             )
         )
 
     def aggregate(
         self,
-        initializer: Callable[[], A],
+        initializer: Callable[[], A] | None = None,
         materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
@@ -199,7 +250,8 @@ class CogroupedKStream(Stage, Generic[K, A]):
         """Fold the records of all streams into a table.
 
         Args:
-            initializer: Called without arguments for the first aggregate of a key.
+            initializer: Called without arguments for the first aggregate of a key. Leave it out
+                where aggregates by name were said.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -220,8 +272,14 @@ class CogroupedKStream(Stage, Generic[K, A]):
             >>> totals = total.aggregate(lambda: 0, value=int, store="totals")
         """
         at = user_origin()
-        check_initializer(initializer, verb="aggregate", at=at)
         mine = self._cogroup
+        if _check_bare(self, mine, {"initializer": initializer}):
+            table = SaidTable(store=store, name=name, options=materialized, value=value)
+            said, parent = mine.said(table, at=at)
+            whole = mine.first._of_step(parent, mine.path)  # pyright: ignore[reportPrivateUsage]
+            return whole._add_said(said, store=store, name=name)  # pyright: ignore[reportPrivateUsage]
+        assert initializer is not None
+        check_initializer(initializer, verb="aggregate", at=at)
         options = options_or(materialized, Materialized[Any, Any](), at=at)
         place = mine.registry.place(
             "aggregate",
@@ -287,31 +345,45 @@ class CogroupedKStream(Stage, Generic[K, A]):
             windows=window_spec(windows, at=at),
         )
         if isinstance(windows, SessionWindows):
-            return SessionWindowedCogroupedKStream(group, mine.adders)
-        return TimeWindowedCogroupedKStream(group, mine.adders)
+            return SessionWindowedCogroupedKStream(group, mine)
+        return TimeWindowedCogroupedKStream(group, mine)
 
 
 class _WindowedCogroup(Stage, Generic[K, A]):
     """Grouped streams in windows."""
 
-    def __init__(self, group: WindowedGroup, adders: tuple[Adder, ...]) -> None:
+    def __init__(self, group: WindowedGroup, cogroup: Cogroup) -> None:
         self._group = group
-        self._adders = adders
+        self._cogroup = cogroup
 
     def _stage_name(self) -> str:
         return self._group.path
 
     def _aggregate(
         self,
-        initializer: Callable[[], A],
-        merger: Callable[[K, A, A], A] | None,
+        functions: Mapping[str, Any],
         table: WindowTable,
         *,
         at: Origin,
     ) -> KTable[Windowed[K], A]:
+        if _check_bare(self, self._cogroup, functions):
+            said, parent = self._cogroup.said(
+                SaidTable(
+                    store=table.store, name=table.name, options=table.options, value=table.value
+                ),
+                at=at,
+            )
+            group = replace(self._group, parents=(parent,))
+            return add_said_windows(group, said, store=table.store, name=table.name)
+        initializer, merger = functions["initializer"], functions.get("merger")
+        if merger is not None:
+            check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
         check_initializer(initializer, verb="aggregate", at=at)
         fold = WindowFold(
-            kind="aggregate", initializer=initializer, adders=self._adders, merger=merger
+            kind="aggregate",
+            initializer=initializer,
+            adders=self._cogroup.adders,
+            merger=merger,
         )
         return add_window_aggregate(self._group, fold, table, at=at)
 
@@ -338,7 +410,7 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
 
     def aggregate(
         self,
-        initializer: Callable[[], A],
+        initializer: Callable[[], A] | None = None,
         materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
@@ -348,7 +420,8 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         """Fold the records of all streams into a table by key and window.
 
         Args:
-            initializer: Called without arguments for the first aggregate of a window.
+            initializer: Called without arguments for the first aggregate of a window. Leave it out
+                where aggregates by name were said.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -372,7 +445,7 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> last_hour = total.windowed_by(hour).aggregate(int, value=int, store="last-hour")
         """
         table = WindowTable(store=store, name=name, options=materialized, value=value)
-        return self._aggregate(initializer, None, table, at=user_origin())
+        return self._aggregate({"initializer": initializer}, table, at=user_origin())
 
 
 class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
@@ -392,8 +465,8 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
 
     def aggregate(
         self,
-        initializer: Callable[[], A],
-        merger: Callable[[K, A, A], A],
+        initializer: Callable[[], A] | None = None,
+        merger: Callable[[K, A, A], A] | None = None,
         materialized: Materialized[K, A] | None = None,
         *,
         value: type[A] | Serde[A] | None = None,
@@ -405,7 +478,7 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         Args:
             initializer: Called without arguments for each record.
             merger: Called with key, the aggregate so far and that of a session that the record
-                belongs to.
+                belongs to. Leave both out where aggregates by name were said.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -430,15 +503,53 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> visits = counted.windowed_by(gap)
             >>> lengths = visits.aggregate(int, lambda _u, one, other: one + other, value=int)
         """
-        at = user_origin()
-        check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
+        functions = {"initializer": initializer, "merger": merger}
         table = WindowTable(store=store, name=name, options=materialized, value=value)
-        return self._aggregate(initializer, merger, table, at=at)
+        return self._aggregate(functions, table, at=user_origin())
 
 
-def _check_aggregator(aggregator: object, *, at: Origin) -> None:
+def _adders(
+    stage: object, aggregator: Adder | None, fields: Mapping[str, Aggregate], *, at: Origin
+) -> tuple[Adder, ...]:
+    """Return the function that the user has written, or none where fields are said."""
+    if is_said(stage, {"aggregator": aggregator}, fields, verb="cogroup"):
+        return ()
     arguments = ("key", "value", "aggregate")
     check_function(aggregator, arguments, role="aggregator", verb="cogroup", at=at)
+    assert aggregator is not None
+    return (aggregator,)
+
+
+def _check_alike(mine: Cogroup, fields: Mapping[str, Aggregate], *, at: Origin) -> None:
+    """Check that streams give fields, or all of them functions, and no field twice."""
+    if bool(mine.sources) != bool(fields):
+        msg = "a cogroup takes functions, or aggregates by name, not both"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="functions make one result of all streams; aggregates by name make a row",
+            fix="say the fields of each stream: .cogroup(other, total=Sum(...))",
+            fields={"option": "aggregator"},
+        )
+    taken = {name for source in mine.sources for name in source.fields}
+    for name in fields:
+        if name in taken:
+            msg = f"two streams of a cogroup give the field {name!r}"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="a row has one field of a name",
+                fix=f"call one of them by another name: other_{name}=",
+                fields={"option": name},
+            )
+
+
+def _check_bare(
+    stage: object, mine: Cogroup, functions: Mapping[str, object], *, verb: str = "aggregate"
+) -> bool:
+    """Say whether a cogroup is said by fields, which take no functions."""
+    fields = {name: one for source in mine.sources for name, one in source.fields.items()}
+    return is_said(stage, functions, fields, verb=verb)
 
 
 def _check_together(mine: Cogroup, grouped: Cogrouping[Any, Any], *, at: Origin) -> None:

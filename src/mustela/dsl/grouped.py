@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
+from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.cogroup import Cogrouping
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
@@ -14,6 +15,7 @@ from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said, with_times
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
 from mustela.dsl.windows import (
@@ -26,6 +28,7 @@ from mustela.dsl.windows import (
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
+from mustela.serdes.rows import Row
 from mustela.topology.aggregate import AggregateKind, AggregateNode
 
 __all__ = ["KGroupedStream"]
@@ -33,6 +36,7 @@ __all__ = ["KGroupedStream"]
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ class _Table:
     inherited: Serde[Any] | None = None
 
 
-class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
+class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
     """Records grouped by key; made by `KStream.group_by` and `KStream.group_by_key`.
 
     Records whose key or value is None are left out of every aggregation.
@@ -180,7 +184,8 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
         )
         return self._add(fold, table, at=at)
 
-    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+    @overload
+    def aggregate(
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
@@ -190,7 +195,39 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable[K, A]:
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: type[R] | Serde[R],
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: None = None,
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, Row]: ...
+    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+        self,
+        initializer: Any = None,
+        adder: Any = None,
+        materialized: Materialized[Any, Any] | None = None,
+        *,
+        merger: Any = None,
+        value: type[Any] | Serde[Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, Any]:
         """Fold the records of each key into a value of any type, in the order of the records.
 
         The adder may change the aggregate it gets and return it.
@@ -206,6 +243,9 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
+            fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
+                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
+                given. Names of other arguments cannot be fields.
 
         Returns:
             The table of aggregates.
@@ -229,6 +269,10 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             [['home'], ['home', 'shop']]
         """
         at = user_origin()
+        functions = {"initializer": initializer, "adder": adder}
+        if is_said(self, functions, fields, more={"merger": merger}):
+            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
+            return self._said(fields, said_table, at=at)
         check_initializer(initializer, verb="aggregate", at=at)
         check_function(adder, ("key", "value", "aggregate"), role="adder", verb="aggregate", at=at)
         if merger is not None:
@@ -277,11 +321,33 @@ class KGroupedStream(Cogrouping[K, V], Generic[K, V]):
             return SessionWindowedKStream(group)
         return TimeWindowedKStream(group)
 
-    def _add(self, fold: _Fold, table: _Table, *, at: Origin) -> KTable[K, Any]:
+    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
+        return self._value, False
+
+    def _of_step(self, parent: str, path: str) -> KGroupedStream[K, Any]:
+        return KGroupedStream(self._registry, parent, path, self._key, None)
+
+    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[K, Any]:
+        written = said.fold
+        fold = _Fold(
+            kind="aggregate",
+            initializer=written.initializer,
+            adder=written.adder,
+            merger=written.merger,
+        )
+        table = _Table(store=store, name=name, options=said.options, value=said.cells)
+        parent = self._parent
+        if said.is_timed:
+            parent = with_times(self._registry, parent, said.at)
+        return add_rows(self._registry, self._add(fold, table, at=said.at, parent=parent), said)
+
+    def _add(
+        self, fold: _Fold, table: _Table, *, at: Origin, parent: str | None = None
+    ) -> KTable[K, Any]:
         options = options_or(table.options, Materialized[Any, Any](), at=at)
         place = self._registry.place(
             fold.kind,
-            parents=(self._parent,),
+            parents=(parent or self._parent,),
             path=self._path,
             at=at,
             name=table.name,

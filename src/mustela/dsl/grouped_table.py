@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
+from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.missing import Stage
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said
 from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
+from mustela.serdes.rows import Row
 from mustela.topology.aggregate import AggregateKind
 from mustela.topology.errors import SubtractorError
 from mustela.topology.table_aggregate import TableAggregateNode
@@ -27,6 +29,7 @@ __all__ = ["KGroupedTable"]
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class _Result:
     inherited: Serde[Any] | None = None
 
 
-class KGroupedTable(Stage, Generic[K, V]):
+class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
     """The rows of a table by group; made by `KTable.group_by`.
 
     A row that changes is taken away from its old group and added to its new one, in this order;
@@ -164,7 +167,8 @@ class KGroupedTable(Stage, Generic[K, V]):
         )
         return self._add(fold, result, at=at)
 
-    def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
+    @overload
+    def aggregate(
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A | None],
@@ -174,7 +178,39 @@ class KGroupedTable(Stage, Generic[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable[K, A]:
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: type[R] | Serde[R],
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: None = None,
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, Row]: ...
+    def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
+        self,
+        initializer: Any = None,
+        adder: Any = None,
+        subtractor: Any = None,
+        materialized: Materialized[Any, Any] | None = None,
+        *,
+        value: type[Any] | Serde[Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[K, Any]:
         """Fold the values of each group into a value of any type.
 
         Both functions may change the aggregate that they get and return it.
@@ -190,6 +226,9 @@ class KGroupedTable(Stage, Generic[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
+            fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
+                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
+                given. Names of other arguments cannot be fields.
 
         Returns:
             The table of aggregates.
@@ -221,6 +260,10 @@ class KGroupedTable(Stage, Generic[K, V]):
             [['bob'], ['ann', 'bob'], ['ann']]
         """
         at = user_origin()
+        functions = {"initializer": initializer, "adder": adder}
+        if is_said(self, functions, fields, more={"subtractor": subtractor}):
+            table = SaidTable(store=store, name=name, options=materialized, value=value)
+            return self._said(fields, table, at=at)
         arguments = ("key", "value", "aggregate")
         check_initializer(initializer, verb="aggregate", at=at)
         check_function(adder, arguments, role="adder", verb="aggregate", at=at)
@@ -228,6 +271,20 @@ class KGroupedTable(Stage, Generic[K, V]):
         fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, subtractor=subtractor)
         result = _Result(store=store, name=name, options=materialized, value=value)
         return self._add(fold, result, at=at)
+
+    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
+        return self._value, True
+
+    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[K, Any]:
+        written = said.fold
+        fold = _Fold(
+            kind="aggregate",
+            initializer=written.initializer,
+            adder=written.adder,
+            subtractor=written.subtractor,
+        )
+        result = _Result(store=store, name=name, options=said.options, value=said.cells)
+        return add_rows(self._registry, self._add(fold, result, at=said.at), said)
 
     def _add(self, fold: _Fold, result: _Result, *, at: Origin) -> KTable[K, Any]:
         options = options_or(result.options, Materialized[Any, Any](), at=at)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
+from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.missing import Stage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said, with_times
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windows import EmitStrategy, milliseconds
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
+from mustela.serdes.rows import Row
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
@@ -42,6 +44,7 @@ __all__ = [
     "WindowFold",
     "WindowTable",
     "WindowedGroup",
+    "add_said_windows",
     "add_window_aggregate",
     "windowed_serde",
 ]
@@ -49,6 +52,7 @@ __all__ = [
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +226,31 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
     )
 
 
-class _WindowedKStream(Stage, Generic[K, V]):
+def add_said_windows(
+    group: WindowedGroup, said: Said, *, store: str | None, name: str | None
+) -> KTable[Any, Any]:
+    """Add aggregates by name of windows, and the step that makes their rows.
+
+    Args:
+        group: What is aggregated; it has one parent.
+        said: The aggregates.
+        store: Name of the store.
+        name: Name of the step.
+    """
+    written, registry = said.fold, group.registry
+    if said.is_timed:
+        group = replace(group, parents=(with_times(registry, group.parents[0], said.at),))
+    fold = WindowFold(
+        kind="aggregate",
+        initializer=written.initializer,
+        adders=(written.adder,),
+        merger=written.merger,
+    )
+    table = WindowTable(store=store, name=name, options=said.options, value=said.cells)
+    return add_rows(registry, add_window_aggregate(group, fold, table, at=said.at), said)
+
+
+class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
     """What streams in windows of any kind have in common."""
 
     def __init__(self, group: WindowedGroup) -> None:
@@ -387,6 +415,12 @@ class _WindowedKStream(Stage, Generic[K, V]):
         fold = WindowFold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
         return self._add(fold, table, at=at)
 
+    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
+        return self._group.value, False
+
+    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[Any, Any]:
+        return add_said_windows(self._group, said, store=store, name=name)
+
     def _add(self, fold: WindowFold, table: WindowTable, *, at: Origin) -> KTable[Any, Any]:
         return add_window_aggregate(self._group, fold, table, at=at)
 
@@ -412,7 +446,8 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         [(0, 10000, 3), (5000, 15000, 3)]
     """
 
-    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+    @overload
+    def aggregate(
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
@@ -422,7 +457,39 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable[Windowed[K], A]:
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: type[R] | Serde[R],
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: None = None,
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], Row]: ...
+    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
+        self,
+        initializer: Any = None,
+        adder: Any = None,
+        materialized: Materialized[Any, Any] | None = None,
+        *,
+        merger: Any = None,
+        value: type[Any] | Serde[Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], Any]:
         """Fold the records of each key and window into a value of any type, in their order.
 
         The adder may change the aggregate it gets and return it.
@@ -437,6 +504,9 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store. Its ``retention`` says how long a window is kept.
+            fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
+                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
+                given. Names of other arguments cannot be fields.
 
         Returns:
             The table of aggregates, by key and window.
@@ -462,8 +532,15 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
             ...     driver.create_output_topic("pages").read_values_to_list()
             [['home'], ['home', 'shop']]
         """
+        at = user_origin()
+        functions = {"initializer": initializer, "adder": adder}
+        if is_said(self, functions, fields, more={"merger": merger}):
+            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
+            return self._said(fields, said_table, at=at)
+        assert initializer is not None
+        assert adder is not None
         table = WindowTable(store=store, name=name, options=materialized, value=value)
-        return self._aggregate(initializer, adder, merger, table, at=user_origin())
+        return self._aggregate(initializer, adder, merger, table, at=at)
 
 
 class SessionWindowedKStream(_WindowedKStream[K, V]):
@@ -488,7 +565,8 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         {Windowed(key='ann', start=0, end=0): None, Windowed(key='ann', start=0, end=4000): 2}
     """
 
-    def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
+    @overload
+    def aggregate(
         self,
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
@@ -498,7 +576,39 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable[Windowed[K], A]:
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: type[R] | Serde[R],
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], R]: ...
+    @overload
+    def aggregate(
+        self,
+        *,
+        value: None = None,
+        materialized: Materialized[Any, Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], Row]: ...
+    def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
+        self,
+        initializer: Any = None,
+        adder: Any = None,
+        merger: Any = None,
+        materialized: Materialized[Any, Any] | None = None,
+        *,
+        value: type[Any] | Serde[Any] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+        **fields: Aggregate,
+    ) -> KTable[Windowed[K], Any]:
         """Fold the records of each session into a value of any type.
 
         For each record the initializer makes an aggregate, the merger adds the session that the
@@ -514,6 +624,9 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store. Its ``retention`` says how long a session is kept.
+            fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
+                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
+                given. Names of other arguments cannot be fields.
 
         Returns:
             The table of aggregates, by key and session.
@@ -545,6 +658,12 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
             [['home'], None, ['home', 'shop']]
         """
         at = user_origin()
+        functions = {"initializer": initializer, "adder": adder, "merger": merger}
+        if is_said(self, functions, fields):
+            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
+            return self._said(fields, said_table, at=at)
+        assert initializer is not None
+        assert adder is not None
         check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
         table = WindowTable(store=store, name=name, options=materialized, value=value)
         return self._aggregate(initializer, adder, merger, table, at=at)

@@ -37,6 +37,7 @@ from mustela.kernel.processor_output import ChildOperator, OutputOperator
 from mustela.kernel.scheduled import ScheduledSourceOperator
 from mustela.kernel.session_aggregate import SessionAggregateOperator
 from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
+from mustela.kernel.timed_values import TimedValuesOperator
 from mustela.kernel.update import UpdateOperator
 from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
 from mustela.kernel.window_combine import WindowCountCombiner, WindowFoldCombiner
@@ -81,6 +82,7 @@ from mustela.topology.table import (
 from mustela.topology.table_aggregate import TableAggregateNode
 from mustela.topology.table_group import TableGroupNode
 from mustela.topology.table_join import TableJoinNode
+from mustela.topology.timed_values import TimedValuesNode
 from mustela.topology.transact import (
     TransactApplyNode,
     TransactKeysNode,
@@ -153,6 +155,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (BranchNode, "whole"): routing.BranchOperator,
         (RepartitionNode, "whole"): routing.RepartitionOperator,
         (PrintNode, "whole"): routing.PrintOperator,
+        (TimedValuesNode, "whole"): TimedValuesOperator,
         (MapValuesNode, "whole"): stateless.MapValuesOperator,
         (FlatMapValuesNode, "whole"): stateless.FlatMapValuesOperator,
         (MapNode, "whole"): stateless.MapOperator,

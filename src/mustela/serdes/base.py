@@ -73,6 +73,11 @@ class Serde(ABC, Generic[T]):
     immutable: bool = False
     group_suffix: int = 0
 
+    @property
+    def reader(self) -> Serde[Any] | None:
+        """What queries of a store read instead, where the store keeps more than its results."""
+        return None
+
     @abstractmethod
     def serialize(self, value: T | None) -> bytes | None:
         """Return the bytes of a value, None for None.

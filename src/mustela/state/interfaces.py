@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions, UpgradingSerde
+from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
 
 __all__ = [
@@ -193,6 +194,17 @@ class StoreSpec:
         if self.row_versions is None:
             return serde
         return UpgradingSerde(serde, self.row_versions)
+
+    @property
+    def read_serde(self) -> Serde[Any]:
+        """The serde of the values as whoever looks into the store sees them.
+
+        Example:
+            >>> StoreSpec(name="counts").read_serde
+            <ValueSerde value:1>
+        """
+        serde = self.value_serde or ValueSerde()
+        return serde.reader or serde
 
     @property
     def layout(self) -> str:

@@ -121,7 +121,7 @@ class _TypedStore(Generic[K, S]):
         self.spec = spec
         self._view = view
         self._key: Serde[Any] = spec.key_serde or ValueSerde(sort_keys=True)
-        self._value: Serde[Any] = spec.rows_of(spec.value_serde or ValueSerde())
+        self._value: Serde[Any] = spec.rows_of(spec.read_serde)
 
     @property
     def name(self) -> str:

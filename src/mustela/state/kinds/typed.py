@@ -83,7 +83,7 @@ class TypedRows(Generic[K, V]):
         self.spec = spec
         self._groups = groups
         self._key: Serde[Any] = spec.key_serde or ValueSerde(sort_keys=True)
-        self._value: Serde[Any] = spec.rows_of(spec.value_serde or ValueSerde())
+        self._value: Serde[Any] = spec.rows_of(spec.read_serde)
 
     @property
     def name(self) -> str:

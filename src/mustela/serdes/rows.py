@@ -1,0 +1,125 @@
+"""Records that the library makes itself, with fields that the user has named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from mustela.serdes.base import Serde, bad_value, type_name
+from mustela.serdes.structs import StructSerde
+
+__all__ = ["Row", "RowMaker", "RowSerde"]
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What `aggregate` gives where no type of rows is named: the aggregates, by their names.
+
+    A row has its fields as attributes, cannot be changed, equals another of the same fields and
+    values, and is a JSON object in topics.
+
+    Example:
+        >>> row = RowMaker(("total", "mean"), (int, float))(6, 1.5)
+        >>> row.total, row
+        (6, Row(total=6, mean=1.5))
+    """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to make it: the class of each set of names is made where it is needed."""
+        maker = type(self)._maker  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        return maker, tuple(getattr(self, name) for name in self.__struct_fields__)  # pyright: ignore[reportUnknownVariableType]
+
+
+@lru_cache(maxsize=1_000)
+def _row_class(names: tuple[str, ...], types: tuple[Any, ...]) -> type[Row]:
+    fields = list(zip(names, types, strict=True))
+    made = msgspec.defstruct("Row", fields, bases=(Row,), frozen=True, module=__name__)
+    return cast("type[Row]", made)
+
+
+class RowMaker:
+    """Makes rows of some names; called with a value for each.
+
+    Args:
+        names: The fields.
+        types: What they hold, ``Any`` where that is not known.
+    """
+
+    def __init__(self, names: tuple[str, ...], types: tuple[Any, ...]) -> None:
+        self.names = names
+        self.types = types
+        self.row = _row_class(names, types)
+        self.row._maker = self  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __call__(self, *values: Any) -> Row:
+        """Return a row."""
+        return self.row(*values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle names and types."""
+        return RowMaker, (self.names, self.types)
+
+
+class RowSerde(Serde[Row]):
+    """JSON objects of rows; a field of no known type must be what JSON gives back.
+
+    Args:
+        maker: What makes the rows.
+
+    Example:
+        >>> maker = RowMaker(("total",), (int,))
+        >>> RowSerde(maker).serialize(maker(6))
+        b'{"total":6}'
+    """
+
+    def __init__(self, maker: RowMaker) -> None:
+        self._maker = maker
+        self._json = StructSerde(maker.row)
+        self._untyped = tuple(n for n, t in zip(maker.names, maker.types, strict=True) if t is Any)
+        self.name = f"row:{','.join(maker.names)}"
+        self.immutable = self._json.immutable
+        self.freeze()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what makes the rows."""
+        return RowSerde, (self._maker,)
+
+    def serialize(self, value: Row | None) -> bytes | None:
+        """Return the JSON text of a row."""
+        if value is not None:
+            self._check(value)
+        return self._json.serialize(value)
+
+    def _check(self, row: Row) -> None:
+        for name in self._untyped:
+            if odd := _odd(getattr(row, name, None)):
+                raise bad_value(
+                    self,
+                    row,
+                    f"field {name!r} holds a {odd}, which JSON would not give back",
+                    "name the type of the rows: aggregate(..., value=Totals), where Totals is a"
+                    f" dataclass with {name}: {odd}",
+                )
+
+    def deserialize(self, data: bytes | None) -> Row | None:
+        """Return the row of a JSON text."""
+        return self._json.deserialize(data)
+
+
+def _odd(value: Any) -> str | None:
+    """Return the type of what JSON would give back as something else."""
+    kind = cast("type[Any]", type(value))
+    if kind in _PLAIN:
+        return None
+    if kind not in {dict, list}:
+        return type_name(kind)
+    inner: Iterable[Any] = value.values() if kind is dict else value
+    return next((odd for item in inner if (odd := _odd(item))), None)

@@ -1,0 +1,208 @@
+"""What the cells of a said aggregate do that does not fit into one line.
+
+Each of these is a pure function of the values that were added, whatever their order, but for
+`newer`, which decides by time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from functools import cmp_to_key
+from math import inf, isfinite, isnan
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "add_exact",
+    "add_ranked",
+    "add_top",
+    "best_last",
+    "best_of",
+    "exact_total",
+    "goes_first",
+    "merge_top",
+    "newer",
+    "remove_ranked",
+    "subtract_exact",
+]
+
+_ENCODE = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
+
+_SMALLEST: Final = 1_074
+"""The smallest float above zero is two to the power of minus this."""
+
+Entry = list[Any]
+"""[what it is ranked by, the value]"""
+
+
+def goes_first(new: Any, old: Any) -> bool:
+    """Say which of two values of the same rank is taken: that of the lesser bytes, always.
+
+    Example:
+        >>> goes_first({"id": 1}, {"id": 2}), goes_first({"id": 2}, {"id": 1})
+        (True, False)
+    """
+    return bool(_ENCODE(new) < _ENCODE(old))
+
+
+def newer(cell: Entry | None, other: Entry | None) -> Entry | None:
+    """Return the entry of the later time; the other one if they are of the same time."""
+    if cell is None or (other is not None and other[0] >= cell[0]):
+        return other
+    return cell
+
+
+def _ascending(left: Entry, right: Entry) -> int:
+    if left[0] != right[0]:
+        return -1 if left[0] < right[0] else 1
+    return _by_bytes(left[1], right[1])
+
+
+def _descending(left: Entry, right: Entry) -> int:
+    if left[0] != right[0]:
+        return -1 if left[0] > right[0] else 1
+    return _by_bytes(left[1], right[1])
+
+
+def _by_bytes(left: Any, right: Any) -> int:
+    one, other = _ENCODE(left), _ENCODE(right)
+    return (one > other) - (one < other)
+
+
+_KEYS: Final[dict[bool, Callable[[Entry], Any]]] = {
+    True: cmp_to_key(_descending),
+    False: cmp_to_key(_ascending),
+}
+_BY_RANK: Final = _KEYS[False]
+
+
+def add_top(entries: list[Entry], rank: Any, value: Any, number: int, largest: bool) -> None:
+    """Add a value to those of the first ranks, if it is one of them.
+
+    Example:
+        >>> entries = []
+        >>> for n in [3, 1, 2]:
+        ...     add_top(entries, n, f"v{n}", 2, True)
+        >>> entries
+        [[3, 'v3'], [2, 'v2']]
+    """
+    if rank != rank:
+        return
+    if len(entries) >= number:
+        last = entries[-1][0]
+        if (rank < last) if largest else (rank > last):
+            return
+    insort(entries, [rank, value], key=_KEYS[largest])
+    del entries[number:]
+
+
+def merge_top(entries: list[Entry], others: list[Entry], number: int, largest: bool) -> None:
+    """Add the entries of another partial result."""
+    for rank, value in others:
+        add_top(entries, rank, value, number, largest)
+
+
+def add_ranked(entries: list[Entry], rank: Any, value: Any) -> None:
+    """Add a value to all values, which are kept in ascending order."""
+    if rank == rank:
+        insort(entries, [rank, value], key=_BY_RANK)
+
+
+def remove_ranked(entries: list[Entry], rank: Any, value: Any) -> None:
+    """Take a value out again; one that was never added is none.
+
+    Example:
+        >>> entries = []
+        >>> add_ranked(entries, 2, "b")
+        >>> add_ranked(entries, 1, "a")
+        >>> remove_ranked(entries, 2, "b")
+        >>> entries
+        [[1, 'a']]
+    """
+    if rank != rank:
+        return
+    place = bisect_left(entries, _BY_RANK([rank, value]), key=_BY_RANK)
+    if place < len(entries) and not _ascending(entries[place], [rank, value]):
+        del entries[place]
+
+
+def best_of(entries: list[Entry], number: int) -> list[Any]:
+    """Return the values of the greatest ranks; entries are in ascending order.
+
+    Example:
+        >>> best_of([[1, "a"], [2, "b"], [2, "c"]], 2)
+        ['b', 'c']
+    """
+    last = entries[-number:]
+    more = len(entries) - len(last) - 1
+    while more >= 0 and entries[more][0] == last[0][0]:  # of equal ranks the first bytes go first
+        last.insert(0, entries[more])
+        more -= 1
+    return [value for _, value in sorted(last, key=_KEYS[True])[:number]]
+
+
+def best_last(entries: list[Entry]) -> Any:
+    """Return the value of the greatest rank, None if there are none."""
+    return best_of(entries, 1)[0] if entries else None
+
+
+def add_exact(cell: list[Any] | None, value: Any) -> list[Any]:
+    """Add a number to an exact total: floats without rounding, all others as they are.
+
+    A total is [sum of what is no float, how many that are, sum of the floats in units of the
+    smallest float, how many of these there are, how often each float that is no number].
+
+    Example:
+        >>> cell = None
+        >>> for number in (1e100, 0.1, 1):
+        ...     cell = add_exact(cell, number)
+        >>> exact_total(subtract_exact(cell, 1e100))
+        1.1
+    """
+    return _exact(cell, value, 1)
+
+
+def subtract_exact(cell: list[Any] | None, value: Any) -> list[Any]:
+    """Take a number out again: the total is then what it would be without it."""
+    return _exact(cell, value, -1)
+
+
+def _exact(cell: list[Any] | None, value: Any, times: int) -> list[Any]:
+    cell = [None, 0, 0, 0, {}] if cell is None else cell
+    if not isinstance(value, float):
+        more = value if times > 0 else -value
+        cell[0] = more if cell[0] is None else cell[0] + more
+        cell[1] += times
+        if not cell[1]:
+            cell[0] = None
+        return cell
+    cell[3] += times
+    if isfinite(value):
+        numerator, denominator = value.as_integer_ratio()
+        cell[2] += times * (numerator << (_SMALLEST - denominator.bit_length() + 1))
+        return cell
+    name = "nan" if isnan(value) else str(value)
+    left = cell[4].get(name, 0) + times
+    cell[4] = {**cell[4], name: left}
+    if not left:
+        del cell[4][name]
+    return cell
+
+
+def exact_total(cell: list[Any] | None) -> Any:
+    """Return the total, rounded once; 0 if there is no value."""
+    if cell is None:
+        return 0
+    others, _, units, floats, odd = cell
+    if not floats:
+        return 0 if others is None else others
+    if odd:
+        total = sum(float(name) * number for name, number in odd.items())
+    else:
+        try:
+            total = units / (1 << _SMALLEST)
+        except OverflowError:
+            total = inf if units > 0 else -inf
+    return total if others is None else others + total
