@@ -100,7 +100,7 @@ class _Process:
         self._life = life
         self.watermark = -1
         self.program = program
-        self.exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
+        self.exchanges = program.plan.exchanges
         self.note = BusyNote(None)
         self.desk = SimDesk(world, _clock())
         self.options = KernelOptions(**program.kernel, calls=self.desk)

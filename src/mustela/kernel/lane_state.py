@@ -7,7 +7,6 @@ from typing import cast
 
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
-from mustela.state.interfaces import Changes, Rows
 from mustela.state.kinds.lru import LruView
 from mustela.state.overlay import Overlay, StoreOverlay
 
@@ -206,10 +205,6 @@ class LaneState:
         """Return the rows to be stored and logged, by key group and store."""
         found = {group: overlay.changes() for group, overlay in sorted(self._overlays.items())}
         return {group: changes for group, changes in found.items() if changes}
-
-    def logged(self, group: int, changes: Changes) -> dict[str, Rows]:
-        """Return the rows among a key group's changes that the changelogs hear of."""
-        return self._overlays[group].logged(changes)
 
     def close(self) -> None:
         """Close the snapshots below."""

@@ -23,9 +23,9 @@ from mustela.kernel.output import StageOutput
 from mustela.kernel.split_order import mend_order
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
-from mustela.plan.epoch import EpochOrder, Program, TaskReport
-from mustela.plan.keygroups import lane_of_group, row_groups
-from mustela.plan.plan import Exchange, Stage
+from mustela.plan.epoch import EpochOrder, TaskReport
+from mustela.plan.keygroups import lane_of_group, row_groups, schedule_group
+from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.ranges import RangeReport, RawChunk, SourceRange
 from mustela.plan.time import NEVER, EpochTime
 from mustela.plan.watermark import epoch_time
@@ -73,8 +73,18 @@ class TaskSite(Protocol):
     """What an engine has for the tasks of an epoch."""
 
     @property
-    def program(self) -> Program:
+    def plan(self) -> Plan:
         """What runs."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        ...
+
+    @property
+    def key_groups(self) -> int:
+        """Number of key groups."""
         ...
 
     @property
@@ -125,7 +135,7 @@ def _runner(
 ) -> StageRunner:
     return StageRunner(
         stage,
-        topics=site.program.plan.topics,
+        topics=site.plan.topics,
         options=site.options,
         state=state,
         time=time,
@@ -154,7 +164,7 @@ class SourceTask:
         Whoever runs the task takes the output of the stage then, or leaves it to gather.
         """
         order, report = self._order, self._report
-        stage = self._site.program.plan.stages[0]
+        stage = self._site.plan.stages[0]
         before = order.event_time.before
         time = EpochTime(before=before, watermark=before, now_ms=order.now_ms)
         with self._site.lookups(stage, report.restored) as lookups:
@@ -171,7 +181,7 @@ class SourceTask:
     ) -> Iterator[StageRunner]:
         order, report = self._order, self._report
         spans = spans_of(order, source_range)
-        reading = _Reading(self._site.program, runner, source_range)
+        reading = _Reading(self._site.plan, runner, source_range)
         for raw in self._site.chunks(source_range, goes_on=goes_on):
             reading.leader = raw.leader_epoch
             gone = leave_out(raw, spans)
@@ -187,7 +197,7 @@ class SourceTask:
         seen = reading.report()
         report.ranges.append(seen)
         if seen.future:
-            name = f"future_records:{self._site.program.plan.topics[source_range.topic_index]}"
+            name = f"future_records:{self._site.plan.topics[source_range.topic_index]}"
             report.counters[name] = report.counters.get(name, 0) + seen.future
 
 
@@ -200,8 +210,7 @@ class _Reading:
         leader: The leader epoch of the last record.
     """
 
-    def __init__(self, program: Program, runner: StageRunner, source_range: SourceRange) -> None:
-        plan = program.plan
+    def __init__(self, plan: Plan, runner: StageRunner, source_range: SourceRange) -> None:
         self._topics = plan.topics
         topic = plan.topics[source_range.topic_index]
         self._sources = [s.name for s in plan.stages[0].sources if topic in s.topics]
@@ -297,9 +306,15 @@ class LaneTask:
         self._report = report
         self._received = received
         self._markers = markers
-        self._stage = site.program.plan.stages[report.stage]
-        self._time = epoch_time(order.event_time, markers, order.now_ms)
+        self._stage = site.plan.stages[report.stage]
+        self._time = epoch_time(order.event_time, markers, order.now_ms, order.triggered)
+        self._due = self._due_groups()
         self._open: dict[int, tuple[GroupState, Overlay]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the lane has nothing to do."""
+        return not (self._received or self._due)
 
     def run(self) -> Generator[StageOutput | LoggedRows]:
         """Yield what the lane gives, and then what the changelogs hear of it."""
@@ -308,7 +323,7 @@ class LaneTask:
         groups = self._groups(inputs)
         try:
             with site.lookups(stage, report.restored) as lookups:
-                state = LaneState(self._opened(groups), key_groups=site.program.key_groups)
+                state = LaneState(self._opened(groups), key_groups=site.key_groups)
                 runner = _runner(site, stage, self._time, lookups, state)
                 runner.run(inputs)
                 runner.finish()
@@ -335,18 +350,22 @@ class LaneTask:
         """Return the key groups that have records or want to run without any."""
         groups: set[int] = set()
         if self._stage.stores:
-            key_groups = self._site.program.key_groups
+            key_groups = self._site.key_groups
             for name, batch in inputs.items():
                 suffix = self._site.exchanges[name].key.group_suffix
                 groups.update(row_groups(batch.key_bytes or (), key_groups, suffix=suffix))
-            groups.update(self._due())
+            groups.update(self._due)
         return sorted(groups)
 
-    def _due(self) -> Iterator[int]:
-        program = self._site.program
-        for group in self._time.due_groups(self._order.due.get(self._stage.index, ())):
-            if lane_of_group(group, program.lanes, program.key_groups) == self._report.task:
-                yield group
+    def _due_groups(self) -> set[int]:
+        """Return the lane's key groups that want to run though no record comes to them."""
+        key_groups, lanes = self._site.key_groups, self._site.lanes
+        due = self._time.due_groups(self._order.due.get(self._stage.index, ()))
+        for step in self._stage.steps if self._order.triggered else ():
+            if step.name in self._order.triggered:
+                due.add(schedule_group(step.name, key_groups))
+        lane = self._report.task
+        return {group for group in due if lane_of_group(group, lanes, key_groups) == lane}
 
     def _opened(self, groups: Sequence[int]) -> dict[int, Overlay]:
         opened = self._site.open_groups(self._stage, groups, self._report.restored)

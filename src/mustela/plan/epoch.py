@@ -7,7 +7,7 @@ answers with frames: rows for the driver, and one `TaskReport`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -205,6 +205,7 @@ class EpochOrder:
         header: Name and value of the header that sent rows carry, where tasks send them.
         global_marks: By topic of a global table, how far its copies must have read.
         left_out: What of the ranges is passed over: records that kill workers.
+        triggered: Scheduled sources that tick now whatever their schedule says; a test's word.
         probe: It is run to see whether it can be, and never committed: nobody sends its rows.
     """
 
@@ -218,6 +219,7 @@ class EpochOrder:
     header: tuple[str, bytes] | None = None
     global_marks: Mapping[str, GlobalMark] = field(default_factory=dict[str, GlobalMark])
     left_out: tuple[LeftOut, ...] = ()
+    triggered: Collection[str] = ()
     probe: bool = False
 
 

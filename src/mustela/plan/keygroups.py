@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xxhash import xxh64_intdigest
@@ -14,6 +14,7 @@ __all__ = [
     "lane_of_group",
     "lanes_by_group",
     "row_groups",
+    "rows_by_lane",
     "schedule_group",
 ]
 
@@ -57,6 +58,34 @@ def row_groups(keys: Sequence[bytes | None], groups: int, *, suffix: int = 0) ->
     if None not in keys:
         return key_groups_of(cast("Sequence[bytes]", keys), groups, suffix=suffix)
     return [0 if key is None else key_group(key, groups, suffix=suffix) for key in keys]
+
+
+def rows_by_lane(
+    keys: Sequence[bytes | None], lanes: Sequence[int], *, suffix: int = 0
+) -> Iterable[tuple[int, list[int] | None]]:
+    """Return the lanes that get rows, each with the indices of its own; None where it gets all.
+
+    Args:
+        keys: The key of each row, as bytes.
+        lanes: The lane of each key group, as `lanes_by_group` gives it.
+        suffix: As of `key_group`.
+
+    Example:
+        >>> lanes = lanes_by_group(4, 4)
+        >>> [key_group(key, 4) for key in (b"a", b"b", b"c")]
+        [1, 3, 1]
+        >>> list(rows_by_lane([b"a", b"b", b"c"], lanes))
+        [(1, [0, 2]), (3, [1])]
+        >>> list(rows_by_lane([b"a", b"c"], lanes))
+        [(1, None)]
+    """
+    if lanes[-1] == 0:
+        return [(0, None)] if keys else []
+    rows: list[list[int]] = [[] for _ in range(lanes[-1] + 1)]
+    for row, group in enumerate(row_groups(keys, len(lanes), suffix=suffix)):
+        rows[lanes[group]].append(row)
+    whole = len(keys)
+    return [(lane, None if len(own) == whole else own) for lane, own in enumerate(rows) if own]
 
 
 def schedule_group(name: str, groups: int) -> int:

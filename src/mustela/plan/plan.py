@@ -115,6 +115,11 @@ class Plan:
         return {spec.name: (stage.index, spec) for stage in self.stages for spec in stage.stores}
 
     @property
+    def exchanges(self) -> dict[str, Exchange]:
+        """Every exchange by name."""
+        return {exchange.name: exchange for stage in self.stages for exchange in stage.exchanges}
+
+    @property
     def log_names(self) -> dict[str, str]:
         """The name that each store's changelog has it under, by store name."""
         return {name: spec.log_name for name, (_, spec) in self.stores.items()}

@@ -6,7 +6,7 @@ in the order, and what the source tasks saw, which is in their markers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -163,7 +163,12 @@ def said_by(
     return Others(min(active, default=None), resting_ms=max(resting))
 
 
-def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: int) -> EpochTime:
+def epoch_time(
+    order: WatermarkOrder,
+    reports: Iterable[RangeReport],
+    now_ms: int,
+    triggered: Collection[str] = (),
+) -> EpochTime:
     """Return what time it is for the lanes of an epoch."""
     return EpochTime(
         before=order.before,
@@ -171,4 +176,5 @@ def epoch_time(order: WatermarkOrder, reports: Iterable[RangeReport], now_ms: in
         now_ms=now_ms,
         late_ms=order.late_ms,
         custom=order.custom,
+        triggered=triggered,
     )

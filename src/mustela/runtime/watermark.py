@@ -178,7 +178,6 @@ class Look:
             not idle, and have come no further than what was read of them.
         at_least_ms: How far the watermark comes whatever the partitions say: where there is no
             partition to say it, or by a test's word.
-        triggered: Scheduled sources that tick whatever their schedule says; a test's word.
         steady_ms: The time that idleness is measured by; None where that is ``now_ms``.
     """
 
@@ -186,7 +185,6 @@ class Look:
     short: Collection[TopicPartition] = ()
     until_ms: int | None = None
     at_least_ms: int = -1
-    triggered: Collection[str] = ()
     steady_ms: int | None = None
     held: Collection[TopicPartition] = ()
 

@@ -11,7 +11,7 @@ from mustela.connectors.kafka.row_checks import outline_of
 from mustela.kernel.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
-from mustela.plan.keygroups import lanes_by_group, row_groups
+from mustela.plan.keygroups import lanes_by_group, rows_by_lane
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
 from mustela.spark.frames import (
@@ -69,7 +69,6 @@ class Outbox:
         self._task = task
         program = process.program
         self._lanes = program.lanes
-        self._groups = program.key_groups
         self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
@@ -113,17 +112,9 @@ class Outbox:
     def _exchange(self, exchange: Exchange, batch: Batch) -> Iterator[Parcel]:
         keys = batch.key_bytes
         assert keys is not None, f"exchange {exchange.name} got a batch without key bytes"
-        if self._lanes == 1:
-            yield 0, self._for_lane(exchange, batch, None)
-            return
-        table = self._lane_of_group
-        rows: list[list[int]] = [[] for _ in range(self._lanes)]
-        groups = row_groups(keys, self._groups, suffix=exchange.key.group_suffix)
-        for row, group in enumerate(groups):
-            rows[table[group]].append(row)
-        for lane, index in enumerate(rows):
-            if index:
-                yield lane, self._for_lane(exchange, batch, index)
+        suffix = exchange.key.group_suffix
+        for lane, index in rows_by_lane(keys, self._lane_of_group, suffix=suffix):
+            yield lane, self._for_lane(exchange, batch, index)
 
     def _rows(self, rows: list[SinkRows]) -> Iterator[Parcel]:
         for part in rows:

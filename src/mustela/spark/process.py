@@ -205,7 +205,6 @@ def current(shipment: Shipment) -> Process:
         if process.pid == os.getpid():
             process.close()
     program = shipment.unpack()
-    exchanges = {ex.name: ex for stage in program.plan.stages for ex in stage.exchanges}
-    process = Process(os.getpid(), program, exchanges)
+    process = Process(os.getpid(), program, program.plan.exchanges)
     _CURRENT.append(process)
     return process

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.task import GroupState, Lookups
-from mustela.plan.epoch import EpochOrder, Program
-from mustela.plan.plan import Exchange, Stage
+from mustela.plan.epoch import EpochOrder
+from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.plan.time import NEVER
 from mustela.spark.any_key import any_key_reader
@@ -37,9 +37,19 @@ class WorkerSite:
         self._task = task
 
     @property
-    def program(self) -> Program:
+    def plan(self) -> Plan:
         """What runs."""
-        return self._process.program
+        return self._process.program.plan
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        return self._process.program.lanes
+
+    @property
+    def key_groups(self) -> int:
+        """Number of key groups."""
+        return self._process.program.key_groups
 
     @property
     def options(self) -> KernelOptions:
@@ -53,11 +63,11 @@ class WorkerSite:
 
     def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterator[RawChunk]:
         """Read a range: few records at once where what is too many is read in vain."""
-        records = self.program.batch_records
+        records = self._process.program.batch_records
         if source_range.until != NEVER:
             records = min(records, _BATCH_UNTIL_MOMENT)
         return self._process.reader.read(
-            self.program.plan.topics[source_range.topic_index],
+            self.plan.topics[source_range.topic_index],
             source_range.partition,
             source_range.start,
             source_range.end,

@@ -507,9 +507,14 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             short=() if self._until is None else self._with_more(),
             until_ms=self._until,
             at_least_ms=max(self._at_least, self._scheduled()),
+        )
+        return run_job(
+            self._cluster,
+            self._options,
+            lanes=self._lanes,
+            look=look,
             triggered=self._triggered,
         )
-        return run_job(self._cluster, self._options, lanes=self._lanes, look=look)
 
     def _scheduled(self) -> int:
         """Return how far scheduled sources bring the watermark."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -13,9 +13,9 @@ from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.kernel.task import GroupState, LaneTask, LoggedRows, Lookups, SourceTask
 from mustela.plan.batch import Batch
-from mustela.plan.epoch import EpochOrder, Program, TaskReport
+from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.keygroups import key_group, lane_of_group
-from mustela.plan.plan import Exchange, Stage
+from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RangeReport, RawChunk, SourceRange
 from mustela.plan.time import AT_ONCE, NOTHING_DUE
 from mustela.state.faults import StateNotReadyError
@@ -31,13 +31,12 @@ class Site:
     """A topic with a record at each of `TIMES`, and environments that hold nothing yet."""
 
     def __init__(self, *, breaks: bool = False) -> None:
-        self.program: Program = program()
-        self.options = KernelOptions(key_groups=self.program.key_groups)
-        self.exchanges: Mapping[str, Exchange] = {
-            exchange.name: exchange
-            for stage in self.program.plan.stages
-            for exchange in stage.exchanges
-        }
+        self._program = program()
+        self.plan = self._program.plan
+        self.lanes = self._program.lanes
+        self.key_groups = self._program.key_groups
+        self.options = KernelOptions(key_groups=self.key_groups)
+        self.exchanges = self.plan.exchanges
         self.breaks = breaks
         self.begun: list[list[int]] = []
         self.environments: dict[int, MemoryEnvironment] = {}
@@ -64,7 +63,7 @@ class Site:
         for group in groups:
             if self.breaks and self.environments:
                 raise StateNotReadyError("gone")
-            environment = MemoryEnvironment(self.program.environment(stage.index, group))
+            environment = MemoryEnvironment(self._program.environment(stage.index, group))
             self.environments[group] = environment
             snapshot: Any = environment.snapshot(Committed())
             close = snapshot.close
