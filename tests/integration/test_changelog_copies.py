@@ -76,7 +76,7 @@ def test_a_copy_is_believed_as_long_as_the_topic_keeps_deletions(
         consumer=properties,
         stale_after_ms=ages,
     )
-    process = Process(0, made, {})
+    process = Process(0, made)
     environment = process.environment(STAGE, GROUP)
     base = Token(1, 1, 0)
     environment.write_pending(base, Committed(), {"counts": [(b"1", b"1"), (b"gone", b"0")]})
@@ -102,7 +102,7 @@ def test_rows_that_somebody_deleted_are_not_taken_for_compacted_ones(
     for future in client.delete_records([TopicPartition(topic, GROUP, 1)]).values():
         future.result(10)
     made = replace(program(tmp_path, "life"), application_id=application, consumer=properties)
-    process = Process(0, made, {})
+    process = Process(0, made)
     state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})
     with pytest.raises(ChangelogRowsLostError, match="rows of store 'counts' are lost") as caught:
         rows(process, state)

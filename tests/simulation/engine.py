@@ -21,6 +21,7 @@ import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.options import KernelOptions
+from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport, epochs_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
@@ -100,7 +101,7 @@ class _Process:
         self._life = life
         self.watermark = -1
         self.program = program
-        self.exchanges = program.plan.exchanges
+        self.wired = WiredPlan(program.plan)
         self.note = BusyNote(None)
         self.desk = SimDesk(world, _clock())
         self.options = KernelOptions(**program.kernel, calls=self.desk)

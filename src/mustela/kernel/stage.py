@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-from mustela.errors import InvariantError
 from mustela.kernel.any_key import AnyKeyReader
 from mustela.kernel.divided import joined
 from mustela.kernel.exchange import ExchangeOperator
@@ -22,105 +20,15 @@ from mustela.kernel.output import StageOutput
 from mustela.kernel.processor_group import ProcessorGroup
 from mustela.kernel.sink_order import in_record_order
 from mustela.kernel.source import decode_source, source_key_serde
+from mustela.kernel.wiring import Place, Wiring
 from mustela.plan.batch import Batch, SourceChunk
-from mustela.plan.plan import Exchange, Stage
+from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RawChunk
 from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
-from mustela.plan.together import sharing, with_between
 from mustela.serdes.base import Serde
 
 __all__ = ["StageRunner", "collection_paused"]
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where rows stand between two steps: an input of the stage, or a step's output."""
-
-    name: str
-    readers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    exchanges: list[Exchange] = field(default_factory=list[Exchange])
-
-
-class _Wiring:
-    """Who reads whom in a stage.
-
-    A step may have the name of what it reads (a table and its source, an aggregation and the
-    exchange that feeds it), so steps and inputs have numbers: inputs first, then steps.
-    """
-
-    def __init__(self, stage: Stage) -> None:
-        names = [*(node.name for node in stage.sources), *stage.inputs]
-        self.inputs = {name: number for number, name in enumerate(names)}
-        self.first_step = len(names)
-        self.places = [_Place(name) for name in names]
-        self.places += [_Place(step.name) for step in stage.steps]
-        by_name = dict(self.inputs)
-        for index, step in enumerate(stage.steps):
-            for number, name in enumerate(step.inputs):
-                if name not in by_name:
-                    msg = f"step {step.name!r} reads {name!r}, which stage {stage.index} lacks"
-                    raise InvariantError(msg)
-                self.places[by_name[name]].readers.append((index, number))
-            by_name[step.name] = self.first_step + index
-        for exchange in stage.exchanges:
-            if exchange.step not in by_name:
-                msg = f"exchange {exchange.name!r} sends {exchange.step!r}, which is not there"
-                raise InvariantError(msg)
-            self.places[by_name[exchange.step]].exchanges.append(exchange)
-
-    def units(self, stage: Stage) -> Iterator[tuple[int, ...]]:
-        """Yield what is run at once, senders first: single steps, and steps that share a store."""
-        senders: dict[int, list[int]] = {index: [] for index in range(len(stage.steps))}
-        for number, place in enumerate(self.places[self.first_step :]):
-            for reader, _ in place.readers:
-                senders[reader].append(number)
-        shared = sharing({index: step.node for index, step in enumerate(stage.steps)})
-        groups = with_between(shared, senders)
-        unit_of: dict[int, tuple[int, ...]] = {index: (index,) for index in senders}
-        for group in groups:
-            unit_of.update(dict.fromkeys(group, tuple(sorted(group))))
-        done: set[tuple[int, ...]] = set()
-
-        def visit(unit: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if unit in done:
-                return
-            done.add(unit)
-            for index in unit:
-                for sender in senders[index]:
-                    yield from visit(unit_of[sender])
-            yield unit
-
-        for index in senders:
-            yield from visit(unit_of[index])
-
-    def ranks(self) -> dict[int, int]:
-        """Return in which order steps take what one record gives them: depth first."""
-        ranks: dict[int, int] = {}
-
-        def visit(place: _Place) -> None:
-            for reader, _ in place.readers:
-                if reader not in ranks:
-                    ranks[reader] = len(ranks)
-                    visit(self.places[self.first_step + reader])
-
-        for place in self.places[: self.first_step]:
-            visit(place)
-        for reader in range(len(self.places) - self.first_step):
-            ranks.setdefault(reader, len(ranks))
-        return ranks
-
-    def wants_order(self, stage: Stage, place: _Place) -> bool:
-        """Say whether anything behind a place looks at the order of its rows."""
-        if any(exchange.ordered for exchange in place.exchanges):
-            return True
-        for index, _ in place.readers:
-            step = stage.steps[index]
-            if step.turns or step.node.needs_order:
-                return True
-            if self.wants_order(stage, self.places[self.first_step + index]):
-                return True
-        return False
 
 
 @contextmanager
@@ -153,6 +61,7 @@ class StageRunner:
         time: Event time and wall-clock time of the epoch.
         global_tables: The copies of global tables that steps may look up, by store.
         any_key: Reads any key of any store as of the end of the epoch before.
+        wiring: That of the stage, where it is known.
 
     Example:
         >>> from mustela.plan.batch import Batch, Origins
@@ -180,6 +89,7 @@ class StageRunner:
         time: EpochTime | None = None,
         global_tables: Mapping[str, Any] | None = None,
         any_key: AnyKeyReader | None = None,
+        wiring: Wiring | None = None,
     ) -> None:
         self.stage = stage
         self.time = time or EpochTime()
@@ -188,7 +98,7 @@ class StageRunner:
         self.topics = tuple(topics)
         self.options = options
         self._output = StageOutput()
-        self._wiring = _Wiring(stage)
+        self._wiring = wiring or Wiring(stage)
         self._sources = {node.name: node for node in stage.sources}
         self._operators: list[Operator[Any]] = []
         self._exits: list[list[ExchangeOperator]] = []
@@ -204,8 +114,8 @@ class StageRunner:
             place = self._wiring.places[self._wiring.first_step + index]
             self._exits.append(self._exchanges(place, step.node, serdes[-1], state))
         self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
-        self._units = list(self._wiring.units(stage))
-        self._groups = {unit[0]: self._group(unit) for unit in self._units if len(unit) > 1}
+        units = self._wiring.units
+        self._groups = {unit[0]: self._group(unit) for unit in units if len(unit) > 1}
 
     def _operator(
         self,
@@ -215,15 +125,8 @@ class StageRunner:
         state: LaneState | None,
     ) -> Operator[Any]:
         wiring = self._wiring
-        by_input = {
-            place_in: serdes[number]
-            for number, place in enumerate(wiring.places)
-            for reader, place_in in place.readers
-            if reader == index
-        }
-        feeding = [by_input[place_in] for place_in in sorted(by_input)]
+        feeding = [serdes[number] for number in wiring.feeding[index]]
         same = feeding and all(serde == feeding[0] for serde in feeding)
-        place = wiring.places[wiring.first_step + index]
         context = OperatorContext(
             options=self.options,
             output=self._current_output,
@@ -234,7 +137,7 @@ class StageRunner:
             topics=self.topics,
             key_serde=feeding[0] if same else None,
             key_serdes=tuple(feeding),
-            ordered=wiring.wants_order(self.stage, place),
+            ordered=wiring.ordered[index],
         )
         return make_operator(step, context)
 
@@ -255,7 +158,7 @@ class StageRunner:
         return ProcessorGroup(operators, inside, leaves, wiring.ranks())
 
     def _exchanges(
-        self, place: _Place, node: Any, serde: Serde[Any] | None, state: LaneState | None
+        self, place: Place, node: Any, serde: Serde[Any] | None, state: LaneState | None
     ) -> list[ExchangeOperator]:
         context = OperatorContext(
             options=self.options, output=self._current_output, state=state, key_serde=serde
@@ -334,7 +237,7 @@ class StageRunner:
 
     def _pass(self, *, finishing: bool) -> None:
         on_step = self.options.on_step
-        for unit in self._units:
+        for unit in self._wiring.units:
             if on_step is not None:
                 on_step(unit[0])
             if len(unit) > 1:

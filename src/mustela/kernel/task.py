@@ -22,6 +22,7 @@ from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.kernel.split_order import mend_order
 from mustela.kernel.stage import StageRunner
+from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.keygroups import lane_of_group, row_groups, schedule_group
@@ -73,7 +74,7 @@ class TaskSite(Protocol):
     """What an engine has for the tasks of an epoch."""
 
     @property
-    def plan(self) -> Plan:
+    def wired(self) -> WiredPlan:
         """What runs."""
         ...
 
@@ -90,11 +91,6 @@ class TaskSite(Protocol):
     @property
     def options(self) -> KernelOptions:
         """The kernel's options."""
-        ...
-
-    @property
-    def exchanges(self) -> Mapping[str, Exchange]:
-        """Every exchange of the plan by name."""
         ...
 
     def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterable[RawChunk]:
@@ -135,12 +131,13 @@ def _runner(
 ) -> StageRunner:
     return StageRunner(
         stage,
-        topics=site.plan.topics,
+        topics=site.wired.plan.topics,
         options=site.options,
         state=state,
         time=time,
         global_tables=lookups.global_tables,
         any_key=lookups.any_key,
+        wiring=site.wired.wirings[stage.index],
     )
 
 
@@ -164,7 +161,7 @@ class SourceTask:
         Whoever runs the task takes the output of the stage then, or leaves it to gather.
         """
         order, report = self._order, self._report
-        stage = self._site.plan.stages[0]
+        stage = self._site.wired.plan.stages[0]
         before = order.event_time.before
         time = EpochTime(before=before, watermark=before, now_ms=order.now_ms)
         with self._site.lookups(stage, report.restored) as lookups:
@@ -181,7 +178,7 @@ class SourceTask:
     ) -> Iterator[StageRunner]:
         order, report = self._order, self._report
         spans = spans_of(order, source_range)
-        reading = _Reading(self._site.plan, runner, source_range)
+        reading = _Reading(self._site.wired.plan, runner, source_range)
         for raw in self._site.chunks(source_range, goes_on=goes_on):
             reading.leader = raw.leader_epoch
             gone = leave_out(raw, spans)
@@ -197,7 +194,7 @@ class SourceTask:
         seen = reading.report()
         report.ranges.append(seen)
         if seen.future:
-            name = f"future_records:{self._site.plan.topics[source_range.topic_index]}"
+            name = f"future_records:{self._site.wired.plan.topics[source_range.topic_index]}"
             report.counters[name] = report.counters.get(name, 0) + seen.future
 
 
@@ -306,7 +303,7 @@ class LaneTask:
         self._report = report
         self._received = received
         self._markers = markers
-        self._stage = site.plan.stages[report.stage]
+        self._stage = site.wired.plan.stages[report.stage]
         self._time = epoch_time(order.event_time, markers, order.now_ms, order.triggered)
         self._due = self._due_groups()
         self._open: dict[int, tuple[GroupState, Overlay]] = {}
@@ -339,7 +336,7 @@ class LaneTask:
 
     def _input(self, name: str, batches: Iterable[Batch]) -> Batch:
         """Return an input as one batch, merged in order where order matters."""
-        exchange = self._site.exchanges[name]
+        exchange = self._site.wired.exchanges[name]
         if not exchange.ordered:
             return _with_keys(Batch.concatenate(list(batches)), exchange)
         ranges, markers = self._order.ranges, self._markers
@@ -352,7 +349,7 @@ class LaneTask:
         if self._stage.stores:
             key_groups = self._site.key_groups
             for name, batch in inputs.items():
-                suffix = self._site.exchanges[name].key.group_suffix
+                suffix = self._site.wired.exchanges[name].key.group_suffix
                 groups.update(row_groups(batch.key_bytes or (), key_groups, suffix=suffix))
             groups.update(self._due)
         return sorted(groups)

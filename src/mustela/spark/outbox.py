@@ -102,7 +102,7 @@ class Outbox:
         for name, count in output.counters.items():
             self.report.counters[name] = self.report.counters.get(name, 0) + count
         for name, batches in output.exchanges.items():
-            exchange = self.process.exchanges[name]
+            exchange = self.process.wired.exchanges[name]
             for batch in batches:
                 yield from self._exchange(exchange, batch)
         yield from self._rows(output.rows)

@@ -21,8 +21,8 @@ from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.options import KernelOptions
+from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import Program, epochs_topic
-from mustela.plan.plan import Exchange
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.claim import ClaimCheck
@@ -48,14 +48,14 @@ class Process:
     Attributes:
         pid: The process.
         program: What it runs.
-        exchanges: Every exchange of the plan by name.
+        wired: Its plan.
         known_good: Environments, by stage and key group, that were verified.
         watermark: A committed watermark that was told with an order, or -1.
     """
 
     pid: int
     program: Program
-    exchanges: dict[str, Exchange]
+    wired: WiredPlan = field(init=False)
     _options: KernelOptions | None = None
     _reader: RangeReader | None = None
     _registry: EnvironmentRegistry | None = None
@@ -66,6 +66,10 @@ class Process:
     _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     watermark: int = -1
+
+    def __post_init__(self) -> None:
+        """Find out about the plan what tasks will ask."""
+        self.wired = WiredPlan(self.program.plan)
 
     @property
     def options(self) -> KernelOptions:
@@ -205,6 +209,6 @@ def current(shipment: Shipment) -> Process:
         if process.pid == os.getpid():
             process.close()
     program = shipment.unpack()
-    process = Process(os.getpid(), program, program.plan.exchanges)
+    process = Process(os.getpid(), program)
     _CURRENT.append(process)
     return process

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.task import GroupState, Lookups
+from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import EpochOrder
-from mustela.plan.plan import Exchange, Plan, Stage
+from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.plan.time import NEVER
 from mustela.spark.any_key import any_key_reader
@@ -37,9 +38,9 @@ class WorkerSite:
         self._task = task
 
     @property
-    def plan(self) -> Plan:
+    def wired(self) -> WiredPlan:
         """What runs."""
-        return self._process.program.plan
+        return self._process.wired
 
     @property
     def lanes(self) -> int:
@@ -56,18 +57,13 @@ class WorkerSite:
         """The kernel's options."""
         return self._process.options
 
-    @property
-    def exchanges(self) -> Mapping[str, Exchange]:
-        """Every exchange of the plan by name."""
-        return self._process.exchanges
-
     def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterator[RawChunk]:
         """Read a range: few records at once where what is too many is read in vain."""
         records = self._process.program.batch_records
         if source_range.until != NEVER:
             records = min(records, _BATCH_UNTIL_MOMENT)
         return self._process.reader.read(
-            self.plan.topics[source_range.topic_index],
+            self._process.program.plan.topics[source_range.topic_index],
             source_range.partition,
             source_range.start,
             source_range.end,

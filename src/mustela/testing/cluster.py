@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mustela.kernel.output import DeadLetters, SinkRows
+from mustela.kernel.wiring import WiredPlan
 from mustela.model import Headers
 from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan, Stage
@@ -70,7 +71,7 @@ class Cluster:
         dead_letter_topic: str,
         watermark: WatermarkOptions | None = None,
     ) -> None:
-        self.plan = plan
+        self.wired = WiredPlan(plan)
         self.key_groups = key_groups
         self.dead_letter_topic = dead_letter_topic
         self.inputs: dict[str, list[Row]] = {topic: [] for topic in plan.topics}
@@ -104,9 +105,16 @@ class Cluster:
             for group in range(key_groups)
         }
 
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.wired.plan
+
     def add_topic(self, name: str) -> bool:
         """Make a topic; return whether a source reads it by a pattern, or read it already."""
-        self.plan = self.plan.with_topics([name])
+        plan = self.plan.with_topics([name])
+        if plan is not self.plan:
+            self.wired = WiredPlan(plan)
         if name not in self.plan.topics:
             return name in self.global_topics
         if name not in self.inputs:

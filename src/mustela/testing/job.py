@@ -87,11 +87,10 @@ class _Job:
     ) -> None:
         self._cluster = cluster
         self._order = order
-        self.plan = cluster.plan
+        self.wired = cluster.wired
         self.options = options
         self.lanes = lanes
         self.key_groups = cluster.key_groups
-        self.exchanges = cluster.plan.exchanges
         self._lane_of_group = lanes_by_group(lanes, cluster.key_groups)
         self._sent: dict[int, dict[int, dict[str, list[Batch]]]] = {}
         self._opened: dict[Place, Snapshot] = {}
@@ -102,7 +101,7 @@ class _Job:
 
     def run(self, result: JobResult) -> None:
         """Run the stages in order."""
-        first, *others = self.plan.stages
+        first, *others = self._cluster.plan.stages
         report = TaskReport(stage=first.index, task=0)
         *_, runner = SourceTask(self, self._order, report).run()
         self._gather(result, runner.take_output())
@@ -135,7 +134,7 @@ class _Job:
         result.counters.update(output.counters)
         for name, batches in output.exchanges.items():
             for batch in batches:
-                self._send(self.exchanges[name], batch)
+                self._send(self.wired.exchanges[name], batch)
 
     def _send(self, exchange: Exchange, batch: Batch) -> None:
         """Give each row, as it travels, to the lane of its key."""
@@ -151,7 +150,7 @@ class _Job:
     def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterator[RawChunk]:
         """Read a topic."""
         del goes_on
-        topic = self.plan.topics[source_range.topic_index]
+        topic = self._cluster.plan.topics[source_range.topic_index]
         rows = self._cluster.inputs[topic][source_range.start : source_range.end]
         headers = [row.headers for row in rows]
         yield RawChunk(

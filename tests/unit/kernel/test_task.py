@@ -12,6 +12,7 @@ import pytest
 from mustela.kernel.options import KernelOptions
 from mustela.kernel.output import StageOutput
 from mustela.kernel.task import GroupState, LaneTask, LoggedRows, Lookups, SourceTask
+from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.keygroups import key_group, lane_of_group
@@ -32,11 +33,10 @@ class Site:
 
     def __init__(self, *, breaks: bool = False) -> None:
         self._program = program()
-        self.plan = self._program.plan
+        self.wired = WiredPlan(self._program.plan)
         self.lanes = self._program.lanes
         self.key_groups = self._program.key_groups
         self.options = KernelOptions(key_groups=self.key_groups)
-        self.exchanges = self.plan.exchanges
         self.breaks = breaks
         self.begun: list[list[int]] = []
         self.environments: dict[int, MemoryEnvironment] = {}
@@ -116,7 +116,7 @@ def test_records_are_given_up_by_the_epoch_that_reads_them(
 def received() -> dict[str, list[Batch]]:
     """What a source task sends of all records."""
     site = Site()
-    name = next(iter(site.exchanges))
+    name = next(iter(site.wired.exchanges))
     outputs, _ = read(site, order(SourceRange(0, 0, 0, 4)))
     return {name: [b for output in outputs for b in output.exchanges.get(name, ())]}
 

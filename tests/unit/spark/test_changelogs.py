@@ -57,7 +57,7 @@ def restored_from(
 ) -> int:
     """Let a worker make current what stands at offset 10 of 20; return where it begins to read."""
     made = replace(program(tmp_path, "life"), stale_after_ms={LOG: age})
-    process = Process(0, made, {}, _admin=broker)  # type: ignore[arg-type]
+    process = Process(0, made, _admin=broker)  # type: ignore[arg-type]
     environment = process.environment(STAGE, GROUP)
     environment.write_pending(BASE, Committed(), {"counts": [(b"deleted since", b"1")]})
     environment.fold(Committed(token=BASE, changelog_ends={"counts": 10}, time_ms=base_ms))
@@ -179,7 +179,7 @@ def test_only_windows_that_the_watermark_drops_may_be_gone(tmp_path: Path, chang
     store = StoreSpec(
         **{"name": "w", "kind": "window", "retention_ms": 2 * HOUR, "window_ms": HOUR, **changes}
     )
-    process = Process(0, program(tmp_path, "life"), {}, watermark=10 * HOUR)
+    process = Process(0, program(tmp_path, "life"), watermark=10 * HOUR)
     assert _dropped_by(process, store) == until
     by_stream = replace(process.program, kernel={"event_time": "stream-time"})
-    assert _dropped_by(Process(0, by_stream, {}, watermark=10 * HOUR), store) == -1
+    assert _dropped_by(Process(0, by_stream, watermark=10 * HOUR), store) == -1

@@ -59,14 +59,14 @@ def test_state_from_before_a_reset_elsewhere_is_rebuilt(
         return [(b"new", b"2")]
 
     monkeypatch.setattr(lanes, "read_between", log)
-    first = Process(0, program(tmp_path, "first life"), {})
+    first = Process(0, program(tmp_path, "first life"))
     environment = first.environment(STAGE, GROUP)
     token = Token(1, old, 0)
     environment.write_pending(token, Committed(), {"counts": [(b"old", b"1")]})
     environment.fold(Committed(token=token, changelog_ends={"counts": old}))
     first.close()
     state = Committed(token=Token(1, 30, 0), changelog_ends={"counts": 50})
-    second = Process(0, program(tmp_path, "second life"), {})
+    second = Process(0, program(tmp_path, "second life"))
     assert rows(second, state) == {b"new": b"2"}
     assert asked == [(0, 50)]
 
@@ -74,11 +74,11 @@ def test_state_from_before_a_reset_elsewhere_is_rebuilt(
 def test_state_of_a_life_without_a_name_is_taken_over_once(tmp_path: Path) -> None:
     """After an update nothing is restored."""
     before = replace(program(tmp_path, ""), changelog_ids={})
-    process = Process(0, before, {})
+    process = Process(0, before)
     environment = process.environment(STAGE, GROUP)
     token = Token(1, 1, 0)
     environment.write_pending(token, Committed(), {"counts": [(b"old", b"1")]})
     process.close()
     state = Committed(token=token, changelog_ends={"counts": 1})
     after = replace(program(tmp_path, "first life"), adopts_unnamed=True)
-    assert rows(Process(0, after, {}), state) == {b"old": b"1"}
+    assert rows(Process(0, after), state) == {b"old": b"1"}

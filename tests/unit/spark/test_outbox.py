@@ -17,7 +17,7 @@ from mustela.errors import UsageError
 from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
 from mustela.kernel.sink_order import places_of
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.plan.epoch import EpochOrder
+from mustela.plan.epoch import EpochOrder, Program
 from mustela.plan.keygroups import key_group, lane_of_group
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
@@ -54,9 +54,15 @@ ORDER = EpochOrder(
 )
 
 
+def process_of(changed: Program) -> Process:
+    process = Process(os.getpid(), changed)
+    process.wired.exchanges = EXCHANGES
+    return process
+
+
 def outbox(stage: int = 0, task: int = 0, **program_of: Any) -> Outbox:
     changed = replace(PROGRAM, **program_of)
-    return Outbox(Process(os.getpid(), changed, EXCHANGES), ORDER, stage, task)
+    return Outbox(process_of(changed), ORDER, stage, task)
 
 
 def sending(
@@ -64,7 +70,7 @@ def sending(
 ) -> Outbox:
     """Return the outbox of a task that sends its rows itself."""
     changed = replace(PROGRAM, guarantee="at_least_once", kernel={"production_handler": handler})
-    process = Process(os.getpid(), changed, EXCHANGES)
+    process = process_of(changed)
     process._sink = sink  # pyright: ignore[reportAttributeAccessIssue]
     process._row_checks = checks  # pyright: ignore[reportAttributeAccessIssue]
     return Outbox(process, order, 0, 0)
@@ -271,7 +277,7 @@ def test_rows_of_a_topic_that_other_stages_write_are_sorted_by_the_driver(guaran
             spread=True,
         )
         changed = replace(PROGRAM, guarantee=guarantee)  # pyright: ignore[reportArgumentType]
-        process = Process(os.getpid(), changed, EXCHANGES)
+        process = process_of(changed)
         process._sink = FakeSink()  # pyright: ignore[reportAttributeAccessIssue]
         process._row_checks = FakeChecks()  # pyright: ignore[reportAttributeAccessIssue]
         box = Outbox(process, ORDER, stage, 0)
