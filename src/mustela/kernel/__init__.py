@@ -1,7 +1,7 @@
 """What each operator means: one implementation, run unchanged by every engine.
 
-Owns: operators over batches (a list per column), one file per kind of step, and their table.
-Entry: operators.py (the table from step kind to operator).
+Owns: the tasks of an epoch; operators over batches (a list per column), one file per kind of step.
+Entry: task.py (source task, lane task), operators.py (the table from step kind to operator).
 May import: plan and every room below it.
 Must not: do I/O, read a clock or draw random numbers; these are arguments. Only engines import it.
 """

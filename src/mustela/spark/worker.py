@@ -1,9 +1,8 @@
 """What Spark's Python workers run: the source tasks, the lane tasks, and the restore tasks.
 
-This is the road of a record on an executor. A source task reads its offset ranges, decodes, runs
-the stateless steps and sends records to the lanes of their keys. A lane task merges what it got in
-order, runs the stateful steps over its key groups, and writes the pendings. Rows for Kafka ride
-along to the driver, which alone commits.
+What source and lane tasks do is in `mustela.kernel.task`, and where they find it in `site`. Here
+records become frames for the lanes of their keys, frames become the rows that a lane gets, and rows
+for Kafka ride along to the driver, which alone commits.
 
 A task that fails does not fail its Spark job: it says so in its report, and the lanes behind it
 write nothing. A job fails only when a process dies.

@@ -1,4 +1,4 @@
-"""The test driver: the same kernel without Spark and without a broker.
+"""The test driver: the same tasks and operators without Spark and without a broker.
 
 Owns: TopologyTestDriver, test topics, the manual clock, crash and fault injection.
 Entry: driver.py (TopologyTestDriver).
