@@ -31,6 +31,7 @@ REGISTRY_HOSTS = re.compile(
 MACHINE_PATHS = re.compile(
     "|".join(["/" + "root/", "/" + "work/", "/" + r"home/\w+/", "/" + "Users/"])
 )
+NAMED = re.compile(r"`((?:src|tests|docs|examples|benchmarks)/[A-Za-z0-9_./-]*)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -85,6 +86,18 @@ def test_links_between_documents_lead_somewhere(files: list[Path]) -> None:
                 continue
             if not (path.parent / target.split("#")[0]).exists():
                 dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not dead, "\n".join(dead)
+
+
+def test_files_that_documents_name_are_there(files: list[Path]) -> None:
+    """A path in backquotes that begins in this repository's folders names what exists."""
+    dead = [
+        f"{path.relative_to(ROOT)}: {named}"
+        for path in files
+        if path.suffix == ".md" and "changes" not in path.parts
+        for named in NAMED.findall(path.read_text(encoding="utf-8"))
+        if not (ROOT / named).exists()
+    ]
     assert not dead, "\n".join(dead)
 
 
