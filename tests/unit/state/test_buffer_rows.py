@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustela.errors import InvariantError
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import RecordBuffer, SlotBuffer, WeighedSlotBuffer
-from mustela.state.kinds.layout import STREAM_TIME, RowView
+from mustela.state.kinds.layout import STREAM_TIME, RowView, key_row
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.timer import Timer, TimerRows
 from tests.unit.state.epochs import KEYS, backends, keys, steps, world
@@ -216,3 +217,14 @@ def test_the_keys_used_last_are_those_of_an_ordered_dict(backend, most, ops):
         before = recent.before_many([b"a", b"ab"])
         assert before == [model.get(b"a"), model.get(b"ab")]
         assert recent.getmulti([b"a", b"ab"]) == [None, None]
+
+
+@pytest.mark.parametrize("lost", [b"\x00n", b"\x00w", key_row(b"a")])
+def test_rows_that_contradict_each_other_are_named(lost: bytes) -> None:
+    """A copy that lacks a row of its changelog is no error of Python's in the middle of a step."""
+    with world("memory", BUFFER) as epochs:
+        _weighed(epochs.view).put_many([b"a", b"b"], [1, 2], [b"1", b"2"])
+        epochs.view.put(lost, (0).to_bytes(8, "big") if lost == b"\x00w" else None)
+        buffer, plain = _weighed(epochs.view), SlotBuffer(epochs.view)
+        with pytest.raises(InvariantError, match="contradict each other"):
+            buffer.remove(row.key for row in plain.due())

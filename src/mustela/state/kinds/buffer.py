@@ -24,6 +24,7 @@ from itertools import groupby
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
+from mustela.errors import InvariantError
 from mustela.state.kinds.layout import (
     TIME_BYTES,
     TIME_MAX,
@@ -88,6 +89,9 @@ class _Filled:
     def _fill(self, count: int, size: int) -> None:
         self._count += count
         self._bytes += size
+        if min(self._count, self._bytes) < 0:
+            msg = "more rows leave than wait"
+            raise _contradiction(msg, rows=self._count, bytes=self._bytes)
         self.view.put(_FILL_KEY, _FILL.pack(self._count, self._bytes) if self._count else None)
 
 
@@ -157,7 +161,9 @@ class SlotBuffer(_Filled):
         """Iterate over the rows with time <= until, by time, then by key; remove nothing."""
         keys = [stored[TIME_BYTES:] for stored, _ in time_rows(self.view, to=until)]
         for key, stored in zip(keys, self.view.getmulti(key_rows(keys)), strict=True):
-            assert stored is not None, key
+            if stored is None:
+                msg = "a slot has a time and no value"
+                raise _contradiction(msg, key=key)
             yield Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
 
     def oldest(self) -> Buffered | None:
@@ -167,7 +173,9 @@ class SlotBuffer(_Filled):
             return None
         key = row[0][TIME_BYTES:]
         stored = self.view.get(key_row(key))
-        assert stored is not None, key
+        if stored is None:
+            msg = "a slot has a time and no value"
+            raise _contradiction(msg, key=key)
         return Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
 
     def remove(self, keys: Iterable[bytes]) -> None:
@@ -245,6 +253,9 @@ class WeighedSlotBuffer(SlotBuffer):
 
     def _add(self, weight: int) -> None:
         self._weight += weight
+        if self._weight < 0:
+            msg = "more weight leaves than waits"
+            raise _contradiction(msg, weight=self._weight)
         packed = self._weight.to_bytes(_WEIGHT_BYTES, "big")
         self.view.put(_WEIGHT_KEY, packed if self.count else None)
 
@@ -319,3 +330,10 @@ def _in_order(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, byte
         yield from sorted(
             same, key=lambda row: (row[0][TIME_BYTES:-_SEQUENCE_BYTES], row[0][-_SEQUENCE_BYTES:])
         )
+
+
+def _contradiction(what: str, **evidence: object) -> InvariantError:
+    """Make the error for rows that no buffer has written together: a copy that is not its log."""
+    why = "the copy has rows that its changelog does not have, or lacks some"
+    what = f"the rows of a buffer contradict each other: {what}"
+    return InvariantError(what, evidence=evidence, why=why)
