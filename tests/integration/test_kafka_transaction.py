@@ -104,6 +104,21 @@ def test_everything_of_a_transaction_appears_together(
     assert admin.group_offsets("together") == {(out, 0): 41}
 
 
+def test_rows_of_a_timeless_topic_have_no_time_of_this_machine(
+    make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
+) -> None:
+    """A clock that is a day ahead stops no epoch: a broker refuses a time of tomorrow."""
+    log = make_topic(1)
+    sink = make_sink(timeless=frozenset({log}))
+    sink.begin()
+    sink.produce_tracked(log, 0, [b"record", b"delta"], [b"1", b"2"])
+    sink.flush()
+    sink.commit()
+    await_settled(properties, log)
+    found = tail(properties, log, TailOptions(until_end=True))
+    assert [row.timestamp for row in found] == [1, 1]
+
+
 def test_tracked_ends_are_right_behind_other_rows(
     make_topic: MakeTopic, make_sink: MakeSink, admin: KafkaAdmin
 ) -> None:

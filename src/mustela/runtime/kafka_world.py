@@ -29,7 +29,10 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
         transactions=TransactionalSink(
             client_properties(settings, "producer"),
             settings.application_id,
-            options=TransactionOptions(commit_timeout=settings.commit_timeout.total_seconds()),
+            options=TransactionOptions(
+                commit_timeout=settings.commit_timeout.total_seconds(),
+                timeless=frozenset({epochs_topic(settings.application_id)}),
+            ),
             crash_point=reach if armed() else None,
         ),
         epochs=KafkaEpochLog(settings, cluster),

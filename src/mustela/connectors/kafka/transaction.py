@@ -62,6 +62,8 @@ __all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
 OFFSETS_TIMEOUT_S = 10.0
 INIT_FIRST_STEP_S = 0.1
 INIT_LAST_STEP_S = 1.6
+_NO_TIME_MS = 1
+"""The client takes 0 for "now"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class TransactionOptions:
         batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to.
         queue_rows: Rows that wait in the client; produce calls wait beyond it.
         queue_kbytes: The same in kilobytes.
+        timeless: Topics whose tracked rows have no time of this machine's: a broker refuses one
+            that is more than an hour ahead.
     """
 
     commit_timeout: float = 60.0
@@ -81,6 +85,7 @@ class TransactionOptions:
     batch_bytes: int = 1_000_000
     queue_rows: int = 500_000
     queue_kbytes: int = 128 << 10
+    timeless: frozenset[str] = frozenset()
 
 
 class TransactionalSink:
@@ -221,7 +226,10 @@ class TransactionalSink:
         """
         if not values:
             return
-        columns = Columns(topics=topic, keys=keys, values=values, partitions=partition)
+        stamps = [_NO_TIME_MS] * len(values) if topic in self._options.timeless else None
+        columns = Columns(
+            topics=topic, keys=keys, values=values, timestamps=stamps, partitions=partition
+        )
         self._deliveries.sent(columns)
         self._deliveries.expect(topic, partition)
         if self._diagnose:
@@ -569,6 +577,7 @@ def _rows(columns: Columns, span: slice) -> Columns:
         topics=columns.topics,
         keys=columns.keys[span],
         values=columns.values[span],
+        timestamps=None if columns.timestamps is None else columns.timestamps[span],
         partitions=columns.partitions,
         rows=range(len(columns))[span],
     )
