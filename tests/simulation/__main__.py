@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,16 @@ def main(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
     options = _parse(arguments)
     if options.bugs:
+        from tests.simulation.planted.known import planted
         from tests.simulation.planted.search import search_all
 
+        _check("bug", options.bugs, {"all", *planted()})
         return search_all(options.bugs, options.seeds or 10_000)
-    from tests.simulation.draw import ALL, NOT_YET
+    from tests.simulation.draw import ALL, ASKED, NOT_YET
+    from tests.simulation.programs import PROGRAMS
+
+    _check("kind", options.kinds, ALL | ASKED.keys())
+    _check("program", options.program, PROGRAMS)
 
     kinds = ALL - NOT_YET
     if options.kinds is not None:
@@ -41,6 +48,15 @@ def main(arguments: list[str]) -> int:
     if failed:
         _one(failed[0], kinds, trace=False)
     return 1 if failed else 0
+
+
+def _check(what: str, names: str | None, known: Collection[str]) -> None:
+    """End the command where a name is not known."""
+    unknown = set(filter(None, (names or "").split(","))) - set(known)
+    if unknown:
+        print(f"no {what} is called {', '.join(sorted(unknown))}; there are:", file=sys.stderr)
+        print(", ".join(sorted(known)), file=sys.stderr)
+        sys.exit(2)
 
 
 def _several(options: argparse.Namespace, choice: Choice) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.programs import GROWN, KEYS, PROGRAMS, Program
 from tests.simulation.script import Event, Script
 
-__all__ = ["ALL", "DRAWN", "KINDS", "NOT_YET", "draw", "program_of"]
+__all__ = ["ALL", "ASKED", "DRAWN", "KINDS", "NOT_YET", "draw", "program_of"]
 
 _ENDS = ("plain", "plain", "plain", "commit", "abort", "held")
 """How input comes: without a transaction, in one that commits or aborts, or in one that is held
@@ -204,6 +204,72 @@ KINDS: dict[str, Callable[[_Draw], list[Event]]] = {
 }
 """Every kind of fault, and what it makes happen; ``held`` besides, which is a way to write."""
 
+
+def _unlogged(draw: _Draw) -> list[Event]:
+    """A release does not log its store; the next one does, on a machine that may be another one."""
+    at = draw.when()
+    back = at + draw.random.randint(60, 150)
+    return [
+        Event(at, "start", (0, min(1, draw.program.versions - 1), 0)),
+        Event(back, "start", (0, 0, draw.random.randrange(2))),
+    ]
+
+
+def _behind(draw: _Draw) -> list[Event]:
+    """A machine rests while another one works, and the cleaner takes deletions that it missed.
+
+    Its clock was ahead when it wrote, so that its copy seems to be young.
+    """
+    random, at, source = draw.random, draw.when(), draw.source()
+    gone = None if source in draw.program.tables else b"v1"
+    before = tuple((key, b"v2") for key in KEYS)
+    after = tuple((key, gone) for key in random.sample(KEYS, 3))
+    back = at + random.randint(200, 350)
+    return [
+        Event(at, "skew", (0, 30_000)),
+        *(Event(at + 1, "produce", (source, n, before, "plain")) for n in range(3)),
+        Event(at + 60, "start", (0, 0, 1)),
+        Event(at + 90, "skew", (0, 0)),
+        *(Event(at + 100, "produce", (source, n, after, "plain")) for n in range(3)),
+        Event(back - 2, "compact", (0, 1)),
+        Event(back - 1, "compact", (0, 1)),
+        Event(back, "start", (0, 0, 0)),
+    ]
+
+
+def _wipe(draw: _Draw) -> list[Event]:
+    """Somebody deletes local state while the application runs."""
+    at = draw.when()
+    return [Event(at + 7 * n, "wipe", (0,)) for n in range(draw.random.randint(1, 6))]
+
+
+def _cut(draw: _Draw) -> list[Event]:
+    """A log that was there before the application loses its end, and grows again after a while.
+
+    Nobody knows whose log it was of which nothing was read: it is seen while it is short.
+    """
+    random, source = draw.random, draw.source()
+    if source in draw.program.global_:
+        source = "in"
+    rows = tuple((random.choice(KEYS), b"v1") for _ in range(6))
+    numbers = range(draw.options["partitions"])
+    at = random.randint(60, 120)
+    return [
+        *(Event(0, "produce", (source, n, rows, "plain")) for n in numbers),
+        *(Event(at, "truncate", (source, n, 4)) for n in numbers),
+        Event(at + 40, "pause", (6_000,)),
+        *(Event(at + 100, "produce", (source, n, rows, "plain")) for n in numbers),
+    ]
+
+
+ASKED: dict[str, Callable[[_Draw], list[Event]]] = {
+    "unlogged": _unlogged,
+    "behind": _behind,
+    "wipe": _wipe,
+    "cut": _cut,
+}
+"""What only those draw who ask for it by name: the search for a bug. No other seed knows of it."""
+
 ALL = frozenset({*KINDS, "held"})
 DRAWN = 3
 """Counts the ways in which scripts were made of seeds: each makes another script of a seed."""
@@ -246,7 +312,8 @@ def draw(seed: int, *, kinds: frozenset[str] = ALL - NOT_YET) -> Script:
     length = random.choice((150, 300, 600))
     draws = _Draw(random, program, options, length)
     events = [Event(0, "start", (0, 0, 0)), *_inputs(draws, kinds)]
-    known = sorted(kinds & KINDS.keys())
+    makers = KINDS | ASKED
+    known = sorted(kinds & makers.keys())
     weather = random.sample(known, min(len(known), random.randint(1, 5)))
     for kind, share in OFTEN.items():
         if kind in kinds and random.random() < share:
@@ -254,7 +321,7 @@ def draw(seed: int, *, kinds: frozenset[str] = ALL - NOT_YET) -> Script:
     for _ in range(random.randint(0, 7) if weather else 0):
         kind = random.choice(weather)
         if not (kind == "widen" and program.timed):
-            events += KINDS[kind](draws)  # records of a partition that is found late are late
+            events += makers[kind](draws)  # records of a partition that is found late are late
     return Script(
         seed=seed,
         program=program.name,

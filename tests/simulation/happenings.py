@@ -72,6 +72,12 @@ class Happenings:
         self._kill_all_on(machine)
         self._world.machines[machine].lose_disk()
 
+    def _wipe(self, machine: int) -> None:
+        """Somebody deletes the state of a machine, whoever uses it."""
+        self._world.machines[machine].lose_state()
+        for life in self._world.lives():
+            life.met += life.machine.number == machine
+
     def _kill_all_on(self, machine: int) -> None:
         for life in self._world.lives():
             if life.machine.number == machine:

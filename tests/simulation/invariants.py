@@ -16,7 +16,7 @@ from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.list import ListRows
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.simulation.broker import Entry, Partition, Txn
+from tests.simulation.broker import BASE_MS, Entry, Partition, Txn
 from tests.simulation.happenings import Happenings
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.oracle import CountOracle, EachOracle, Found
@@ -58,6 +58,9 @@ EXCUSED: dict[str, frozenset[str]] = {
 }
 """The codes with which an application may stop for good, by what happened."""
 
+_SAYS_WHY = frozenset[str]().union(*EXCUSED.values())
+"""Who stops with one of these says that somebody did something to its topics."""
+
 
 class Invariants:
     """Watches the cluster of a world.
@@ -91,6 +94,7 @@ class Invariants:
         self._read: dict[tuple[str, str, int], int] = {}
         self._began: dict[tuple[str, int], int] = {}
         self._owner: Life | None = None
+        self._passed: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def committed(self, name: str, txn: Txn) -> None:
@@ -157,6 +161,8 @@ class Invariants:
             since = [claimed for claimed, at in self._claims if at >= life.began_ms]
             if not any(claimed is not life for claimed in since):
                 self._fail("stops", "an instance calls itself replaced, and no other one has come")
+        if life.outcome in _SAYS_WHY and not self._is_excused(life.outcome):
+            self._fail("stops", f"an instance says {life.outcome}, and nothing like that happened")
         may_pass = isinstance(error, EnvironmentFault) and error.retryable
         if may_pass and life.running and life.met < FAILURES_BORNE and not life.paused:
             self._fail("stops", f"{life.met} failures ended an instance: {life.outcome}")
@@ -210,8 +216,12 @@ class Invariants:
             if place not in self._read:
                 self._began[part.topic, part.partition] = start
             self._read[place] = part.end
+            passed = self._passed.setdefault((part.topic, part.partition), [])
+            passed.append((BASE_MS + self._world.ms, part.end))
             log = self._world.broker.ever[topic_id].partitions[part.partition]
-            entries_read = log.as_of(part.leader_epoch, start, part.end)
+            # Where nothing is left to read of a range, the record cannot say whose log it was.
+            asked = current_life().read_as.get((part.topic, part.partition, start), -1)
+            entries_read = log.as_of(max(asked, part.leader_epoch), start, part.end)
             read.setdefault(part.topic, []).extend((part.partition, e) for e in entries_read)
             self._check_one_log(part, log, place)
         for topic, (topic_id, ends) in record.global_ends.items():
@@ -327,6 +337,9 @@ class Invariants:
             left = log.between(read.get(place, 0), log.stable)
             if left:
                 self._fail("complete", f"{len(left)} records of {place} are not read")
+            late = self._written_behind(place, log)
+            if late and not EXCUSED["truncate"].intersection(world.ends):
+                self._fail("complete", f"{late} of {place} came where it had been, and is not read")
         missing = self._oracle.left()
         if missing:
             self._fail("complete", f"nothing came of {missing[:3]}")
@@ -334,6 +347,15 @@ class Invariants:
         self._check_mirror(last)
         self._check_time(last)
         self._check_state(last)
+
+    def _written_behind(self, place: tuple[str, int], log: Partition) -> list[int]:
+        """Return the offsets that reading had passed when their records were written."""
+        passed = self._passed.get(place, [])
+        return [
+            entry.offset
+            for entry in log.between(0, log.stable)
+            if any(ms < entry.append_ms and end > entry.offset for ms, end in passed)
+        ]
 
     def _excuse(self, code: str) -> None:
         """An application that does not come back must have been given a reason."""

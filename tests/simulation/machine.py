@@ -8,6 +8,7 @@ from typing import Any
 
 from mustela.state.codec import Meta
 from mustela.state.directories import environment_path
+from mustela.state.faults import gone
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.lmdb_files import refuse
 from mustela.state.memory import MemoryEnvironment
@@ -33,6 +34,7 @@ class DiskEnvironment(MemoryEnvironment):
         super().__init__(spec)
         self._machine = machine
         self._meta: Meta | None = None
+        self.is_gone = False
         self.path = environment_path(machine.root, spec)
         self._at = path
 
@@ -52,6 +54,8 @@ class DiskEnvironment(MemoryEnvironment):
 
     def _writes(self) -> None:
         self._machine.at("disk")
+        if self.is_gone:
+            raise gone(self.path)
         if self._meta is None:
             self._meta = Meta.fresh(self._spec, self._machine.boot)
         refuse(self._meta.judged(self._spec, self._machine.boot), self.path)
@@ -161,6 +165,12 @@ class Machine:
         self.boots += 1
         for environment in self.environments.values():
             environment.tear(self._random)
+
+    def lose_state(self) -> None:
+        """Lose all environments: who has one open finds that it is gone when it writes."""
+        for environment in self.environments.values():
+            environment.is_gone = True
+        self.environments.clear()
 
     def lose_disk(self) -> None:
         """Come back with an empty disk."""

@@ -449,6 +449,7 @@ class SimReader:
             if leader >= 0 and log.epoch_end(leader) < position:  # the client asks as it reads on
                 raise OffsetOutOfRange(f"topic '{topic}' partition {partition} lost {position - 1}")
             entries = log.begun(cleanings, position, end)[:step]
+            life.read_as[topic, partition, start] = log.leader
             if not entries:
                 return
             position, leader = entries[-1].offset + 1, log.leader

@@ -128,11 +128,18 @@ def _pair(name: str, oracle: Callable[[], Oracle], **more: Any) -> Program:
 
 _LOOSE = {"processing_guarantee": "at_least_once"}
 _SLEPT = frozenset({"STORE_SLEPT"})
+_INCOMPLETE = frozenset({"CHANGELOG_INCOMPLETE"})
 
 PROGRAMS = {
     program.name: program
     for program in (
-        _one("count", RenamedOracle, versions=5, releases=(2, 3, 3, 4), stuck={2: _SLEPT}),
+        _one(
+            "count",
+            RenamedOracle,
+            versions=5,
+            releases=(2, 3, 3, 4),
+            stuck={1: _INCOMPLETE, 2: _SLEPT},
+        ),
         _pair("two", CountOracle, versions=2, releases=(1,)),
         _one("words", _words),
         _one("each", EachOracle, build="count", settings={"emit": "every"}),

@@ -76,6 +76,7 @@ class Life:
         no_answers: How many commits get no answer.
         starts: Where partitions began when it asked last, by topic and number.
         sent: What it wrote without a transaction, by topic and key.
+        read_as: Whose log it was that it read, by topic, partition and first offset.
         rest: Rounds without anything to do, one after the other.
     """
 
@@ -95,6 +96,7 @@ class Life:
     rest: int = 0
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     sent: dict[tuple[str, bytes | None], list[bytes | None]] = field(default_factory=dict)
+    read_as: dict[tuple[str, int, int], int] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)
     worker_dies: bool = False
     no_answers: int = 0

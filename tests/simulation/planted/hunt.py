@@ -21,7 +21,7 @@ TRIED_MAX = 25
 def main(name: str, start: int, last: int, off: str = "") -> int:
     """Look for a bug; return 0 if its guard, or with ``off`` any other invariant, finds it."""
     plant(name, LIST)
-    from tests.simulation.draw import ALL, NOT_YET, draw
+    from tests.simulation.draw import ALL, NOT_YET, draw, program_of
     from tests.simulation.invariants import NOT_HELD
     from tests.simulation.play import play
     from tests.simulation.shrink import shrink
@@ -32,6 +32,8 @@ def main(name: str, start: int, last: int, off: str = "") -> int:
     first: tuple[int, str] | None = None
     others = 0
     for seed in range(start, last + 1):
+        if bug.program not in {None, program_of(seed)}:
+            continue
         script = draw(seed, kinds=kinds)
         violations = play(script, off=without).violations
         if not violations:

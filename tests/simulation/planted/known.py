@@ -38,6 +38,8 @@ class Planted:
         guard: The invariant that is there to find it.
         kinds: Kinds of faults that it takes, besides those that are drawn anyway.
         among: The only kinds of faults that are drawn, if it takes rare ones together.
+        program: The only program that can show it; None for any.
+        not_reached: Why the simulator cannot show it, and what shows it instead.
         alone: Whether no other invariant finds it: what shows that its guard is needed.
         history: The commit that mended it, where the project once had it.
         reverses: What the bug is to that commit; see `history`.
@@ -48,6 +50,8 @@ class Planted:
     guard: str
     kinds: frozenset[str]
     among: frozenset[str]
+    program: str | None
+    not_reached: str | None
     alone: bool
     history: str | None
     reverses: str | None
@@ -67,6 +71,8 @@ def planted() -> dict[str, Planted]:
             guard=said.get("found_by", ""),
             kinds=frozenset(said.get("kinds", ())),
             among=frozenset(said.get("among", ())),
+            program=said.get("program"),
+            not_reached=said.get("not_reached"),
             alone=said.get("alone", False),
             history=said.get("history"),
             reverses=said.get("reverses"),

@@ -60,7 +60,9 @@ def find(bug: Planted, seeds: int) -> Finding | str:
 def search_all(names: str, seeds: int) -> int:
     """Look for bugs, keep what is found, and print a table; return 0 if all were found."""
     known = planted()
-    wanted = sorted(known) if names == "all" else names.split(",")
+    wanted = names.split(",")
+    if names == "all":
+        wanted = sorted(name for name, bug in known.items() if not bug.not_reached)
     missed = 0
     print(f"{'bug':58} {'seeds':>5} found by    {'first':>5}")
     for name in wanted:
