@@ -108,7 +108,10 @@ def upgrades_of(
             continue
         _check(name, then, now)
         if spec.kind not in REWRITTEN:
-            left.append(f"leave {name}: what waits there is read as it is until it goes on")
+            left.append(
+                f"leave {name}: what waits there is upgraded when it goes on, so its upgrades"
+                " have to stay in the program"
+            )
             continue
         _check_local(name, [store for store in stage.stores if not store.logged])
         meaning = replace(

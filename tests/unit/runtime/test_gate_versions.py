@@ -10,8 +10,10 @@ import pytest
 
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.options import Materialized
+from mustela.dsl.suppression import BufferConfig, Suppressed
 from mustela.dsl.upgrades import Upgrade
 from mustela.dsl.windows import TimeWindows
+from mustela.runtime.upgrading import upgraded, upgrades_of
 from tests.unit.runtime.fakes import FakeAdmin
 from tests.unit.runtime.test_gate import Program, Runs, counting, dropped
 
@@ -149,3 +151,31 @@ def test_parked_calls_have_no_versions_and_another_step_begins_without_them(runs
 
 async def asked(value: Any) -> str:
     return str(value)
+
+
+def held_back(value: Any, version: int = 1, upgrade: Any = None) -> Program:
+    def build(builder: StreamsBuilder) -> None:
+        kept = Materialized[str, Any](store="prices", version=version, upgrade=upgrade)
+        prices = builder.table("lines", key=str, value=value, materialized=kept)
+        rare = Suppressed.until_time_limit(
+            timedelta(seconds=5), BufferConfig.unbounded(), name="held"
+        )
+        prices.suppress(rare)
+
+    return build
+
+
+def test_the_job_leaves_what_waits_and_its_upgrade_has_to_stay(runs: Runs) -> None:
+    """It says so of each such store, and a program without the upgrade is stopped."""
+    runs.run(held_back(float))
+    runs.run(held_back(str, 2, FROM_1))
+    assert runs.record is not None
+    plan = runs.plan_of(held_back(str, 2, FROM_1))
+    (job,), (left,) = upgrades_of(runs.record, plan, "app", None)
+    assert job.store == "prices"
+    assert "its upgrades have to stay" in left
+    (waiting,) = {name for name in plan.stores if name in left}
+    runs.record = upgraded(runs.record, job, now_ms=7)
+    error = runs.refused(held_back(str, 2), "STORE_NOT_UPGRADED")
+    assert error.fields["store"] == waiting
+    runs.run(held_back(str, 2, FROM_1))
