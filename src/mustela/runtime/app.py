@@ -332,7 +332,7 @@ class App:
         engine = self._engine = _load_engine(self._engine_name)
         fan, world = _Fan(self._listeners), kafka_world(settings, self._clock)
         try:
-            check_before_start(settings, plan, world, fan)
+            checked = check_before_start(settings, plan, world, fan)
         except BaseException:
             world.cluster.close()
             raise
@@ -343,7 +343,13 @@ class App:
             try:
                 engine.start(self._engine_options(settings))
                 self._coordinator = Coordinator(
-                    settings, plan, engine, clock=self._clock, listener=fan, world=world
+                    settings,
+                    plan,
+                    engine,
+                    clock=self._clock,
+                    listener=fan,
+                    world=world,
+                    checked=checked,
                 )
                 self._run(self._coordinator, settings, keeper)
             finally:

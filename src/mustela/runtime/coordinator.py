@@ -10,9 +10,7 @@ from typing import Any
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
-from mustela.connectors.kafka.errors import (
-    TransactionFailed,
-)
+from mustela.connectors.kafka.errors import TransactionFailed
 from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.errors import DataError, EnvironmentFault, MustelaError
@@ -42,6 +40,7 @@ from mustela.runtime.outcome import Outcome
 from mustela.runtime.patience import Patience
 from mustela.runtime.ports import World
 from mustela.runtime.progress import Cut, cuts_made, leaders_read, ranges_of
+from mustela.runtime.recovery import Recovery
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
@@ -70,9 +69,10 @@ class Coordinator:
         clock: Wall and monotonic time.
         listener: Is told of what happens.
         world: Kafka and disk; by default those that the settings name.
+        checked: What `check_before_start` gave, if it was called.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an application, and its world
         self,
         settings: Settings,
         plan: Plan,
@@ -81,6 +81,7 @@ class Coordinator:
         clock: Clock,
         listener: Listener,
         world: World | None = None,
+        checked: Recovery | None = None,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -93,7 +94,13 @@ class Coordinator:
         self._successor = Successor(settings.application_id, epochs.newest, clock)
         self._outcome = Outcome(world.transactions, epochs, self._successor)
         self._opening = Opening(
-            settings, plan, engine, world=world, listener=listener, lanes=self.lanes
+            settings,
+            plan,
+            engine,
+            world=world,
+            listener=listener,
+            lanes=self.lanes,
+            checked=checked,
         )
         self._committer = Committer(
             world.transactions,
@@ -168,9 +175,8 @@ class Coordinator:
         )
 
     def _refuse_if_deposed(self, error: EnvironmentFault) -> None:
-        places = [TopicPartition(topic, 0) for topic in self._plan.topics[:1]]
-        for place in places:
-            self._outcome.refuse_if_deposed(error, self.barrier, place)
+        for topic in self._plan.topics[:1]:
+            self._outcome.refuse_if_deposed(error, self.barrier, TopicPartition(topic, 0))
 
     @property
     def _plan(self) -> Plan:

@@ -38,14 +38,26 @@ def row_limits(settings: Settings) -> RowLimits:
     )
 
 
-def check_before_start(settings: Settings, plan: Plan, world: World, listener: Listener) -> None:
+def check_before_start(
+    settings: Settings, plan: Plan, world: World, listener: Listener
+) -> Recovery:
     """See whether the application can run at all, before an engine is started for it.
+
+    It is also before the claim: what cannot run must not end an instance that does.
+
+    Returns:
+        What has found the topics, for `Opening`, which need not look again.
 
     Raises:
         MustelaError: If topics are missing, or record, broker and program do not fit.
     """
-    recovery = Recovery(settings, plan, world)
+    recovery = Recovery(settings, plan, world, lambda text: listener.on_event(Said(text=text)))
     patience = Patience(world.clock, limit=settings.commit_timeout.total_seconds())
+    _check(recovery, patience, listener)
+    return recovery
+
+
+def _check(recovery: Recovery, patience: Patience, listener: Listener) -> None:
     patience.insist(recovery.examine, listener.on_error)
     patience.insist(recovery.ensure_topics, listener.on_error)
 
@@ -60,6 +72,7 @@ class Opening:
         world: Kafka, disk and clocks.
         listener: Is told of what happens.
         lanes: Number of lanes.
+        checked: What `check_before_start` gave; None checks here.
 
     Attributes:
         plan: The plan that runs: it reads the topics that patterns have found, too.
@@ -67,7 +80,7 @@ class Opening:
         global_tables: Follows the topics of global tables.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an application, its world, and what is known of it
         self,
         settings: Settings,
         plan: Plan,
@@ -76,6 +89,7 @@ class Opening:
         world: World,
         listener: Listener,
         lanes: int,
+        checked: Recovery | None = None,
     ) -> None:
         self._settings = settings
         self.plan = plan
@@ -83,7 +97,8 @@ class Opening:
         self._world = world
         self._listener = listener
         self._lanes = lanes
-        self.recovery = Recovery(settings, plan, world, self._say)
+        self.recovery = checked or Recovery(settings, plan, world, self._say)
+        self._is_checked = checked is not None
         self.global_tables = GlobalFollower(plan, world.cluster, self._say)
         self._state_dir = settings.state_dir
         self._is_loaded = False
@@ -98,10 +113,10 @@ class Opening:
             MustelaError: If the application cannot go on.
         """
         on_fault = self._listener.on_error
-        # Before the claim: a program that cannot be sent must not end an instance that runs.
+        # Before the claim: what cannot run must not end an instance that does.
         self._engine.check(self.plan)
-        patience.insist(self.recovery.examine, on_fault)
-        patience.insist(self.recovery.ensure_topics, on_fault)
+        if not self._is_checked:
+            _check(self.recovery, patience, self._listener)
         patience.insist(self.recovery.tell_of_weak_topics, on_fault)
         state = patience.insist(lambda: self._claim(committer, successor), on_fault)
         self.global_tables.resume(state.global_marks)
