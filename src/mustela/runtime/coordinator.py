@@ -11,7 +11,6 @@ from typing import Any
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.errors import TransactionFailed
-from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
@@ -35,7 +34,7 @@ from mustela.runtime.gate.watch import TruncationWatch
 from mustela.runtime.held import HeldPartitions
 from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.opening import Opening, all_groups, row_limits
+from mustela.runtime.opening import Opening, all_groups
 from mustela.runtime.outcome import Outcome
 from mustela.runtime.patience import Patience
 from mustela.runtime.ports import World
@@ -44,7 +43,6 @@ from mustela.runtime.recovery import Recovery
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
 from mustela.runtime.tidying import Tidying
-from mustela.runtime.topics import first_chooser
 from mustela.runtime.watermark import Look, scheduled_watermark, steady_ms
 from mustela.state.faults import StateDamagedError
 from mustela.state.interfaces import Token
@@ -108,7 +106,7 @@ class Coordinator:
             dead_letter_topic=settings.dead_letter_topic,
             header=settings.epoch_header,
             handler=settings.production_handler,
-            checks=self._row_checks(),
+            checks=self._opening.row_checks(),
             log_names=plan.log_names,
             records=world.records,
             crash_point=world.crash_point,
@@ -121,8 +119,7 @@ class Coordinator:
             )
         )
         self._name_topics()
-        self._failures = 0
-        self._suspect = False
+        self._failures, self._suspect = 0, False
         self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
         self._refresh_every_s = settings.topics.refresh.total_seconds()
         self._next_refresh = clock.monotonic() + self._refresh_every_s
@@ -142,16 +139,6 @@ class Coordinator:
             settings.processing_handler,
             lambda: self._plan.topics,
             lambda text: listener.on_event(Said(text=text)),
-        )
-
-    def _row_checks(self) -> RowChecks:
-        settings, recovery = self._settings, self._opening.recovery
-        return RowChecks(
-            self._cluster,
-            self._clock,
-            row_limits(settings),
-            partitions=lambda: (recovery.widest_source, settings.replication_factor),
-            origin=first_chooser(self._plan),
         )
 
     def prepare(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings, app_configs
 from mustela.connectors.kafka.errors import TransactionFenced
-from mustela.connectors.kafka.row_checks import RowLimits
+from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.plan.epoch import Program, RestoreOrder
 from mustela.plan.plan import Plan
 from mustela.runtime.committed import CommittedState
@@ -102,6 +102,17 @@ class Opening:
         self.global_tables = GlobalFollower(plan, world.cluster, self._say)
         self._state_dir = settings.state_dir
         self._is_loaded = False
+
+    def row_checks(self) -> RowChecks:
+        """Return what finds rows that the broker would refuse, before they are sent."""
+        settings, recovery, world = self._settings, self.recovery, self._world
+        return RowChecks(
+            world.cluster,
+            world.clock,
+            row_limits(settings),
+            partitions=lambda: (recovery.widest_source, settings.replication_factor),
+            origin=first_chooser(self.plan),
+        )
 
     def open(
         self, committer: Committer, successor: Successor, patience: Patience
