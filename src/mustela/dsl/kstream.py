@@ -22,7 +22,9 @@ from mustela.dsl.transact import Transactions
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
+from mustela.serdes.primitives import StrSerde
 from mustela.topology.errors import BadOptionError
+from mustela.topology.fold_cells import all_together
 from mustela.topology.sink import SinkNode
 from mustela.topology.stateless import (
     FilterNode,
@@ -564,6 +566,43 @@ class KStream(
         step = place["name"]
         key_serde = key_serde or read_serde(mapper, key=True)
         return KGroupedStream(self._registry, step, step, key_serde, value_serde or self._value)
+
+    def group_all(
+        self, *, value: type[V] | Serde[V] | None = None, name: str | None = None
+    ) -> KGroupedStream[str, V]:
+        """Group all records together, those without a key too, under the key ``all``.
+
+        What is folded so is in one lane. Counts, aggregates by name, and folds with a merger or
+        ``associative=True`` are combined before records travel there, so that it gets a row from
+        each task instead of every record; any other fold gets them all, one after the other.
+
+        Args:
+            value: Type or serde of the values; the stream's if not given.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The grouped records, which can be counted, reduced or aggregated.
+
+        Raises:
+            DuplicateNameError: If another step already has this name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, Sum, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> orders.group_all().aggregate(total=Sum("amount"), store="total").to_stream().to("t")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.create_input_topic("orders").pipe_input("o-1", {"amount": 3})
+            ...     driver.create_input_topic("orders").pipe_input("o-2", {"amount": 4})
+            ...     driver.create_output_topic("t").read_key_values_to_map()
+            {'all': Row(total=7)}
+        """
+        at = user_origin()
+        value_serde = choose_serde("value", value, None, holder="Grouped", at=at)
+        place = self._registry.place("group_all", parents=(self._name,), at=at, name=name)
+        self._registry.add(SelectKeyNode(**place, mapper=all_together))
+        step = place["name"]
+        return KGroupedStream(self._registry, step, step, StrSerde(), value_serde or self._value)
 
     def group_by_key(
         self,

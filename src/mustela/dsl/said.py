@@ -46,6 +46,7 @@ from mustela.serdes.primitives import (
 from mustela.serdes.rows import RowMaker, RowSerde
 from mustela.serdes.shape import is_class_with_fields
 from mustela.topology.errors import BadOptionError, SubtractorError
+from mustela.topology.fold_cells import itself, tagged_value
 from mustela.topology.stateless import FlatMapValuesNode, MergeNode
 from mustela.topology.table import TableMapValuesNode
 from mustela.topology.timed_values import TimedValuesNode
@@ -450,15 +451,11 @@ def tagged(
     numbered: list[str] = []
     for number, parent in enumerate(parents):
         place = registry.place("source", parents=(parent,), at=at, apart=apart)
-        registry.add(FlatMapValuesNode(**place, mapper=partial(_tag, number)))
+        registry.add(FlatMapValuesNode(**place, mapper=partial(tagged_value, number)))
         numbered.append(place["name"])
     place = registry.place("sources", parents=tuple(numbered), at=at)
     registry.add(MergeNode(**place, key=key))
     return place["name"]
-
-
-def _tag(number: int, value: Any) -> list[tuple[int, Any]]:
-    return [] if value is None else [(number, value)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -508,10 +505,6 @@ def _row(
     return _RowOf(make=kind, names=names, serde=serde)
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
 def _bare(
     kind: Any, of: Serde[Any] | None, value: object, options: Materialized[Any, Any], at: Origin
 ) -> _RowOf:
@@ -521,7 +514,7 @@ def _bare(
         serde = IntSerde()
     elif serde is None and kind == _or_none(_whole_type(of)):
         serde = of
-    return _RowOf(make=_itself, names=None, serde=serde)
+    return _RowOf(make=itself, names=None, serde=serde)
 
 
 def _or_none(kind: Any) -> Any:

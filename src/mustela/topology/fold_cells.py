@@ -18,14 +18,17 @@ __all__ = [
     "add_exact",
     "add_ranked",
     "add_top",
+    "all_together",
     "best_last",
     "best_of",
     "exact_total",
     "goes_first",
+    "itself",
     "merge_top",
     "newer",
     "remove_ranked",
     "subtract_exact",
+    "tagged_value",
 ]
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
@@ -35,6 +38,26 @@ _SMALLEST: Final = 1_074
 
 Entry = list[Any]
 """[what it is ranked by, the value]"""
+
+
+def all_together(_key: Any, _value: Any) -> str:
+    """Return the key under which all records are grouped."""
+    return "all"
+
+
+def itself(value: Any) -> Any:
+    """Return a result that has no row around it."""
+    return value
+
+
+def tagged_value(source: int, value: Any) -> list[tuple[int, Any]]:
+    """Return a value with the number of its stream; nothing of a record without one.
+
+    Example:
+        >>> tagged_value(1, "a"), tagged_value(1, None)
+        ([(1, 'a')], [])
+    """
+    return [] if value is None else [(source, value)]
 
 
 def goes_first(new: Any, old: Any) -> bool:

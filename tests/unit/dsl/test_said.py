@@ -230,6 +230,36 @@ def test_every_aggregate_is_combined_before_the_shuffle() -> None:
     assert roles.count("merge") == 6
 
 
+def test_all_records_together_are_combined_before_the_shuffle() -> None:
+    """Those without a key too; what travels is a row of each task, not each record."""
+    builder = StreamsBuilder()
+    stream = builder.stream("orders", key=str, value=int)
+    stream.group_all().aggregate(total=Sum(), last=Latest(), store="s").to_stream().to("rows")
+    minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+    stream.group_all(name="again").windowed_by(minutes).count(store="w").to_stream().to("counts")
+    physical = plan(builder.build(), options=PlanOptions(event_time="watermark"))
+    roles = [step.role for stage in physical.stages for step in stage.steps]
+    assert roles.count("combine") == roles.count("merge") == 2
+    with TopologyTestDriver(builder.build(), key_groups=8, lanes=3) as driver:
+        source = driver.create_input_topic("orders")
+        for n, key in enumerate(["a", None, "b", "a"]):
+            source.pipe_input(key, n, timestamp=n)
+        rows = driver.create_output_topic("rows").read_key_values_to_map()
+        counts = driver.create_output_topic("counts").read_key_values_to_map()
+    assert [(key, row.total, row.last) for key, row in rows.items()] == [("all", 6, 3)]
+    assert [(w.key, n) for w, n in counts.items()] == [("all", 4)]
+
+
+def test_what_workers_run_is_not_of_the_dsl() -> None:
+    """Functions that the library writes itself stand in a room that workers load anyway."""
+    builder, grouped = orders()
+    verbs(grouped)
+    grouped.cogroup(a=Sum("amount")).cogroup(grouped, b=Sum("amount")).aggregate(store="s7")
+    for node in builder.build().nodes:
+        for function in (getattr(node, name, None) for name in ("mapper", "adder", "merger")):
+            assert b"mustela.dsl" not in cloudpickle.dumps(function)
+
+
 def test_written_functions_travel_to_workers() -> None:
     """With the functions of the user that they call."""
     builder, grouped = orders()
