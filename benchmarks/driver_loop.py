@@ -4,7 +4,7 @@ The loop of the driver runs against a broker and an engine that answer at once, 
 source partitions, of which fifty or all get records. Written down is its processor time for each
 epoch, and for each look that finds nothing; what the two stand-ins took is not in it. How far the
 loop came is held against what it was given, and the last record against the loop, before a number
-counts.
+counts. ``--against TREE`` runs the sources of another tree in turns with these, and gives ratios.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import os
 import pstats
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -241,6 +243,50 @@ def _check(stand_in: _StandIn, loop: Coordinator) -> None:
     assert told == ends, "the last record says something else"
 
 
+def compare(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run this tree's sources and another one's in turns; return medians, and their ratios."""
+    here = Path(__file__).parent.parent
+    found: dict[tuple[int, int], dict[str, list[dict[str, float]]]] = {}
+    sizes = [*map(str, given.partitions)]
+    for turn in range(given.turns):
+        trees = [("this", here), ("other", given.against.resolve())]
+        for name, tree in trees if turn % 2 else reversed(trees):
+            out = subprocess.run(
+                [
+                    *(sys.executable, "-m", "benchmarks.driver_loop", "--out", os.devnull),
+                    *("--epochs", str(given.epochs), "--partitions", *sizes),
+                ],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(here)])},
+                cwd=here,
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            for line in out.stdout.splitlines():
+                said = json.loads(line)
+                sides = found.setdefault((said["partitions"], said["read"]), {})
+                sides.setdefault(name, []).append(said)
+    return [
+        {"partitions": partitions, "read": read, "turns": given.turns, **_ratios(sides)}
+        for (partitions, read), sides in found.items()
+    ]
+
+
+def _ratios(sides: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    medians = {
+        name: {
+            what: round(statistics.median(run[what] for run in runs), 3)
+            for what in ("epoch_ms", "look_ms")
+        }
+        for name, runs in sides.items()
+    }
+    return {
+        **medians,
+        "ratio": {
+            what: round(mine / medians["other"][what], 3) for what, mine in medians["this"].items()
+        },
+    }
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -248,8 +294,17 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--label", default="", help="what is measured")
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
+    parser.add_argument("--against", type=Path, help="a tree of the repository at another commit")
+    parser.add_argument("--turns", type=int, default=4, help="of each tree")
     parser.add_argument("--out", type=Path, default=_RESULTS)
     given = parser.parse_args()
+    if given.against is not None:
+        with given.out.open("a") as file:
+            for found in compare(given):
+                line = {"processors": os.cpu_count(), "label": given.label, **found}
+                print(json.dumps(line))
+                file.write(json.dumps(line) + "\n")
+        return
     profile = cProfile.Profile() if given.profile else None
     for partitions in given.partitions:
         for active in sorted({min(_SOME, partitions), partitions}):

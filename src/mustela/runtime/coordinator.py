@@ -230,8 +230,10 @@ class Coordinator:
         """
         try:
             self._truncation.read(self.state.progress, self._topics, _ranges_of(output))
-            self._opening.recovery.refuse_recreated(self.state, turn.cuts)
-            return self._opening.global_tables.is_still_read()
+            tables = self._opening.global_tables
+            return tables.is_still_read(
+                self._opening.recovery.refuse_recreated(self.state, turn.cuts, tables.topics)
+            )
         except EnvironmentFault as fault:
             if not fault.retryable:
                 raise

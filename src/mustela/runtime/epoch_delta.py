@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from itertools import accumulate, compress
-from operator import is_not
+from functools import cached_property
+from itertools import accumulate, chain, compress, count, repeat
+from operator import attrgetter, is_not, ne, sub
+from typing import Any
 
 import msgspec
 
@@ -27,6 +29,7 @@ __all__ = [
     "EPOCH_DELTA_FORMAT",
     "EPOCH_DELTA_KEY",
     "EpochDelta",
+    "PartitionColumns",
     "decode_row",
     "delta_between",
     "encode_epoch_delta",
@@ -50,6 +53,60 @@ _FIXED = tuple(name for name in EpochRecord.__struct_fields__ if name not in _CH
 """Where any of these differs, a whole record is written."""
 
 Epoch = tuple[int, int, int]
+
+
+class PartitionColumns:
+    """What rows of partitions say, in columns: with thousands of rows no Python code runs for each.
+
+    Args:
+        rows: The rows.
+    """
+
+    def __init__(self, rows: Sequence[PartitionState]) -> None:
+        self.rows = rows
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """The topics."""
+        return list(map(attrgetter("topic"), self.rows))
+
+    @cached_property
+    def partitions(self) -> list[int]:
+        """The partitions."""
+        return list(map(attrgetter("partition"), self.rows))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The offsets of the next records."""
+        return list(map(attrgetter("end"), self.rows))
+
+    @cached_property
+    def stamps(self) -> list[int]:
+        """The largest timestamps."""
+        return list(map(attrgetter("max_timestamp"), self.rows))
+
+    @cached_property
+    def seen_ms(self) -> list[int]:
+        """When records were seen last."""
+        return list(map(attrgetter("seen_ms"), self.rows))
+
+    @cached_property
+    def idle(self) -> list[bool]:
+        """Whether partitions are idle."""
+        return list(map(attrgetter("idle"), self.rows))
+
+    @cached_property
+    def leaders(self) -> list[int]:
+        """The leader epochs."""
+        return list(map(attrgetter("leader_epoch"), self.rows))
+
+    def where(self, wanted: Sequence[bool]) -> PartitionColumns:
+        """Return some of the rows, with the columns that are known."""
+        some = PartitionColumns(list(compress(self.rows, wanted)))
+        known: dict[str, list[Any]] = {**vars(self)}
+        del known["rows"]
+        vars(some).update({name: list(compress(column, wanted)) for name, column in known.items()})
+        return some
 
 
 class PartitionChanges(msgspec.Struct, frozen=True, array_like=True):
@@ -137,20 +194,29 @@ def token_of(record: EpochRecord | EpochDelta) -> Epoch:
     return record.incarnation, record.epoch, record.attempt
 
 
-def delta_between(base: EpochRecord, now: EpochRecord) -> EpochDelta | None:
+def delta_between(
+    base: EpochRecord, now: EpochRecord, columns: PartitionColumns | None = None
+) -> EpochDelta | None:
     """Return what ``now`` says otherwise than ``base``, None if a delta cannot say it.
 
     Rows of partitions and key groups that are the same objects in both are not looked at.
+
+    Args:
+        base: A whole record.
+        now: A later one.
+        columns: The partitions of ``base``, for who makes several deltas to it.
     """
     if any(_differ(getattr(base, name), getattr(now, name)) for name in _FIXED):
         return None
     same_shape = (
-        _same_places(base.partitions, now.partitions)
-        and _lengths(base.groups) == _lengths(now.groups)
+        _lengths(base.groups) == _lengths(now.groups)
         and _lengths(base.changelog_ends) == _lengths(now.changelog_ends)
         and base.global_ends.keys() == now.global_ends.keys()
     )
     if not same_shape:
+        return None
+    partitions = _partition_changes(columns or PartitionColumns(base.partitions), now.partitions)
+    if partitions is None:
         return None
     groups = {
         stage: _group_changes(base.groups[stage], states) for stage, states in now.groups.items()
@@ -167,7 +233,7 @@ def delta_between(base: EpochRecord, now: EpochRecord) -> EpochDelta | None:
         time_ms=now.time_ms,
         watermark=now.watermark,
         mirrored_ms=now.mirrored_ms,
-        partitions=_partition_changes(base.partitions, now.partitions),
+        partitions=partitions,
         groups={stage: changes for stage, changes in groups.items() if changes.at},
         changelog_ends={store: changes for store, changes in ends.items() if changes.at},
         global_ends={
@@ -256,31 +322,44 @@ def decode_row(data: bytes, application_id: str = "APP") -> EpochRecord | EpochD
 
 
 def _partition_changes(
-    base: Sequence[PartitionState], now: Sequence[PartitionState]
-) -> PartitionChanges:
-    changed = list(compress(range(len(now)), map(is_not, now, base)))
-    if not changed:
-        return PartitionChanges()
-    others = [
-        (n, now[n])
-        for n in changed
-        if now[n].seen_ms != base[n].seen_ms or now[n].leader_epoch != base[n].leader_epoch
-    ]
-    if others:
-        apart = {n for n, _ in others}
-        changed = [n for n in changed if n not in apart]
-    after, before = [now[n] for n in changed], [base[n] for n in changed]
-    newest = max((state.max_timestamp for state in after), default=-1)
+    base: PartitionColumns, now: Sequence[PartitionState]
+) -> PartitionChanges | None:
+    """Return what partitions say otherwise, None if they are not the same partitions."""
+    if len(base.rows) != len(now):
+        return None
+    moved = list(map(is_not, now, base.rows))
+    after = PartitionColumns(list(compress(now, moved)))
+    if len(after.rows) == len(now):
+        before = base  # whose columns are there from the delta before
+    else:
+        before = PartitionColumns(list(compress(base.rows, moved)))
+    if (after.topics, after.partitions) != (before.topics, before.partitions):
+        return None
+    changed = list(compress(count(), moved))
+    others: list[tuple[int, PartitionState]] = []
+    if (after.seen_ms, after.leaders) != (before.seen_ms, before.leaders):
+        differs = [
+            new != old
+            for new, old in zip(
+                zip(after.seen_ms, after.leaders, strict=True),
+                zip(before.seen_ms, before.leaders, strict=True),
+                strict=True,
+            )
+        ]
+        others = list(compress(zip(changed, after.rows, strict=True), differs))
+        same = [not other for other in differs]
+        changed, after, before = (
+            list(compress(changed, same)),
+            after.where(same),
+            before.where(same),
+        )
+    newest = max(after.stamps, default=-1)
     return PartitionChanges(
         at=_gaps(changed),
-        ends=[new.end - old.end for new, old in zip(after, before, strict=True)],
+        ends=list(map(sub, after.ends, before.ends)),
         newest=newest,
-        older=[newest - state.max_timestamp for state in after],
-        turned=[
-            row
-            for row, (new, old) in enumerate(zip(after, before, strict=True))
-            if new.idle != old.idle
-        ],
+        older=list(map(sub, repeat(newest), after.stamps)),
+        turned=list(compress(count(), map(ne, after.idle, before.idle))),
         others=others,
     )
 
@@ -309,14 +388,7 @@ def _end_changes(base: Sequence[int], now: Sequence[int]) -> EndChanges:
 
 def _gaps(places: Sequence[int]) -> list[int]:
     """Return each place as its distance from the one before, the first one as it is."""
-    return [n - before for n, before in zip(places, [0, *places], strict=False)]
-
-
-def _same_places(base: Sequence[PartitionState], now: Sequence[PartitionState]) -> bool:
-    if len(base) != len(now):
-        return False
-    moved = compress(zip(base, now, strict=True), map(is_not, base, now))
-    return all(old.partition == new.partition and old.topic == new.topic for old, new in moved)
+    return list(map(sub, places, chain((0,), places)))
 
 
 def _lengths(columns: dict[str, list[GroupState | None]] | dict[str, list[int]]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mustela.connectors.kafka.admin import TopicDescription
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, global_identity
 from mustela.plan.plan import Plan
@@ -53,15 +54,20 @@ class GlobalFollower:
             missing = (0,) * (found.partitions - len(ends))
             self.marks[table.topic] = GlobalMark(found.topic_id, ends + missing)
 
-    def is_still_read(self) -> bool:
+    @property
+    def topics(self) -> set[str]:
+        """The topics."""
+        return {table.topic for table in self._tables}
+
+    def is_still_read(self, described: Mapping[str, TopicDescription]) -> bool:
         """Whether the topics are those that the last order named; if not, name the new ones.
 
         A copy is read by name: what a task read for an order may be of a topic that was made anew
         since. One that is not there tells nothing: what was read of it was read before it went.
+
+        Args:
+            described: What the topics are now.
         """
-        if not self._tables:
-            return True
-        described = self._admin.describe([table.topic for table in self._tables])
         if all(self.marks[topic].topic_id == now.topic_id for topic, now in described.items()):
             return True
         self.find()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import compress, count, product, repeat
 from operator import attrgetter, ne
+from typing import Any
 
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
@@ -13,10 +14,14 @@ from mustela.runtime.watermark import PartitionTime
 
 __all__ = ["PartitionRows", "partition_row"]
 
+_TOPIC, _PARTITION = attrgetter("topic"), attrgetter("partition")
 _STAMP = attrgetter("max_timestamp")
 _IDLE = attrgetter("idle")
 _ANY = frozenset(product((False, True), repeat=4)) - {(False,) * 4}
 _NO_ROW = PartitionState("", -1, -1)
+
+_Columns = tuple[list[int], list[int], list[bool], list[int]]
+"""Next offsets, largest timestamps, idleness, leader epochs."""
 
 
 def partition_row(place: TopicPartition, at: LogPosition, time: PartitionTime) -> PartitionState:
@@ -35,8 +40,9 @@ class PartitionRows:
 
     def __init__(self) -> None:
         self._places: list[TopicPartition] = []
+        self._names: tuple[list[str], list[int]] = [], []
         self._order: list[int] = []
-        self._said: tuple[list[int], list[int], list[bool], list[int]] = [], [], [], []
+        self._said: _Columns = [], [], [], []
         self._rows: list[PartitionState] = []
 
     def rows(
@@ -58,6 +64,7 @@ class PartitionRows:
         now = list(ends.values()), list(map(_STAMP, found)), list(map(_IDLE, found)), led
         if places != self._places:
             self._places = places
+            self._names = list(map(_TOPIC, places)), list(map(_PARTITION, places))
             self._order = sorted(range(len(places)), key=places.__getitem__)
             changed = list(range(len(places)))
             self._rows = [_NO_ROW] * len(places)
@@ -66,9 +73,8 @@ class PartitionRows:
             differs = zip(*columns, strict=True)
             changed = list(compress(count(), map(_ANY.__contains__, differs)))
         rows = self._rows
-        for at in changed:
-            place = places[at]
-            rows[at] = PartitionState(*place, now[0][at], now[1][at], 0, now[2][at], now[3][at])
+        for at, row in zip(changed, _made(*self._names, now, changed), strict=True):
+            rows[at] = row
         self._said = now
         return [rows[at] for at in self._order]
 
@@ -79,3 +85,19 @@ class PartitionRows:
             return list(times.values())
         nothing = PartitionTime()
         return [times.get(place, nothing) for place in places]
+
+
+def _made(
+    topics: list[str], partitions: list[int], said: _Columns, which: list[int]
+) -> Iterator[PartitionState]:
+    """Yield rows; there may be thousands, so no Python code runs for each."""
+    if len(which) == len(topics):
+        ends, stamps, idle, leaders = said
+        return map(PartitionState, topics, partitions, ends, stamps, repeat(0), idle, leaders)
+
+    def some(column: list[Any]) -> Iterator[Any]:
+        return map(column.__getitem__, which)
+
+    ends, stamps, idle, leaders = map(some, said)
+    names = some(topics), some(partitions)
+    return map(PartitionState, *names, ends, stamps, repeat(0), idle, leaders)

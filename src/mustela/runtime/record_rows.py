@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mustela.runtime.epoch_delta import (
     EPOCH_DELTA_KEY,
     EpochDelta,
+    PartitionColumns,
     decode_row,
     delta_between,
     encode_epoch_delta,
@@ -46,12 +47,14 @@ class _Base:
     Attributes:
         record: The record.
         size: Its bytes.
+        columns: Its partitions.
         deltas: How many deltas there are.
         deltas_size: Their bytes.
     """
 
     record: EpochRecord
     size: int
+    columns: PartitionColumns
     deltas: int = 0
     deltas_size: int = 0
 
@@ -85,7 +88,10 @@ class RecordRows:
     def whole(self, record: EpochRecord) -> RecordRow:
         """Return the row of a whole record."""
         value = encode_epoch_record(record)
-        self._base, self._next = None, _Base(record, len(value))
+        self._base, self._next = (
+            None,
+            _Base(record, len(value), PartitionColumns(record.partitions)),
+        )
         return RecordRow(EPOCH_RECORD_KEY, value)
 
     def row(self, record: EpochRecord) -> RecordRow:
@@ -93,14 +99,14 @@ class RecordRows:
         base, self._base = self._base, None
         if base is None or not base.bears_more(self._policy):
             return self.whole(record)
-        delta = delta_between(base.record, record)
+        delta = delta_between(base.record, record, base.columns)
         if delta is None:
             return self.whole(record)
         value = encode_epoch_delta(delta)
         if base.is_dear(len(value)):
             return self.whole(record)
         more = base.deltas + 1, base.deltas_size + len(value)
-        self._next = _Base(base.record, base.size, *more)
+        self._next = _Base(base.record, base.size, base.columns, *more)
         return RecordRow(EPOCH_DELTA_KEY, value)
 
     def committed(self) -> None:

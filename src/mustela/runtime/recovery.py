@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mustela.config.settings import Settings
 from mustela.config.units import reset_duration_ms
+from mustela.connectors.kafka.admin import TopicDescription
 from mustela.errors import MustelaError, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
@@ -156,21 +157,37 @@ class Recovery:
         }
         self._start_offsets(state, known=_still(before, state.topic_ids))
 
-    def refuse_recreated(self, state: CommittedState, places: Iterable[TopicPartition]) -> None:
+    def refuse_recreated(
+        self,
+        state: CommittedState,
+        places: Iterable[TopicPartition],
+        beside: Collection[str] = (),
+    ) -> dict[str, TopicDescription]:
         """See that topics which were read just now, and the epochs topic, are what they were.
 
         One that is not there tells nothing: what was read of it was read before it went.
+
+        Args:
+            state: What is known of them.
+            places: What was read.
+            beside: More topics, which the same question is to be about.
+
+        Returns:
+            What was found of those.
 
         Raises:
             SourceTopicRecreatedError: If one was made anew.
             EpochsTopicGoneError: If the epochs topic was.
         """
-        described = self._admin.describe({*(place.topic for place in places), self._epochs.topic})
-        self._epochs.see(state, described.pop(self._epochs.topic, None))
-        for topic, found in described.items():
-            then = state.topic_ids.get(topic, found.topic_id)
-            if found.topic_id != then:
-                raise _recreated(topic, then, found.topic_id, self._settings.application_id)
+        read = {place.topic for place in places}
+        described = self._admin.describe({*read, *beside, self._epochs.topic})
+        self._epochs.see(state, described.get(self._epochs.topic))
+        for topic in read & described.keys():
+            now = described[topic].topic_id
+            then = state.topic_ids.get(topic, now)
+            if now != then:
+                raise _recreated(topic, then, now, self._settings.application_id)
+        return {topic: described[topic] for topic in beside if topic in described}
 
     def _see(self, state: CommittedState, topic: str, now: str, *, may_go: bool) -> None:
         """Note that a topic is there, under the id that it has now."""

@@ -264,6 +264,28 @@ def test_an_epochs_topic_that_is_made_again_while_it_runs_is_a_stop(
         assert "mustela reset app" in (caught.value.fix or "")
 
 
+class AskedOf(FakeAdmin):
+    """Notes which topics each question is about."""
+
+    def describe(self, topics: Any) -> Any:
+        self.questions = [*getattr(self, "questions", []), sorted(topics)]
+        return super().describe(topics)
+
+
+def test_one_question_is_asked_of_sources_and_global_tables_before_a_commit(tmp_path: Path) -> None:
+    """A table's topic that was made anew is told, and is no source that was."""
+    admin = AskedOf({"lines": 2, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS})
+    admin.partitions["names"] = 1
+    admin.ids |= {"lines": "id-1", "names": "id-2"}
+    state = some_state(PLAN)
+    state.topic_ids["names"] = "id-1"
+    recovery = watched(admin, tmp_path)
+    admin.questions = []
+    found = recovery.refuse_recreated(state, LINES[:1], {"names", "gone"})
+    assert {topic: there.topic_id for topic, there in found.items()} == {"names": "id-2"}
+    assert admin.questions == [["app-epochs", "gone", "lines", "names"]]
+
+
 class LagsOnce(FakeAdmin):
     """Answers once what was true before."""
 
