@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from mustela.errors import DataError, UsageError
 
@@ -18,6 +18,7 @@ __all__ = [
     "NegativeTimestampError",
     "Record",
     "RecordContext",
+    "SessionWindowed",
     "SourceRecord",
     "TopicPartition",
     "Windowed",
@@ -66,7 +67,8 @@ class KeyValue(NamedTuple):
 class Windowed(NamedTuple, Generic[K]):
     """A key in one window: the key of what a windowed aggregation gives.
 
-    Windowed keys can be compared, sorted (by key, then start) and used as keys of a dict.
+    Windowed keys can be compared, sorted (by key, then start) and used as keys of a dict. What a
+    session gives says so when it is shown; it is equal to a windowed key of the same key and times.
 
     Attributes:
         key: The key that the records were grouped by.
@@ -87,6 +89,16 @@ class Windowed(NamedTuple, Generic[K]):
     start: int
     end: int
 
+    @property
+    def kind(self) -> Literal["time", "session", "unlimited"]:
+        """What made the window; ``time`` stands for tumbling, hopping and sliding windows.
+
+        Example:
+            >>> Windowed("ann", 0, 60_000).kind, Windowed("ann", 0, TIME_MAX).kind
+            ('time', 'unlimited')
+        """
+        return "unlimited" if self.end == TIME_MAX else "time"
+
     def __str__(self) -> str:
         """Return it as Kafka Streams writes it, to be read by people."""
         return f"[{self.key}@{self.start}/{self.end}]"
@@ -100,6 +112,29 @@ class Windowed(NamedTuple, Generic[K]):
     def end_time(self) -> datetime:
         """The end as an aware datetime in UTC; the last one there is for an unlimited window."""
         return _moment(self.end)
+
+
+class SessionWindowed(Windowed[K]):
+    """A key in one session.
+
+    Example:
+        >>> session = SessionWindowed("ann", 0, 4_000)
+        >>> session
+        Windowed(key='ann', start=0, end=4000, kind='session')
+        >>> session == Windowed("ann", 0, 4_000)
+        True
+    """
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> Literal["time", "session", "unlimited"]:
+        """A session."""
+        return "session"
+
+    def __repr__(self) -> str:
+        """Say that it is a session: its end is the time of a record, and no end of a window."""
+        return f"Windowed(key={self.key!r}, start={self.start}, end={self.end}, kind='session')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -561,8 +561,9 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         ...     visit = driver.create_input_topic("visits")
         ...     visit.pipe_input("ann", "home", timestamp=0)
         ...     visit.pipe_input("ann", "shop", timestamp=4_000)
-        ...     driver.create_output_topic("counts").read_key_values_to_map()
-        {Windowed(key='ann', start=0, end=0): None, Windowed(key='ann', start=0, end=4000): 2}
+        ...     counts = driver.create_output_topic("counts").read_key_values_to_map()
+        ...     {str(session): count for session, count in counts.items()}
+        {'[ann@0/0]': None, '[ann@0/4000]': 2}
     """
 
     @overload

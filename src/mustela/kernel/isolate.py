@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
-from mustela.model import Windowed
+from mustela.model import SessionWindowed, Windowed
 from mustela.plan.batch import Batch
 
 __all__ = ["copy_column", "copy_value", "for_branch", "is_immutable_column", "isolated"]
@@ -23,7 +23,7 @@ _IMMUTABLE: Final[frozenset[type[Any]]] = frozenset(
         Decimal, Fraction, UUID, datetime, date, time, timedelta, timezone,
     }
 )  # fmt: skip
-_NESTED: Final[frozenset[type[Any]]] = frozenset({tuple, frozenset, Windowed})
+_NESTED: Final[frozenset[type[Any]]] = frozenset({tuple, frozenset, Windowed, SessionWindowed})
 
 
 def is_immutable_column(column: Sequence[Any]) -> bool:

@@ -13,7 +13,7 @@ from mustela.kernel.event_time import EventClock
 from mustela.kernel.keyed import KeyedOperator
 from mustela.kernel.lane_state import LaneStore
 from mustela.kernel.window_headers import WindowHeaders
-from mustela.model import TIME_MAX, Headers, Windowed
+from mustela.model import TIME_MAX, Headers, SessionWindowed, Windowed
 from mustela.plan.batch import SOURCE_ORDER, Batch, Order, Origins
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -99,7 +99,7 @@ _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnkn
 
 
 def windowed_keys(
-    keys: Iterable[Any], starts: Iterable[int], ends: Iterable[int]
+    keys: Iterable[Any], starts: Iterable[int], ends: Iterable[int], *, sessions: bool = False
 ) -> list[Windowed[Any]]:
     """Return many windowed keys; four times as quick as calling the class.
 
@@ -107,7 +107,8 @@ def windowed_keys(
         >>> windowed_keys(["a"], [0], [10])
         [Windowed(key='a', start=0, end=10)]
     """
-    return list(map(_new, repeat(Windowed), zip(keys, starts, ends, strict=True)))
+    made: Any = SessionWindowed if sessions else Windowed
+    return list(map(_new, repeat(made), zip(keys, starts, ends, strict=True)))
 
 
 class WindowCloser:
@@ -245,7 +246,8 @@ class WindowCloser:
         found.sort()
         _, starts, inner, groups, numbers, ends, at, rows, headers = zip(*found, strict=True)
         serde: Any = self._node.key or self._node.store.key_serde
-        windowed = windowed_keys(serde.deserialize_many(inner), starts, ends)
+        keys, sessions = serde.deserialize_many(inner), self._node.is_session
+        windowed = windowed_keys(keys, starts, ends, sessions=sessions)
         values, times = self._codec.decode_many(rows)
         if self._node.is_session:
             times = list(ends)

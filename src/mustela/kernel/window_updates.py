@@ -310,7 +310,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             times, batch, rows, key_bytes=names, key_groups=self.options.key_groups
         )
         return Batch(
-            windowed_keys(map(keys.__getitem__, rows), starts, ends),
+            windowed_keys(map(keys.__getitem__, rows), starts, ends, sessions=self.node.is_session),
             values,
             origins,
             olds=self._codec.decode_many(olds)[0] if self.step.wants_old else None,

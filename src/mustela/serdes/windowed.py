@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, TypeVar
 
 from mustela.errors import UsageError
-from mustela.model import TIME_MAX, Windowed
+from mustela.model import TIME_MAX, SessionWindowed, Windowed
 from mustela.serdes.base import Serde, SerdeError, bad_bytes, bad_value, type_name, wrong_type
 from mustela.serdes.resolve import resolve_serde
 
@@ -33,7 +33,7 @@ class WindowSizeError(UsageError):
 
 
 def _is_windowed(value: object) -> bool:
-    return type(value) is Windowed
+    return isinstance(value, Windowed)
 
 
 class _KeySerde(Serde[Windowed[K]]):
@@ -167,7 +167,7 @@ class SessionWindowedSerde(_KeySerde[K]):
             return None
         key: Any = self.inner.deserialize(self._split(data))
         end, start = _TIMES.unpack(data[-16:])
-        return Windowed(key, start, end)
+        return SessionWindowed(key, start, end)
 
     def serialize_many(self, values: Sequence[Windowed[K] | None]) -> list[bytes | None]:
         """Serialize a list of windowed keys."""
@@ -191,6 +191,6 @@ class SessionWindowedSerde(_KeySerde[K]):
         except Exception as error:  # noqa: BLE001 - named by _raise_at
             self._raise_at(self.deserialize, data, error)
         return [
-            None if item is None else Windowed(key, start, end)
+            None if item is None else SessionWindowed(key, start, end)
             for item, key, (end, start) in zip(data, keys, times, strict=True)
         ]

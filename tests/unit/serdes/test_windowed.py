@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela import SessionWindowedSerde, Windowed, WindowedSerde
+from mustela import (
+    EmitStrategy,
+    SessionWindowedSerde,
+    SessionWindows,
+    StreamsBuilder,
+    TopologyTestDriver,
+    Windowed,
+    WindowedSerde,
+)
 from mustela.model import TIME_MAX
 from mustela.serdes.base import SerdeError
 from mustela.serdes.resolve import resolve_serde
@@ -106,3 +114,39 @@ def test_windowed_keys_are_values_too() -> None:
     assert key.start_time == datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
     assert key.end_time == datetime(1970, 1, 1, 0, 2, tzinfo=UTC)
     assert Windowed("a", 0, TIME_MAX).end_time.year == 9999
+
+
+def test_a_windowed_key_says_its_kind() -> None:
+    """The end of a session is the time of a record, that of a window is none."""
+    window = WindowedSerde(str, window_size=timedelta(milliseconds=10))
+    endless = WindowedSerde(str, window_size=None)
+    session = SessionWindowedSerde(str)
+    kinds: list[str] = []
+    for serde in (window, endless, session):
+        (key,) = serde.deserialize_many([serde.serialize(Windowed("a", 1, 11))])
+        assert key is not None
+        assert key == serde.deserialize(serde.serialize(key))
+        assert key.kind in repr(key) or key.kind != "session"
+        assert pickle.loads(pickle.dumps(key)).kind == key.kind
+        kinds.append(key.kind)
+    assert kinds == ["time", "unlimited", "session"]
+
+
+def test_sessions_say_so_wherever_they_come_from() -> None:
+    """What goes on, what a store gives, and what is told when they are over."""
+    builder = StreamsBuilder()
+    sessions = SessionWindows(inactivity_gap=timedelta(seconds=1), grace=timedelta(0))
+    grouped = builder.stream("in", key=str, value=str).group_by_key().windowed_by(sessions)
+    grouped.count(store="seen").to_stream().to("out")
+    closed = grouped.emit_strategy(EmitStrategy.on_window_close()).count(store="over")
+    closed.to_stream().map(lambda key, n: (key.key, repr(key)), key=str, value=str).to("told")
+    with TopologyTestDriver(builder) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("a", "x", timestamp=5)
+        ((kept, _),) = driver.get_session_store("seen").fetch("a")
+        topic.pipe_input("b", "x", timestamp=9_000)
+        (key, *_) = driver.create_output_topic("out").read_key_values_to_map()
+        told = driver.create_output_topic("told").read_values_to_list()
+    assert repr(key) == repr(kept) == "Windowed(key='a', start=5, end=5, kind='session')"
+    assert told == [repr(kept)]
+    assert key == Windowed("a", 5, 5)

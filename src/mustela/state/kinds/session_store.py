@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, cast, overload
 
-from mustela.model import HeadersLike, Windowed, as_headers
+from mustela.model import HeadersLike, SessionWindowed, Windowed, as_headers
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.state.kinds.headers import (
     AggregationWithHeaders,
@@ -144,7 +144,7 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
             for view in self._groups.all()
         )
         for data, start, end, row in merged(runs, key=lambda found: (found[2], found[0], found[1])):
-            yield Windowed(self._key_of(data), start, end), self._shown(row)
+            yield SessionWindowed(self._key_of(data), start, end), self._shown(row)
 
     def all(self) -> Iterator[tuple[Windowed[K], S]]:
         """Iterate over everything, by key, then by end."""
@@ -178,7 +178,7 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
         first, last = self._times(earliest, latest)
         first = max(first, self._live_from(view))
         for start, end, row in SessionRows(view).find(data, first, last, reverse=reverse):
-            yield Windowed(key, start, end), self._shown(row)
+            yield SessionWindowed(key, start, end), self._shown(row)
 
     def _of_range(
         self,
@@ -198,7 +198,7 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
         runs = map(run, self._groups.all())
         for data, sessions in merged(runs, key=lambda found: found[0], reverse=reverse):
             for start, end, row in reversed(sessions) if reverse else sessions:
-                yield Windowed(self._key_of(data), start, end), self._shown(row)
+                yield SessionWindowed(self._key_of(data), start, end), self._shown(row)
 
 
 class SessionStore(_SessionStore[K, V]):
@@ -228,7 +228,7 @@ class SessionStore(_SessionStore[K, V]):
         >>> store.fetch_session("apple", 0, 5)
         3
         >>> list(store.find_sessions("apple", 5, 9))
-        [(Windowed(key='apple', start=0, end=5), 3)]
+        [(Windowed(key='apple', start=0, end=5, kind='session'), 3)]
         >>> store.remove(Windowed("apple", 0, 5))
         >>> list(store.fetch("apple"))
         []
