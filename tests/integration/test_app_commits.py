@@ -199,6 +199,22 @@ def test_at_least_once_keeps_the_order_of_a_partition_that_tasks_could_share(
     assert [int(value) for value in world.values(sink)] == list(range(60_000))
 
 
+def test_an_instance_without_anything_to_commit_notices_that_it_was_replaced(world: World) -> None:
+    """Kafka tells only who commits: it looks for a claim itself, and leaves nothing to wait for."""
+    source, sink = world.topic("in"), world.topic("out")
+    first, _ = world.app(counting(source, sink), **{"topics.refresh": "1 s"})
+    first.start()
+    world.send(source, [("k", "v")] * 10)
+    world.drain(first)
+    second, _ = world.app(counting(source, sink))
+    second.start()
+    world.until(lambda: first.state.ended, "the first instance ends")
+    assert getattr(first.error, "code", "") == "FENCED"
+    world.drain(second)
+    second.close()
+    assert second.error is None
+
+
 def test_a_second_instance_takes_over_and_the_first_one_says_so(world: World) -> None:
     """One application is one transaction at a time; nothing is counted twice."""
     source, sink = world.topic("in"), world.topic("out")
