@@ -426,6 +426,12 @@ class Invariants:
             if all(stage.identity in last.groups for stage in plan.stages if stage.stores)
         )
 
+    def _times(self) -> set[int]:
+        """Return the times of all records that there were."""
+        topics = self._world.broker.topics
+        logs = [log for name in self._program.sources for log in topics[name].partitions]
+        return {e.timestamp for log in logs for e in (*log.entries, *log.expired, *log.lost)}
+
     def _compare(
         self,
         stores: Sequence[StoreSpec],
@@ -449,7 +455,8 @@ class Invariants:
                     rows[entry.key or b""] = entry.value
             held = dict(snapshot.range(store.name, None, None))
             if store.kind == "list":
-                held, rows = (_joinable(store, of, self._newest) for of in (held, rows))
+                times = self._times()
+                held, rows = (_joinable(store, of, self._newest, times) for of in (held, rows))
             # What is over leaves a windowed store without a word, and its changelog by age.
             wrong = {key for key in held if rows.get(key) != held[key]}
             if store.retention_ms is None or store.kind == "list":
@@ -483,7 +490,9 @@ def _entries(log: list[Entry], txn: Txn) -> list[Entry]:
     return found
 
 
-def _joinable(store: StoreSpec, rows: dict[bytes, bytes], newest: int) -> dict[bytes, bytes]:
+def _joinable(
+    store: StoreSpec, rows: dict[bytes, bytes], newest: int, times: set[int]
+) -> dict[bytes, bytes]:
     """Return what may still be joined of a list store, by key.
 
     A copy keeps the same records in lists of its own, and what is over for longer than the log.
@@ -497,10 +506,13 @@ def _joinable(store: StoreSpec, rows: dict[bytes, bytes], newest: int) -> dict[b
     low = max(0, newest - store.retention_ms + store.segment_ms)
     view = Overlay(environment.snapshot(Committed())).store(store.name)
     lists = ListRows(view, segment_ms=store.segment_ms)
-    count = len(KEYS)
-    found = lists.read(KEYS, [low] * count, [low + store.segment_ms] * count)
-    kept = {
-        key: [row for row in zip(times, values, strict=True) if row[0] >= low]
-        for key, (times, values) in found.items()
-    }
+    count, length = len(KEYS), store.segment_ms
+    kept: dict[bytes, list[tuple[int, bytes]]] = {}
+    for start in sorted({time - (time - low) % length for time in times if time >= low}):
+        found = lists.read(KEYS, [start] * count, [start + length - 1] * count)
+        for key, (stamps, values) in found.items():
+            there = [
+                row for row in zip(stamps, values, strict=True) if 0 <= row[0] - start < length
+            ]
+            kept.setdefault(key, []).extend(there)
     return {key: repr(rows).encode() for key, rows in kept.items() if rows}

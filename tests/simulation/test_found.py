@@ -90,6 +90,7 @@ def script_of(name: str) -> Script:
             ("claim", 5807, "two instances start without an epochs topic: one of them is fenced"),
             ("lost", 11486, "epochs, changelogs and group are lost: counting begins anew"),
             ("second", 7397, "an instance that has nothing to commit was replaced long ago"),
+            ("lists", 36139, "records that are far ahead of the watermark wait in lists of a copy"),
             ("expiry", 20438, "retention takes a record of a partition that nobody has found yet"),
             ("compact", 12077, "a changelog is compacted while it is read"),
             ("skew", 651, "a clock that was ahead for a while holds the watermark up"),
