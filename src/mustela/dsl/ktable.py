@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.given_types import read_serde
@@ -12,6 +13,7 @@ from mustela.dsl.materialize import KEY_VALUE_KINDS, check_no_retention, store_s
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place
+from mustela.dsl.row_types import or_none, row_maker, whole_type
 from mustela.dsl.serdes import choose_serde, said_or_read
 from mustela.dsl.suppression import Suppression
 from mustela.dsl.table_grouping import TableGrouping
@@ -19,9 +21,13 @@ from mustela.dsl.table_joins import TableJoins
 from mustela.dsl.value_transformers import Mapped, add_transformer, is_transformer_supplier
 from mustela.dsl.versions import versions_of, with_versions_of
 from mustela.errors import Origin
+from mustela.model import Windowed
 from mustela.serdes.base import Serde
+from mustela.serdes.rows import Row, RowSerde, flat_row
+from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
+from mustela.topology.errors import BadOptionError, NotWindowedError
+from mustela.topology.stateless import MapNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
 
 if TYPE_CHECKING:
@@ -283,17 +289,25 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         key: type[K2] | Serde[K2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V]: ...
+    @overload
+    def to_stream(
+        self: KTable[Windowed[K2], V], *, flat: Literal[True], name: str | None = None
+    ) -> KStream[K2, Row]: ...
     def to_stream(
         self,
         mapper: Callable[[K, V], Any] | None = None,
         *,
+        flat: bool = False,
         key: type[Any] | Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KStream[Any, V]:
+    ) -> KStream[Any, Any]:
         """Return the changes as a stream: each new value as a record, a deletion as a null value.
 
         Args:
             mapper: Gives a new key from key and value; a later grouping or join then re-keys.
+            flat: Of a windowed table: the key is that inside the windowed key, and the value is a
+                `Row` of ``key``, ``start`` and ``end`` (in milliseconds) and ``value``, which is
+                None where the window's row was deleted.
             key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
@@ -303,7 +317,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If the mapper cannot be called with a key and a value.
-            BadOptionError: If ``key`` is given without a mapper.
+            BadOptionError: If ``key`` is given without a mapper, or ``flat`` with one.
+            NotWindowedError: If ``flat`` is said of a table that is not windowed.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -322,8 +337,17 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         )
         if mapper is None:
             _refuse_key(place["name"], key, at)
+        if flat:
+            _check_flat(self._name, self._key, mapper, at)
         self._registry.add(TableToStreamNode(**place, mapper=mapper))
         step = place["name"]
+        if flat:
+            inner: Serde[Any] | None = getattr(self._key, "inner", None)
+            types = (whole_type(inner), int, int, or_none(whole_type(self._value)))
+            make = row_maker(("key", "start", "end", "value"), types)
+            flatten = self._registry.place("flat", parents=(step,), at=at)
+            self._registry.add(MapNode(**flatten, mapper=partial(flat_row, make)))
+            return KStream(self._registry, flatten["name"], inner, RowSerde(make))
         if mapper is None:
             return KStream(self._registry, step, self._key, self._value)
         keys = said_or_read("key", key, mapper, step=step, at=at)
@@ -436,3 +460,25 @@ def _refuse_key(step: str, key: object, at: Origin) -> None:
         fix="leave out key=, or give a mapper: to_stream(lambda key, value: ..., key=...)",
         fields={"option": "key"},
     )
+
+
+def _check_flat(name: str, key: Serde[Any] | None, mapper: object, at: Origin) -> None:
+    """Check that a table has windowed keys, and nothing else is to be done with them."""
+    if mapper is not None:
+        msg = f"to_stream of {name!r} cannot have both flat= and a mapper"
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="each of them says what the new keys are",
+            fix="leave out flat=, or use select_key on the flat rows",
+            fields={"option": "flat"},
+        )
+    if not isinstance(key, WindowedSerde | SessionWindowedSerde):
+        msg = f"the rows of {name!r} cannot be made flat: its keys are not windowed"
+        raise NotWindowedError(
+            msg,
+            at=at,
+            why="a flat row is the key, start and end of a window, and its value",
+            fix="leave out flat=, or use windowed_by(...) before the aggregation",
+            fields={"table": name},
+        )

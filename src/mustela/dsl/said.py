@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import (
     Any,
-    Final,
     Generic,
     TypeVar,
     Union,
@@ -20,7 +19,6 @@ from typing import (
     get_type_hints,
     is_typeddict,
 )
-from uuid import UUID
 
 from mustela.dsl.aggregates import Aggregate, CountDistinct, Latest, MaxBy, TopN, Types
 from mustela.dsl.called import bad_call
@@ -30,20 +28,16 @@ from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
+from mustela.dsl.row_types import WHOLE_TYPES, or_none, row_maker, whole_type
 from mustela.dsl.serdes import choose_serde
-from mustela.errors import Origin, UsageError
+from mustela.errors import Origin
 from mustela.serdes.aggregates import Cells, CellsSerde
 from mustela.serdes.base import Serde, type_name
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import (
-    BoolSerde,
-    BytesSerde,
-    FloatSerde,
     IntSerde,
-    StrSerde,
-    UUIDSerde,
 )
-from mustela.serdes.rows import RowMaker, RowSerde
+from mustela.serdes.rows import RowSerde
 from mustela.serdes.shape import is_class_with_fields
 from mustela.topology.errors import BadOptionError, SubtractorError
 from mustela.topology.fold_cells import itself, tagged_value
@@ -75,17 +69,6 @@ __all__ = [
 K = TypeVar("K")
 KR = TypeVar("KR")
 V = TypeVar("V")
-
-_WHOLE: Final[Mapping[type[Serde[Any]], type[Any]]] = MappingProxyType(
-    {
-        BoolSerde: bool,
-        BytesSerde: bytes,
-        FloatSerde: float,
-        IntSerde: int,
-        StrSerde: str,
-        UUIDSerde: UUID,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,13 +466,13 @@ def _row(
     """Return how rows are made: of the type that the user has named, or of one of their own."""
     serde = choose_serde("value", value, options.value, holder="Materialized", at=at)
     if serde is None:
-        maker = _maker(names, types)
+        maker = row_maker(names, types)
         return _RowOf(make=maker, names=None, serde=RowSerde(maker))
     kind: Any = getattr(serde, "type", None)
     if isinstance(serde, JsonSerde) or is_typeddict(kind):
         return _RowOf(make=dict, names=names, serde=serde)
     if kind is None:
-        return _RowOf(make=_maker(names, types), names=None, serde=serde)
+        return _RowOf(make=row_maker(names, types), names=None, serde=serde)
     try:
         inspect.signature(kind).bind(**dict.fromkeys(names))
     except (TypeError, ValueError) as error:
@@ -512,26 +495,13 @@ def _bare(
     serde = choose_serde("value", value, options.value, holder="Materialized", at=at)
     if serde is None and kind is int:
         serde = IntSerde()
-    elif serde is None and kind == _or_none(_whole_type(of)):
+    elif serde is None and kind == or_none(whole_type(of)):
         serde = of
     return _RowOf(make=itself, names=None, serde=serde)
 
 
-def _or_none(kind: Any) -> Any:
-    return kind if kind is Any else kind | None
-
-
-def _maker(names: tuple[str, ...], types: tuple[Any, ...]) -> RowMaker:
-    maker = RowMaker(names, types)
-    try:
-        RowSerde(maker)
-    except UsageError:  # a type that JSON does not know: it is told when such a row is written
-        return RowMaker(names, tuple(Any for _ in types))
-    return maker
-
-
 def _known_types(value: Serde[Any] | None) -> Types:
-    whole = _whole_type(value)
+    whole = whole_type(value)
     hints: Mapping[str, Any] = {}
     if is_class_with_fields(whole):
         try:
@@ -547,14 +517,6 @@ def _known_types(value: Serde[Any] | None) -> Types:
     return type_of
 
 
-def _whole_type(value: Serde[Any] | None) -> Any:
-    if value is None:
-        return Any
-    if isinstance(value, JsonSerde):
-        return value.expected or Any
-    return _WHOLE.get(type(value)) or getattr(value, "type", None) or Any
-
-
 def _without_none(kind: Any) -> Any:
     rest = [one for one in get_args(kind) if one is not type(None)]
     is_optional = get_origin(kind) in {Union, UnionType} and len(rest) == 1
@@ -563,7 +525,7 @@ def _without_none(kind: Any) -> Any:
 
 def _access(value: Serde[Any] | None) -> Access:
     """Return how a field of such values is found."""
-    whole = _whole_type(value)
+    whole = whole_type(value)
     if isinstance(value, JsonSerde):
         return "key" if whole is dict else "any"
     return (
@@ -574,13 +536,13 @@ def _access(value: Serde[Any] | None) -> Access:
 def _serde_of_whole(sources: Sequence[Source]) -> Serde[Any] | None:
     """Return the serde that whole values need: None where one for Python's own types does."""
     value = sources[0].value
-    known = len(sources) > 1 or isinstance(value, JsonSerde) or type(value) in _WHOLE
+    known = len(sources) > 1 or isinstance(value, JsonSerde) or type(value) in WHOLE_TYPES
     return None if known else value
 
 
 def _check_field(field: Field, value: Serde[Any] | None, at: Origin) -> None:
     """Check that values have a field, where that can be known."""
-    known = _whole_type(value)
+    known = whole_type(value)
     if not isinstance(field, str) or known is Any or not isinstance(known, type):
         return
     whole = cast("type[Any]", known)
@@ -600,7 +562,7 @@ def _check_field(field: Field, value: Serde[Any] | None, at: Origin) -> None:
 
 def _field_names(whole: type[Any]) -> tuple[str, ...]:
     try:
-        return tuple(get_type_hints(whole)) if whole not in _WHOLE.values() else ()
+        return tuple(get_type_hints(whole)) if whole not in WHOLE_TYPES.values() else ()
     except NameError:
         return tuple(whole.__annotations__)
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from mustela.model import Windowed
 from mustela.serdes.base import Serde, bad_value, type_name
 from mustela.serdes.structs import StructSerde
 
-__all__ = ["Row", "RowMaker", "RowSerde"]
+__all__ = ["Row", "RowMaker", "RowSerde", "flat_row"]
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -88,6 +89,11 @@ class RowSerde(Serde[Row]):
         self.immutable = self._json.immutable
         self.freeze()
 
+    @property
+    def row(self) -> type[Row]:
+        """The type of the rows."""
+        return self._maker.row
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what makes the rows."""
         return RowSerde, (self._maker,)
@@ -112,6 +118,11 @@ class RowSerde(Serde[Row]):
     def deserialize(self, data: bytes | None) -> Row | None:
         """Return the row of a JSON text."""
         return self._json.deserialize(data)
+
+
+def flat_row(make: RowMaker, window: Windowed[Any], value: Any) -> tuple[Any, Row]:
+    """Return the key inside a windowed key, and a row of key, start, end and value."""
+    return window.key, make(window.key, window.start, window.end, value)
 
 
 def _odd(value: Any) -> str | None:

@@ -413,6 +413,45 @@ def test_sessions_and_cogroups_in_windows_have_rows(options: Any) -> None:
     assert (row.total, row.users, row.last, row.most) == (3, 2, 7, 7)
 
 
+def test_windows_become_rows() -> None:
+    """With the key inside; a session that was merged into another is told with no value."""
+    builder, grouped = orders(int)
+    gap = SessionWindows(inactivity_gap=timedelta(milliseconds=10), grace=timedelta(0))
+    counts = grouped.windowed_by(gap).count(store="s")
+    flat = counts.to_stream(flat=True)
+    flat.to("rows")
+    flat.group_by_key().count(store="again").to_stream().to("again")
+    sums = grouped.windowed_by(gap).aggregate(total=Sum(), store="t")
+    sums.to_stream(flat=True, name="flat-sums").to("sums")
+    with TopologyTestDriver(builder.build(), crash_after_every_record=True) as driver:
+        driver.create_input_topic("orders").pipe_input("k", 1, timestamp=0)
+        driver.create_input_topic("orders").pipe_input("k", 2, timestamp=5)
+        rows = driver.create_output_topic("rows").read_key_values_to_list()
+        totals = driver.create_output_topic("sums").read_values_to_list()
+        again = driver.create_output_topic("again").read_key_values_to_map()
+    told = [(key, (row.key, row.start, row.end, row.value)) for key, row in rows]
+    assert told == [
+        ("k", ("k", 0, 0, 1)),
+        ("k", ("k", 0, 0, None)),
+        ("k", ("k", 0, 5, 2)),
+    ]
+    assert totals[-1].value.total == 3
+    assert again == {"k": 3}
+
+
+def test_only_windows_become_rows() -> None:
+    """And either a mapper or the key inside is the new key."""
+    _, grouped = orders(int)
+    with pytest.raises(UsageError) as caught:
+        grouped.count().to_stream(flat=True)  # type: ignore[call-overload, misc]  # pyright: ignore
+    assert caught.value.code == "TOPOLOGY_NOT_WINDOWED"
+    assert "windowed_by" in str(caught.value)
+    minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
+    table: Any = grouped.windowed_by(minutes).count(store="s")
+    with pytest.raises(UsageError, match="cannot have both flat= and a mapper"):
+        table.to_stream(max, flat=True)
+
+
 def test_equal_topologies_have_equal_fingerprints_and_other_aggregates_another() -> None:
     """A store that holds something else is noticed when the program starts again."""
 
