@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mustela.errors import EnvironmentFault
-from mustela.model import TopicPartition
 from mustela.plan.epoch import GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.epoch_record import EpochRecord, PartitionState, epochs_topic
@@ -93,7 +92,6 @@ class Invariants:
         self._grown = EachOracle("extra", "more") if every else CountOracle(out="more")
         self._read: dict[tuple[str, str, int], int] = {}
         self._began: dict[tuple[str, int], int] = {}
-        self._owner: Life | None = None
         self._passed: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self._leaders: dict[tuple[str, str, int], tuple[int, int]] = {}
 
@@ -120,7 +118,6 @@ class Invariants:
             self._begin_without_record(records[0].value)
         if self._last is None or record.incarnation > self._last.incarnation:
             self._claims.append((current_life(), self._world.ms))
-            self._owner = None if self._is_late else current_life()
         self._world.has_begun = self._world.has_begun or any(
             topic not in {"more", f"{self._name}-extra-changelog"} for topic, _ in entries
         )
@@ -283,17 +280,14 @@ class Invariants:
         """Return where a partition begins that no epoch has read.
 
         A topic that is new to the application begins where a setting says. A partition that is
-        found later begins with what retention had left of it when the instance asked.
+        found later begins with its first record, or the application stops.
         """
         if self._last is None:
             return part.end
         is_new = part.topic not in self._last.topic_ids
         if is_new and self._world.script.options["reset"] == "latest":
             return part.end
-        owner = self._owner
-        return (
-            0 if owner is None else owner.starts.get(TopicPartition(part.topic, part.partition), 0)
-        )
+        return 0
 
     def _check_one_log(
         self, part: PartitionState, log: Partition, place: tuple[str, str, int]

@@ -155,9 +155,7 @@ class SimCluster(_Port):
     def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
         self._ask("ask for offsets")
-        starts = {TopicPartition(*place): self._log(place).start for place in places}
-        self._life.starts |= starts
-        return starts
+        return {TopicPartition(*place): self._log(place).start for place in places}
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]

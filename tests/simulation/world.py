@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from mustela.model import TopicPartition
 from tests.simulation.broker import BASE_MS, Fenced, SimBroker
 from tests.simulation.machine import Machine
 from tests.simulation.script import Event, Script
@@ -74,7 +73,6 @@ class Life:
         began_ms: When it was started.
         told_epoch: The last epoch that it told of.
         no_answers: How many commits get no answer.
-        starts: Where partitions began when it asked last, by topic and number.
         sent: What it wrote without a transaction, by topic and key.
         read_as: Whose log it was that it read, by topic, partition and first offset.
         rest: Rounds without anything to do, one after the other.
@@ -94,7 +92,6 @@ class Life:
     began_ms: int = 0
     told_epoch: int = 0
     rest: int = 0
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
     sent: dict[tuple[str, bytes | None], list[bytes | None]] = field(default_factory=dict)
     read_as: dict[tuple[str, int, int], int] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)

@@ -65,6 +65,8 @@ class SourceView:
             as far as leader epochs tell.
         recorded_id: The id of the topic that was read, empty if the record does not know it.
         broker_id: The id of the topic that is there now, empty if there is none.
+        is_added: Whether the partition was added to a topic that is read, since the record was
+            written.
 
     Example:
         >>> view = SourceView(
@@ -83,6 +85,7 @@ class SourceView:
     kept: int | None = None
     recorded_id: str = ""
     broker_id: str = ""
+    is_added: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -103,6 +106,8 @@ class SourceView:
             return "not there"
         if self.is_recreated:
             return "the topic was made again"
+        if self.is_added and self.earliest > 0:
+            return "records were deleted unread"
         if self.recorded is None:
             return "" if self.group is None else "never read; only the group has an offset"
         if self.recorded > self.end or self.kept is not None:
@@ -197,14 +202,17 @@ def accept_group(views: Views) -> Edit:
 def accept_broker(views: Views) -> Edit:
     """Go on where the broker's logs allow it: topics were made again, or logs were cut.
 
-    A topic that was made again is read from its start. Where records were deleted unread, reading
-    goes on at the first that is left; where the log lost what was read, where it still is what
-    was read, or at its end if leader epochs do not tell.
+    A topic that was made again is read from its start. Where records were deleted unread, also of a
+    partition that was added since, reading goes on at the first that is left; where the log lost
+    what was read, where it still is what was read, or at its end if leader epochs do not tell.
     """
     offsets: dict[TopicPartition, int] = {}
     ids: dict[str, str] = {}
     dropped: set[TopicPartition] = set()
     for place, view in views.items():
+        if view.is_added and view.earliest:
+            offsets[place] = view.earliest
+            continue
         if view.recorded is None and not view.is_recreated:
             continue
         if view.earliest is None or view.end is None:

@@ -17,7 +17,7 @@ from mustela.runtime.epochs_watch import EpochsWatch
 from mustela.runtime.found_topics import with_found
 from mustela.runtime.gate.adopt import adopted
 from mustela.runtime.gate.answers import stop_of, told
-from mustela.runtime.gate.differences import Difference, Kind
+from mustela.runtime.gate.differences import Difference, Kind, expired
 from mustela.runtime.gate.gate import Gate
 from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import World
@@ -115,16 +115,19 @@ class Recovery:
         seen.decide(self._say)
         self.unlogged.begin(seen.record)
         self._plan = seen.program.plan
+        there, may_go = seen.broker.topics, set(self._plan.found_topics)
+        for topic in self._plan.topics:
+            if topic not in there and topic not in may_go:
+                raise self._admin.missing_topic(topic, use="source")
         self._partitions = {
-            topic: seen.broker.topics[topic].partitions
-            for topic in self._plan.topics
-            if topic in seen.broker.topics
+            topic: there[topic].partitions for topic in self._plan.topics if topic in there
         }
         state = adopted(
             seen, lanes=lanes, options=watermark_options(self._settings), new_id=self._new_id
         )
         then = seen.record.topic_ids if seen.record else {}
-        self._start_offsets(state, known=_still(then, state.topic_ids))
+        is_whole = seen.record is not None and bool(seen.record.fingerprint)
+        self._start_offsets(state, known=_still(then, state.topic_ids), is_whole=is_whole)
         return state
 
     def add_new_partitions(self, state: CommittedState) -> None:
@@ -140,7 +143,7 @@ class Recovery:
             self._plan = state.plan = with_found(self._plan, self._settings, (), there)
         internal = internal_topics(self._settings, self._plan)
         may_go = set(self._plan.found_topics)
-        wanted = [*internal, *(topic for topic in self._plan.topics if topic not in may_go)]
+        wanted = {*internal, *self._plan.topics} - (may_go - (before.keys() - state.dormant.keys()))
         described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
         refuse_gone(self._settings.application_id, internal.keys() - described.keys())
         self._epochs.see(state, described[self._epochs.topic])
@@ -155,7 +158,7 @@ class Recovery:
         self._partitions = {
             topic: found.partitions for topic, found in described.items() if topic not in internal
         }
-        self._start_offsets(state, known=_still(before, state.topic_ids))
+        self._start_offsets(state, known=_still(before, state.topic_ids), is_whole=True)
 
     def refuse_recreated(
         self,
@@ -202,8 +205,14 @@ class Recovery:
             raise _recreated(topic, then, now, self._settings.application_id)
         state.topic_ids[topic] = now
 
-    def _start_offsets(self, state: CommittedState, known: set[str]) -> None:
-        """Give every live partition without a recorded offset a start."""
+    def _start_offsets(self, state: CommittedState, known: set[str], *, is_whole: bool) -> None:
+        """Give every live partition without a recorded offset a start.
+
+        Args:
+            state: What is committed.
+            known: Topics that are those which were read.
+            is_whole: Whether the state has all partitions that these had when it was written.
+        """
         places = [
             TopicPartition(topic, partition)
             for topic, partitions in self._partitions.items()
@@ -227,8 +236,22 @@ class Recovery:
             )
         if since:
             state.progress.next_offsets.update(self._since(since))
-        state.progress.next_offsets.update(self._admin.earliest_offsets(earliest))
+        starts = self._admin.earliest_offsets(earliest)
+        if is_whole:
+            self._refuse_expired({p: at for p, at in starts.items() if p.topic in known})
+        state.progress.next_offsets.update(starts)
         state.progress.next_offsets.update(self._admin.end_offsets(latest))
+
+    def _refuse_expired(self, added: Mapping[TopicPartition, int]) -> None:
+        """See that nothing was deleted of partitions which were added since the last look.
+
+        Raises:
+            SourceExpiredError: If one does not begin with its first record.
+        """
+        lost = [expired(place, None, first) for place, first in sorted(added.items()) if first > 0]
+        error = stop_of(lost, self._settings.application_id)
+        if error is not None:
+            raise error
 
     def _since(self, spans: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record that is not older than a span; else the end."""

@@ -87,6 +87,7 @@ class Repair:
         group = self._cluster.group_offsets(self._name)
         recorded: dict[TopicPartition, int] = {}
         ids: dict[str, str] = {}
+        added = frozenset[TopicPartition]()
         if record is not None:
             recorded = {TopicPartition(p.topic, p.partition): p.end for p in record.partitions}
             ids = dict(record.topic_ids)
@@ -102,6 +103,8 @@ class Repair:
         ends = self._cluster.log_ends(places) if places else {}
         same = {p: e for p, e in ends.items() if there[p.topic].topic_id == ids.get(p.topic)}
         kept = self._cluster.kept_ends(led_by_others(record, same)) if record else {}
+        if record is not None and record.fingerprint:  # a run names all partitions that are there
+            added = frozenset(same.keys() - recorded.keys())
         views = {
             place: SourceView(
                 place=place,
@@ -112,6 +115,7 @@ class Repair:
                 kept=kept.get(place),
                 recorded_id=ids.get(place.topic, ""),
                 broker_id=there[place.topic].topic_id if place.topic in there else "",
+                is_added=place in added,
             )
             for place in sorted({*places, *recorded, *group})
         }

@@ -209,6 +209,19 @@ STOPS = [
         },
     ),
     Stop(
+        code="SOURCE_EXPIRED",
+        cause=bent(
+            partitions={"lines": 2},
+            first={place(partition=1): 12},
+            ends={place(partition=1): 12},
+        ),
+        ways={
+            "raise retention.ms of the topic, and go on at the first record that is left with:"
+            " mustela offsets accept app --truncated": accepted(edits.accept_broker),
+            **ANEW,
+        },
+    ),
+    Stop(
         code="STORE_NAME_TAKEN",
         cause=ran(two("counts", "words")),
         program=TAKEN,

@@ -105,9 +105,9 @@ def test_a_partition_that_is_new_in_a_known_topic_is_read_from_its_start(
     start: Any, reset: str
 ) -> None:
     """Its records came after the topic was read: none of them may be missed."""
-    admin = admin_with(3, first={LINES[2]: 4}, ends={LINES[2]: 50})
+    admin = admin_with(3, ends={LINES[2]: 50})
     state = start(admin, record_of(), auto_offset_reset=reset)
-    assert state.progress.next_offsets[LINES[2]] == 4
+    assert state.progress.next_offsets[LINES[2]] == 0
 
 
 def test_a_topic_that_is_new_in_the_program_follows_the_reset_policy(start: Any) -> None:
@@ -200,15 +200,30 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
     recovery.add_new_partitions(state)
     assert set(state.progress.next_offsets) == set(LINES[:2])
     admin.partitions["lines"] = 3
-    admin.first[LINES[2]] = 6
+    admin.ends[LINES[2]] = 6
     recovery.add_new_partitions(state)
-    assert state.progress.next_offsets[LINES[2]] == 6
+    assert state.progress.next_offsets[LINES[2]] == 0
     admin.ids["lines"] = "id-9"
     with pytest.raises(MustelaError, match="made anew"):
         recovery.add_new_partitions(state)
     del admin.partitions["lines"]
     with pytest.raises(MissingTopicError):
         recovery.add_new_partitions(state)
+
+
+def test_a_partition_that_is_added_while_it_runs_is_not_read_short(tmp_path: Path) -> None:
+    """What was deleted of it before the first look at it was never read."""
+    admin = admin_with(2)
+    recovery = Recovery(settings_for(tmp_path), PLAN, world_of(admin, clock=ManualClock()))
+    state = some_state(PLAN)
+    recovery.add_new_partitions(state)
+    admin.partitions["lines"] = 3
+    admin.first[LINES[2]] = 6
+    with pytest.raises(MustelaError) as caught:
+        recovery.add_new_partitions(state)
+    assert caught.value.code == "SOURCE_EXPIRED"
+    assert caught.value.evidence == {"lines-2": "never read, now begins at 6"}
+    assert LINES[2] not in state.progress.next_offsets
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "ProgramFacts",
     "differences",
+    "expired",
     "led_by_others",
     "names_taken",
     "truncated",
@@ -121,8 +122,9 @@ class BrokerFacts:
 
     Attributes:
         topics: Those of the record's and the program's sources and changelogs that exist.
-        starts: The first offset of each recorded partition of a source that is still the same.
-        ends: The offset behind the last record of each, and of the changelogs' partitions.
+        starts: The first offset of each partition of a recorded source that is still the same.
+        ends: The offset behind the last record of each that is recorded, and of the changelogs'
+            partitions.
         group: The offsets of the consumer group.
         kept: Up to where partitions are what was read of them, where they lost some of that.
         epochs_id: The id of the epochs topic, empty if there is none.
@@ -209,13 +211,36 @@ def _sources(
             yield _changed(kind, topic, then, there.topic_id)
         elif slept:
             yield Difference(kind=Kind.SOURCE_RETURNED, subject=topic)
+    yield from _logs(record, broker, program)
+
+
+def _logs(record: EpochRecord, broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
     for place, end in sorted(_recorded(record, broker, program).items()):
         last, first = broker.ends.get(place, end), broker.starts.get(place, end)
         if last < end or place in broker.kept:
             yield truncated(place, end, last if last < end else None, broker.kept.get(place))
         elif first > end:
-            told = f"begins at {first}"
-            yield _changed(Kind.SOURCE_EXPIRED, _name(place), f"read to {end}", told)
+            yield expired(place, end, first)
+    for place, first in sorted(_added(record, broker, program).items()):
+        if first > 0:
+            yield expired(place, None, first)
+
+
+def _added(
+    record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
+) -> dict[TopicPartition, int]:
+    """Return where partitions begin that were added to topics since the record was written.
+
+    One that a person has written names the partitions that were meant; a run names all.
+    """
+    if not record.fingerprint:
+        return {}
+    recorded = {TopicPartition(part.topic, part.partition) for part in record.partitions}
+    return {
+        place: first
+        for place, first in broker.starts.items()
+        if place not in recorded and place.topic in program.plan.topics
+    }
 
 
 def _recorded(
@@ -290,6 +315,18 @@ def led_by_others(
         if -1 not in (leader, part.leader_epoch) and leader != part.leader_epoch:
             read[place] = LogPosition(part.end, part.leader_epoch)
     return read
+
+
+def expired(place: TopicPartition, read: int | None, first: int) -> Difference:
+    """Return the difference of a source of which records were deleted before they were read.
+
+    Args:
+        place: The partition.
+        read: Up to where it was read; None if it was added since, and never read.
+        first: Where it begins.
+    """
+    then = "never read" if read is None else f"read to {read}"
+    return _changed(Kind.SOURCE_EXPIRED, _name(place), then, f"begins at {first}")
 
 
 def truncated(place: TopicPartition, read: int, end: int | None, kept: int | None) -> Difference:

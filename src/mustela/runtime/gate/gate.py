@@ -22,6 +22,7 @@ from mustela.runtime.gate.differences import (
     led_by_others,
     names_taken,
 )
+from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import World
 from mustela.runtime.store_names import with_store_names
 
@@ -137,7 +138,12 @@ class Gate:
         name, plan, cluster = program.application_id, program.plan, self._cluster
         logs = {changelog_topic(name, log) for log in plan.log_names.values()}
         known = set(record.topic_ids) if record else set[str]()
-        topics = cluster.describe({*plan.topics, *logs, *known})
+        wanted = set(plan.topics) - set(plan.found_topics)
+        if record is not None:
+            wanted |= (set(plan.topics) & known) - set(record.dormant)
+            full = record.changelog_ends.keys() & plan.log_names.keys()
+            wanted |= {changelog_topic(name, plan.log_names[store]) for store in full}
+        topics = describe_all(cluster, self._clock, wanted, maybe={*plan.topics, *logs, *known})
         sources = [
             TopicPartition(part.topic, part.partition)
             for part in (record.partitions if record else ())
@@ -146,6 +152,12 @@ class Gate:
             and topics[part.topic].topic_id == record.topic_ids.get(part.topic)
             and part.partition < topics[part.topic].partitions
         ]
+        same = {
+            TopicPartition(topic, partition)
+            for topic, topic_id in (record.topic_ids.items() if record else ())
+            if topic in topics and topics[topic].topic_id == topic_id
+            for partition in range(topics[topic].partitions)
+        }
         written = [
             TopicPartition(log, group)
             for log in sorted(logs & topics.keys())
@@ -155,7 +167,7 @@ class Gate:
         read = led_by_others(record, ends) if record else {}
         return BrokerFacts(
             topics=topics,
-            starts=cluster.earliest_offsets(sources) if sources else {},
+            starts=cluster.earliest_offsets(sorted(same)) if same else {},
             ends={place: end.offset for place, end in ends.items()},
             group=cluster.group_offsets(name),
             kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
