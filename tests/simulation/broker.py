@@ -167,6 +167,16 @@ class Partition:
         within = [entry for entry in found if start <= entry.offset < end and entry.visible]
         return sorted(within, key=_OFFSET)
 
+    def as_of_each(self, leader: int, start: int, end: int) -> list[list[Entry]]:
+        """Return `as_of` for each log that somebody may have read of whom this is known.
+
+        A leader is known from a look before the reading; younger ones may have taken over since.
+        """
+        if leader < 0 or not any(start <= e.offset < end for e in self.lost):
+            return [self.as_of(leader, start, end)]
+        logs = [self.as_of(known, start, end) for known in range(leader, self.leader + 1)]
+        return [log for number, log in enumerate(logs) if log not in logs[:number]]
+
     def truncate(self, end: int) -> None:
         """Lose the records from ``end`` on: a replica that lagged has become leader."""
         self.leader += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from mustela.errors import EnvironmentFault
@@ -203,7 +204,7 @@ class Invariants:
     def _check_rows(
         self, record: EpochRecord, entries: Mapping[tuple[str, int], list[Entry]]
     ) -> None:
-        read: dict[str, list[tuple[int, Entry]]] = {}
+        readings: list[dict[str, list[tuple[int, Entry]]]] = [{}]
         for part in record.partitions:
             topic_id = record.topic_ids[part.topic]
             place = (part.topic, topic_id, part.partition)
@@ -218,20 +219,20 @@ class Invariants:
             log = self._world.broker.ever[topic_id].partitions[part.partition]
             # Where nothing is left to read of a range, the record cannot say whose log it was.
             asked = current_life().read_as.get((part.topic, part.partition, start), -1)
-            entries_read = log.as_of(max(asked, part.leader_epoch), start, part.end)
-            read.setdefault(part.topic, []).extend((part.partition, e) for e in entries_read)
+            logs = log.as_of_each(max(asked, part.leader_epoch), start, part.end)
+            if len(logs) > 1:
+                readings = [_copy(read) for read in readings for _ in logs]
+            for number, read in enumerate(readings):
+                rows = logs[number % len(logs)]
+                read.setdefault(part.topic, []).extend((part.partition, e) for e in rows)
             self._check_one_log(part, log, place)
-        for topic, (topic_id, ends) in record.global_ends.items():
-            for number, end in enumerate(ends):
-                log = self._world.broker.ever[topic_id].partitions[number]
-                for name, span in ((topic, (0, end)), (LATER, (end, log.stable))):
-                    rows = [(number, entry) for entry in log.between(*span)]
-                    read.setdefault(name, []).extend(rows)
-        grown = {"extra": read.pop("extra", [])}
         found = self._found(entries)
         more = {place: found.pop(place) for place in list(found) if place[0] == "more"}
         names = (name for name, store in record.stores.items() if store.slept_at is None)
         self._oracle.stores = frozenset(names)
+        copies = self._copies(record)
+        read = self._plausible([{**read, **copies} for read in readings], record, found)
+        grown = {"extra": read.pop("extra", [])}
         if self._program.is_loose:
             self._check_sent({**self._oracle.epoch(read, record.watermark)})
             self._check_sent({**self._grown.epoch(grown, record.watermark)})
@@ -241,11 +242,54 @@ class Invariants:
         if wrong:
             self._fail("rows", f"epoch {record.epoch}: {wrong[:3]} (found, expected)")
 
+    def _copies(self, record: EpochRecord) -> dict[str, list[tuple[int, Entry]]]:
+        """Return what the copies of global tables have read, and what they may have read, too."""
+        read: dict[str, list[tuple[int, Entry]]] = {}
+        for topic, (topic_id, ends) in record.global_ends.items():
+            _, leaders = record.global_logs.get(topic, (0, []))
+            for number, end in enumerate(ends):
+                log = self._world.broker.ever[topic_id].partitions[number]
+                leader = leaders[number] if number < len(leaders) else -1
+                rows = log.as_of(leader, 0, end)
+                later = [
+                    entry
+                    for entry in (*log.lost, *log.entries)
+                    if entry.visible and (entry.offset >= end or entry.leader > leader >= 0)
+                ]
+                read.setdefault(topic, []).extend((number, entry) for entry in rows)
+                read.setdefault(LATER, []).extend((number, entry) for entry in later)
+        return read
+
+    def _plausible(
+        self,
+        readings: list[dict[str, list[tuple[int, Entry]]]],
+        record: EpochRecord,
+        found: Found,
+    ) -> dict[str, list[tuple[int, Entry]]]:
+        """Return what an epoch has read, by what it wrote; the first, if that tells nothing.
+
+        Where a log lost its end while it was read nobody can tell what of it came in time: who
+        goes on from the place learns of the loss, and stops.
+        """
+        for read in readings if len(readings) > 1 else ():
+            oracle = deepcopy(self._oracle)
+            if self._program.is_loose:
+                rows = oracle.epoch(read, record.watermark)
+                if all(self._was_sent(place, rows[place]) for place in rows):
+                    return read
+            elif not oracle.wrong(read, record.watermark, deepcopy(found)):
+                return read
+        return readings[0]
+
+    def _was_sent(self, place: tuple[str, bytes], rows: list[bytes | None]) -> bool:
+        lives = self._world.every_life
+        return any(life.sent.get(place, [])[-len(rows) :] == rows for life in lives)
+
     def _check_sent(self, rows: Mapping[Any, list[bytes | None]]) -> None:
         """Rows of at_least_once are there when their epoch commits, and no older one after."""
-        mine, lives = current_life(), self._world.every_life
+        mine = current_life()
         for place, expected in rows.items():
-            if not any(life.sent.get(place, [])[-len(expected) :] == expected for life in lives):
+            if not self._was_sent(place, expected):
                 self._fail("rows", f"{place}: {expected} was not sent")
             last = mine.sent.get(place)
             if last and last[-1] != expected[-1] and not self._is_late:
@@ -482,6 +526,10 @@ def _entries(log: list[Entry], txn: Txn) -> list[Entry]:
             break
     found.reverse()
     return found
+
+
+def _copy(read: Mapping[str, list[tuple[int, Entry]]]) -> dict[str, list[tuple[int, Entry]]]:
+    return {topic: [*rows] for topic, rows in read.items()}
 
 
 def _joinable(

@@ -99,6 +99,9 @@ def script_of(name: str) -> Script:
             ("version", 148, "windows of another size under one store's name"),
             ("truncate", 49, "a source log that lost its end and has grown past it again"),
             ("truncate", 124, "the same, with nothing but aborted records where it grew"),
+            ("truncate", 82, "a global table's log that lost its end"),
+            ("truncate", 136, "a log of which nothing but aborted records was read"),
+            ("truncate", 434, "a log that loses its end while it is read: both are right"),
             ("recreate", 20, "a source topic that was made anew, before anybody looks"),
             ("recreate", 107, "a global table's topic that was made anew between two looks"),
         )

@@ -161,17 +161,25 @@ class GlobalMark(NamedTuple):
     Attributes:
         topic_id: The topic's id, which changes when it is deleted and made anew.
         ends: For each partition the offset behind the last record.
+        leaders: For each of them a leader epoch in which the log reached it, or -1.
+        losses: How often the topic lost records that were read: copies from before are not read.
     """
 
     topic_id: str
     ends: tuple[int, ...]
+    leaders: tuple[int, ...] = ()
+    losses: int = 0
+
+    def leader(self, partition: int) -> int:
+        """Return the leader epoch of a partition's end, -1 if it is not known."""
+        return self.leaders[partition] if partition < len(self.leaders) else -1
 
 
 def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     """Return the name of the directory that holds a host's copy of a global table.
 
-    Another topic, another number of partitions, another layout or another type of its rows has
-    another directory, so that the copy is read anew.
+    Another topic, one that lost records, another number of partitions, another layout or another
+    type of its rows has another directory, so that the copy is read anew.
 
     Example:
         >>> from mustela.serdes.primitives import StrSerde
@@ -185,7 +193,8 @@ def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     store = table.store
     meaning = table.meaning_of(store)
     rows = (meaning.layout, meaning.key, meaning.value, meaning.key_shape, meaning.value_shape)
-    topic = (table.topic, mark.topic_id, str(len(mark.ends)))
+    losses = (str(mark.losses),) if mark.losses else ()
+    topic = (table.topic, mark.topic_id, str(len(mark.ends)), *losses)
     told = "\n".join((store.name, *rows, *topic))
     return f"global-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 

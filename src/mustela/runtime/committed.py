@@ -212,6 +212,11 @@ class CommittedState:
                 topic: (mark.topic_id, list(mark.ends))
                 for topic, mark in sorted(self.global_marks.items())
             },
+            global_logs={
+                topic: (mark.losses, list(mark.leaders))
+                for topic, mark in sorted(self.global_marks.items())
+                if mark.losses or max(mark.leaders, default=-1) >= 0
+            },
             layouts={name: spec.layout for name, (_, spec) in sorted(self.plan.stores.items())},
             life=self.life,
             adopts_unnamed=self.adopts_unnamed,

@@ -38,7 +38,7 @@ from mustela.runtime.opening import Opening, all_groups
 from mustela.runtime.outcome import Outcome
 from mustela.runtime.patience import Patience
 from mustela.runtime.ports import World
-from mustela.runtime.progress import Cut, cuts_made, leaders_read, ranges_of
+from mustela.runtime.progress import Cut, cuts_made, ranges_of
 from mustela.runtime.recovery import Recovery
 from mustela.runtime.sizing import EpochBudget, EpochLimits
 from mustela.runtime.successor import FencedError, Successor
@@ -349,7 +349,7 @@ class Coordinator:
             ends = found
             if more:
                 ends = {place: end for place, end in found.items() if place in places}
-                tables.see({place: found[place].offset for place in more})
+                tables.see({place: found[place] for place in more})
             self.ends = dict(zip(ends, map(_OFFSET, ends.values()), strict=True))
             self.state.global_marks = dict(tables.marks)
             is_whole = self._truncation.see(self.state.progress, ends)
@@ -497,10 +497,7 @@ class Coordinator:
             wrote=wrote,
             changelog_ends={},
             watermark=watermark,
-            leaders=self._truncation.reached(
-                self.state.progress,
-                {**dict.fromkeys(cuts, -1), **leaders_read(self._topics, ranges)},
-            ),
+            leaders=self._truncation.reached(self.state.progress, cuts, self._topics, ranges),
             mirrored=mirror_all,
         )
         offsets = {place: cut.end for place, cut in cuts.items()}

@@ -124,6 +124,8 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             program may take for its own.
         epochs_id: The id of the epochs topic, which changes when it is deleted and made anew; empty
             where no look has made sure of it.
+        global_logs: By topic of a global table, how often it lost records that were read, and for
+            each partition a leader epoch in which the log reached the end in ``global_ends``.
     """
 
     incarnation: int
@@ -150,6 +152,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     dormant: list[str] = []
     dropped: list[str] = []
     epochs_id: str = ""
+    global_logs: dict[str, tuple[int, list[int]]] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()

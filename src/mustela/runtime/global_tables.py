@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mustela.connectors.kafka.admin import TopicDescription
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, global_identity
 from mustela.plan.plan import Plan
@@ -17,7 +18,8 @@ class GlobalFollower:
     """Says for each epoch how far the copies of global tables must have read.
 
     The ends go forward only: a copy never has to unread. They are what the topics hold when an
-    epoch is cut, so the first epoch finds each table as its topic is.
+    epoch is cut, so the first epoch finds each table as its topic is. A topic that loses records
+    which were read, as its leader epochs tell, is read from its start into another copy.
 
     Args:
         plan: Names the tables.
@@ -30,6 +32,7 @@ class GlobalFollower:
         self._admin = admin
         self._say = say
         self.marks: dict[str, GlobalMark] = {}
+        self._sure: dict[str, GlobalMark] = {}
 
     def find(self) -> None:
         """Look for the topics and their partitions; a topic that was made anew begins anew.
@@ -45,14 +48,16 @@ class GlobalFollower:
             if found is None:
                 raise self._admin.missing_topic(table.topic, use="global table", at=table.origin)
             known = self.marks.get(table.topic)
-            ends = known.ends if known is not None and known.topic_id == found.topic_id else ()
-            if known is not None and known.topic_id != found.topic_id:
+            if known is None:
+                known = GlobalMark(found.topic_id, ())
+            elif known.topic_id != found.topic_id:
                 self._say(
                     f"topic {table.topic} of a global table was deleted and made anew: "
                     "the table is read again from its start"
                 )
-            missing = (0,) * (found.partitions - len(ends))
-            self.marks[table.topic] = GlobalMark(found.topic_id, ends + missing)
+                known = GlobalMark(found.topic_id, ())
+            missing = (0,) * (found.partitions - len(known.ends))
+            self.marks[table.topic] = known._replace(ends=known.ends + missing)
 
     @property
     def topics(self) -> set[str]:
@@ -63,15 +68,26 @@ class GlobalFollower:
         """Whether the topics are those that the last order named; if not, name the new ones.
 
         A copy is read by name: what a task read for an order may be of a topic that was made anew
-        since. One that is not there tells nothing: what was read of it was read before it went.
+        since, or lost its end. One that is not there tells nothing: what was read of it was read
+        before it went. Where nothing had to be read since the last look at the logs they are not
+        looked at again.
 
         Args:
             described: What the topics are now.
+
+        Raises:
+            EnvironmentFault: If no broker answers.
         """
-        if all(self.marks[topic].topic_id == now.topic_id for topic, now in described.items()):
-            return True
-        self.find()
-        return False
+        if any(self.marks[topic].topic_id != now.topic_id for topic, now in described.items()):
+            self.find()
+            return False
+        if self._sure != self.marks and described.keys() >= self.marks.keys():
+            lost = self._lost(self._admin.log_ends(self.places))
+            self._read_anew(lost)
+            if lost:
+                return False
+            self._sure = dict(self.marks)
+        return True
 
     def resume(self, marks: Mapping[str, GlobalMark]) -> None:
         """Go on from what the last epoch recorded."""
@@ -88,20 +104,54 @@ class GlobalFollower:
             for partition in range(len(mark.ends))
         ]
 
-    def see(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take over where the topics end now; one that ends early may have been made anew."""
-        if any(
-            ends.get(TopicPartition(topic, partition), known) < known
-            for topic, mark in self.marks.items()
-            for partition, known in enumerate(mark.ends)
-        ):
+    def see(self, ends: Mapping[TopicPartition, LogPosition]) -> None:
+        """Take over where the topics end now; one that ends early may have been made anew.
+
+        Args:
+            ends: Where partitions end, with their leaders' epochs.
+
+        Raises:
+            EnvironmentFault: If no broker answers.
+        """
+        if any(ends.get(place, at).offset < at.offset for place, at in self._positions()):
             self.find()
+        self._read_anew(self._lost(ends))
         for topic, mark in self.marks.items():
-            now = tuple(
-                max(known, ends.get(TopicPartition(topic, partition), known))
-                for partition, known in enumerate(mark.ends)
+            now = [
+                _further(LogPosition(end, mark.leader(n)), ends.get(TopicPartition(topic, n)))
+                for n, end in enumerate(mark.ends)
+            ]
+            self.marks[topic] = mark._replace(
+                ends=tuple(at.offset for at in now), leaders=tuple(at.leader_epoch for at in now)
             )
-            self.marks[topic] = GlobalMark(mark.topic_id, now)
+
+    def _positions(self) -> list[tuple[TopicPartition, LogPosition]]:
+        """Return up to where the topics are to be read, and in which leader's time they were."""
+        return [
+            (TopicPartition(topic, partition), LogPosition(end, mark.leader(partition)))
+            for topic, mark in self.marks.items()
+            for partition, end in enumerate(mark.ends)
+        ]
+
+    def _lost(self, ends: Mapping[TopicPartition, LogPosition]) -> set[str]:
+        """Return the topics that lost records which were read, by logs that have other leaders."""
+        led = {
+            place: at
+            for place, at in self._positions()
+            if at.offset > 0 and place in ends and ends[place].leader_epoch > at.leader_epoch >= 0
+        }
+        return {place.topic for place in self._admin.kept_ends(led)} if led else set()
+
+    def _read_anew(self, lost: Collection[str]) -> None:
+        for topic in sorted(lost):
+            mark = self.marks[topic]
+            self._say(
+                f"topic {topic} of a global table lost records that were read: "
+                "the table is read again from its start"
+            )
+            self.marks[topic] = GlobalMark(
+                mark.topic_id, (0,) * len(mark.ends), losses=mark.losses + 1
+            )
 
     @property
     def claimed(self) -> set[str]:
@@ -111,3 +161,8 @@ class GlobalFollower:
             for table in self._tables
             if table.topic in self.marks
         }
+
+
+def _further(known: LogPosition, found: LogPosition | None) -> LogPosition:
+    """Return the later one of two ends of a log; of the same end the younger leader."""
+    return known if found is None else max(known, found)

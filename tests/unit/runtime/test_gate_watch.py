@@ -96,7 +96,18 @@ def test_what_was_reached_is_known_by_the_younger_of_leader_and_record() -> None
     watch = TruncationWatch("app", FakeAdmin(), ManualClock())
     read = read_to(10, leader=3)
     watch.see(read, {PLACE: LogPosition(20, 5)})
-    assert watch.reached(read, {PLACE: 4}) == {PLACE: 5}
-    assert watch.reached(read, {PLACE: 6}) == {PLACE: 6}
-    assert watch.reached(read, {PLACE: -1}) == {PLACE: 5}
-    assert watch.reached(read_to(10), {PLACE: -1}) == {}
+    assert watch.reached(read, [PLACE], TOPICS, [report(10, 20, 4)]) == {PLACE: 5}
+    assert watch.reached(read, [PLACE], TOPICS, [report(10, 20, 6)]) == {PLACE: 6}
+    assert watch.reached(read, [PLACE], TOPICS, [report(10, 20, -1)]) == {PLACE: 5}
+    assert watch.reached(read_to(10), [PLACE], TOPICS, [report(10, 20, -1)]) == {}
+
+
+def test_what_was_reached_without_a_record_is_known_by_the_leader() -> None:
+    """Nothing but aborted records lay there, and something else may be written in their place."""
+    watch = TruncationWatch("app", FakeAdmin(), ManualClock())
+    nothing = report(10, 20, -1)._replace(records=0)
+    assert watch.reached(read_to(10), [PLACE], TOPICS, [nothing]) == {}
+    watch.see(read_to(10), {PLACE: LogPosition(20, 5)})
+    assert watch.reached(read_to(10), [PLACE], TOPICS, [nothing]) == {PLACE: 5}
+    both = [nothing, report(15, 20, -1)]
+    assert watch.reached(read_to(10), [PLACE], TOPICS, both) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,13 +57,19 @@ def adopted(
     state.changelog_ends.update({name: list(ends) for name, ends in record.changelog_ends.items()})
     state.groups = _groups(state, record)
     state.global_marks = {
-        topic: GlobalMark(topic_id, tuple(ends))
+        topic: _global_mark(topic_id, ends, *record.global_logs.get(topic, (0, ())))
         for topic, (topic_id, ends) in record.global_ends.items()
     }
     _take_sources(state, record, ids)
     state.stores = _stores(seen, record)
     state.dropped = list(record.dropped)
     return state
+
+
+def _global_mark(
+    topic_id: str, ends: Sequence[int], losses: int, leaders: Sequence[int]
+) -> GlobalMark:
+    return GlobalMark(topic_id, tuple(ends), tuple(leaders), losses)
 
 
 def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str]) -> None:

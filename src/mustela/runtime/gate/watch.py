@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Protocol
 
@@ -128,23 +128,37 @@ class TruncationWatch:
                 self._stop(progress, {place: (None, end) for place, end in kept.items()})
 
     def reached(
-        self, progress: Progress, read: Mapping[TopicPartition, int]
+        self,
+        progress: Progress,
+        places: Iterable[TopicPartition],
+        topics: Mapping[str, int],
+        reports: Sequence[RangeReport],
     ) -> dict[TopicPartition, int]:
         """Return leader epochs in which logs reached what an epoch read of them.
 
         The epoch of the last record alone would not do: a control record behind it may be younger.
-        Where no record ever had an epoch, the broker cannot tell what was lost.
+        Where records have no epoch, the broker cannot tell what was lost. Where there was none to
+        read, those that were aborted had one: old formats know no transactions.
 
         Args:
             progress: What was read before.
-            read: By partition that the epoch read, the highest leader epoch among its records,
-                -1 without any.
+            places: The partitions that the epoch read.
+            topics: Index of each topic.
+            reports: What tasks read.
         """
-        return {
-            place: max(leader, self._leaders.get(place, -1))
-            for place, leader in read.items()
-            if leader >= 0 or place in progress.leaders
+        leaders = leaders_read(topics, reports)
+        names = {index: topic for topic, index in topics.items()}
+        unnamed = {
+            TopicPartition(names[report.topic_index], report.partition)
+            for report in reports
+            if report.records and report.leader_epoch < 0
         }
+        reached = {
+            place: max(leaders.get(place, -1), self._leaders.get(place, -1))
+            for place in places
+            if place in leaders or place in progress.leaders or place not in unnamed
+        }
+        return {place: leader for place, leader in reached.items() if leader >= 0}
 
     def _stop(
         self, progress: Progress, lost: Mapping[TopicPartition, tuple[int | None, int | None]]
