@@ -5,6 +5,7 @@
 ./dev sim --seeds N [--start S]        N seeds
 ./dev sim --seeds N --what             N seeds, and what happened in them how often
 ./dev sim --seeds N --ledger FILE      go on where the file ends, up to seed N, and add to it
+./dev sim --with truncate,recreate     play kinds of faults, too, that are not drawn by default
 ./dev sim --bugs all                   plant each bug, and say how many seeds find it; names, too
 """
 
@@ -34,11 +35,12 @@ def main(arguments: list[str]) -> int:
     from tests.simulation.programs import PROGRAMS
 
     _check("kind", options.kinds, ALL | ASKED.keys())
+    _check("kind", options.more, ALL | ASKED.keys())
     _check("program", options.program, PROGRAMS)
 
-    kinds = ALL - NOT_YET
+    kinds = (ALL - NOT_YET) | _kinds(options.more)
     if options.kinds is not None:
-        kinds = frozenset(filter(None, options.kinds.split(",")))
+        kinds = _kinds(options.kinds)
     if options.seed is not None:
         return _one(options.seed, kinds, options.trace)
     from tests.simulation.campaign import Choice
@@ -57,6 +59,10 @@ def _check(what: str, names: str | None, known: Collection[str]) -> None:
         print(f"no {what} is called {', '.join(sorted(unknown))}; there are:", file=sys.stderr)
         print(", ".join(sorted(known)), file=sys.stderr)
         sys.exit(2)
+
+
+def _kinds(named: str) -> frozenset[str]:
+    return frozenset(filter(None, named.split(",")))
 
 
 def _several(options: argparse.Namespace, choice: Choice) -> list[int]:
@@ -105,6 +111,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--program", help="only this program")
     parser.add_argument("--what", action="store_true", help="say what happened how often")
     parser.add_argument("--kinds", help="kinds of faults, with commas between them")
+    parser.add_argument("--with", dest="more", default="", help="kinds besides the default ones")
     parser.add_argument("--trace", action="store_true", help="tell what happened")
     parser.add_argument("--bugs", help="names of bugs, or all: one process for each")
     return parser.parse_args(arguments)

@@ -276,7 +276,8 @@ DRAWN = 3
 
 NOT_YET = frozenset({"recreate", "reset", "truncate"})
 """Kinds that are not drawn by default: two end most seeds early, by a stop that is right, and
-after a reset what came before it is not looked at again."""
+after a reset what came before it is not looked at again. ``--with truncate,recreate`` plays the two
+beside the others, in lines of their own in a ledger."""
 
 OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3, "fail": 0.2, "no_answer": 0.2, "lag": 0.1}
 """What happens in so large a share of seeds, whatever the weather is like."""
