@@ -242,13 +242,27 @@ def _delete(plan: Plan, admin: KafkaAdmin) -> None:
 def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
     """Return those of ``topics`` that an application made for itself.
 
+    The changelogs of ``a-b`` begin with ``a-`` too, and are not those of ``a``: an application is
+    known by its epochs topic.
+
     Example:
         >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
         ['a-epochs', 'a-lease', 'a-n-changelog']
+        >>> internal_topics_of("a", ["a-n-changelog", "a-b-n-changelog", "a-b-epochs"])
+        ['a-n-changelog']
     """
+    from mustela.runtime.epoch_record import epochs_topic
     from mustela.runtime.found_topics import is_internal
 
-    return sorted(topic for topic in topics if is_internal(application_id, topic))
+    there = set(topics)
+    end = epochs_topic("")
+    applications = (topic.removesuffix(end) for topic in there if topic.endswith(end))
+    others = tuple(f"{name}-" for name in applications if name.startswith(f"{application_id}-"))
+    return sorted(
+        topic
+        for topic in there
+        if is_internal(application_id, topic) and not topic.startswith(others)
+    )
 
 
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:

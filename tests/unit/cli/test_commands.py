@@ -88,6 +88,8 @@ def test_reset_takes_only_what_is_the_applications_own() -> None:
         "shop-lines",
         "shop",
         "shop2-epochs",
+        "shop-eu-epochs",
+        "shop-eu-totals-changelog",
         "other-totals-changelog",
         "counts",
     ]
