@@ -6,10 +6,12 @@ import json as json_text
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
+import msgspec
 from cyclopts import Parameter
 
 from mustela.cli.clients import Follower, open_admin, open_sink
@@ -125,6 +127,16 @@ def tail(  # noqa: PLR0913 - its options are its interface
     return ExitCode.OK
 
 
+_WRITTEN: dict[str, Any] = {
+    "uuid": UUID,
+    "decimal": Decimal,
+    "date": date,
+    "datetime": datetime,
+    "timedelta": timedelta,
+}
+"""Types by their serdes; in text they are as in JSON: ISO 8601, and digits."""
+
+
 def parse_value(text: str, serde_name: str) -> Any:
     """Turn what a user types into a value of a serde.
 
@@ -134,6 +146,8 @@ def parse_value(text: str, serde_name: str) -> Any:
     Example:
         >>> parse_value("7", "int"), parse_value("true", "bool"), parse_value("[1]", "json")
         (7, True, [1])
+        >>> parse_value("PT1M30S", "timedelta")
+        datetime.timedelta(seconds=90)
     """
     if serde_name.startswith(("int", "short", "long")):
         return int(text)
@@ -143,8 +157,8 @@ def parse_value(text: str, serde_name: str) -> Any:
         return {"true": True, "false": False}[text.lower()]
     if serde_name.startswith("bytes"):
         return text.encode()
-    if serde_name.startswith("uuid"):
-        return UUID(text)
+    if serde_name in _WRITTEN:
+        return msgspec.convert(text, _WRITTEN[serde_name])
     return text if serde_name.startswith("str") else json_text.loads(text)
 
 

@@ -35,6 +35,10 @@ SAMPLES = {
     "bool": "true",
     "boolean": "false",
     "uuid": str(UUID(int=7)),
+    "decimal": "-7.50",
+    "date": "2026-11-23",
+    "datetime": "2026-11-23T04:00:00Z",
+    "timedelta": "PT1M30S",
     "json": '{"a": [1]}',
     "dict": '{"a": [1]}',
     "list": "[1, 2]",
@@ -53,7 +57,8 @@ def test_a_typed_text_is_a_value_of_its_serde(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("int", "seven"), ("bool", "yes"), ("json", "{"), ("uuid", "7")]
+    ("name", "text"),
+    [("int", "seven"), ("bool", "yes"), ("json", "{"), ("uuid", "7"), ("date", "today")],
 )
 def test_a_text_that_is_no_value_is_a_usage_error(name: str, text: str) -> None:
     """The error says which text, and of which type it is not."""
