@@ -103,7 +103,7 @@ TimeWindows(size=timedelta(hours=1))  # pyright: ignore[reportCallIssue]
 SessionWindows(inactivity_gap=timedelta(hours=1))  # pyright: ignore[reportCallIssue]
 sessions = SessionWindows(inactivity_gap=timedelta(hours=1), grace=timedelta(0))
 by_session = words.group_by_key().windowed_by(sessions)
-by_session.aggregate(lambda: 0, lambda key, value, total: total)  # pyright: ignore[reportCallIssue]
+by_session.aggregate(lambda: 0, lambda key, value, total: total)  # pyright: ignore
 words.group_by_key().windowed_by(timedelta(hours=1))  # pyright: ignore
 by_session.emit_strategy("close")  # pyright: ignore[reportArgumentType]
 
