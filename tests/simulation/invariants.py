@@ -300,11 +300,32 @@ class Invariants:
         """Where one instance ran at a time, the last row of a key is its newest."""
         if self._world.happened["instances at once: 2"]:
             return
+        left = self._left_by_attempts()
         for (topic, key), value in self._latest.items():
             logs = self._world.broker.topics[topic].partitions
             rows = [e.value for log in logs for e in log.entries if e.key == key and e.visible]
-            if rows[-1] != value:
+            if rows[-1] != value and rows[-1] not in left.get((topic, key), ()):
                 self._fail("rows", f"the last row of {key!r} is {rows[-1]!r}, not {value!r}")
+
+    def _left_by_attempts(self) -> dict[tuple[str, bytes], list[bytes | None]]:
+        """Return the rows that an epoch which failed may have left, for nobody repeats it.
+
+        It read a source that the next release lacks: its records rest, and so do those rows.
+        """
+        last = self._last
+        left: dict[tuple[str, bytes], list[bytes | None]] = {}
+        if last is None or "extra" not in last.dormant:
+            return left
+        grown = deepcopy(self._grown)
+        for part in last.partitions:
+            if part.topic != "extra":
+                continue
+            log = self._world.broker.topics[part.topic].partitions[part.partition]
+            for entry in log.between(part.end, log.stable):
+                rows = grown.epoch({part.topic: [(part.partition, entry)]}, last.watermark)
+                for place, values in rows.items():
+                    left.setdefault(place, []).extend(values)
+        return left
 
     def _found(self, entries: Mapping[tuple[str, int], list[Entry]]) -> Found:
         """Return the rows of the sinks."""
