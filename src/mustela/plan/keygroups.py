@@ -72,12 +72,12 @@ def rows_by_lane(
 
     Example:
         >>> lanes = lanes_by_group(4, 4)
-        >>> [key_group(key, 4) for key in (b"a", b"b", b"c")]
-        [1, 3, 1]
-        >>> list(rows_by_lane([b"a", b"b", b"c"], lanes))
-        [(1, [0, 2]), (3, [1])]
-        >>> list(rows_by_lane([b"a", b"c"], lanes))
-        [(1, None)]
+        >>> [key_group(key, 4) for key in (b"a", b"b")]
+        [0, 3]
+        >>> list(rows_by_lane([b"a", b"b", b"a"], lanes))
+        [(0, [0, 2]), (3, [1])]
+        >>> list(rows_by_lane([b"a", b"a"], lanes))
+        [(0, None)]
     """
     if lanes[-1] == 0:
         return [(0, None)] if keys else []

@@ -30,7 +30,7 @@ def test_a_copy_that_was_cut_short_is_read_from_nothing(
     joined = records.join(table, lambda _value, row: row, key_mapper=lambda key, _value: key)
     joined.to("out", key=str, value=str)
     planned = plan(builder.build())
-    process = Process(0, replace(program(tmp_path, "life"), plan=planned), {})
+    process = Process(0, replace(program(tmp_path, "life"), plan=planned))
     copy = GlobalCopy(process, planned.global_tables[0], GlobalMark("id", (2,)))
     left: list[bytes | None] = [b"a", b"b"]
 
