@@ -213,8 +213,7 @@ def _change(
         if not told:
             print(f"nothing of {name} is to be changed")
             return ExitCode.OK
-        plan = [f"{name}: to be changed", *(f"  {line}" for line in told)]
-        if not go_ahead(manner, plan, settings, what=f"nothing of {name} is changed"):
+        if not go_ahead(manner, settings, told, done="changed", heading="to be changed"):
             return ExitCode.OK
         repair.fence(sight)
         if begins:

@@ -105,32 +105,36 @@ def open_repair(settings: Settings) -> Generator[Repair]:
 
 def go_ahead(
     manner: Manner,
-    lines: Sequence[str],
     settings: Settings,
+    told: Sequence[str],
     *,
-    what: str,
+    done: str,
+    heading: str = "to be done",
     error: type[NotConfirmedError] = NotConfirmedError,
 ) -> bool:
     """Return whether a change is to be made; with ``--dry-run`` show it instead.
 
     Args:
         manner: How the change is made.
-        lines: What is to be done.
         settings: Of the application.
-        what: What is not done without a yes.
+        told: What is to be done, a line each.
+        done: What would be done, in a word: ``deleted``.
+        heading: What stands before the lines.
         error: What is raised without one.
 
     Raises:
         InstanceAliveError: If an instance lives, unless that is forced.
         NotConfirmedError: If nobody says yes.
     """
+    name = settings.application_id
+    lines = [f"{name}: {heading}", *(f"  {line}" for line in told)]
     if manner.dry_run:
         print("\n".join(lines))
         return False
     if not manner.force:
         refuse_while_alive(settings)
     if not manner.yes:
-        confirm(lines, what=what, error=error)
+        confirm(lines, what=f"nothing of {name} is {done}", error=error)
         if not manner.force:
             refuse_while_alive(settings)  # one may have been started while nobody said yes
     return True

@@ -224,13 +224,10 @@ def _goes_on(
     settings: Settings, manner: Manner, told: Sequence[str], *, json: bool = False
 ) -> bool:
     """Show what is to be done, and say whether to do it."""
-    name = settings.application_id
-    lines = [f"{name}: to be done", *(f"  {line}" for line in told)]
     if manner.dry_run and json:
-        print_json({"application_id": name, "would": list(told)})
+        print_json({"application_id": settings.application_id, "would": list(told)})
         return False
-    what = f"nothing of {name} is deleted"
-    return go_ahead(manner, lines, settings, what=what, error=NothingConfirmedError)
+    return go_ahead(manner, settings, told, done="deleted", error=NothingConfirmedError)
 
 
 def _delete(plan: Plan, admin: KafkaAdmin) -> None:

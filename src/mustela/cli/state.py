@@ -57,8 +57,7 @@ def drop(
         sight = repair.look()
         dropped = drop_of(repair.recorded(sight), store, plan, name)
         told = _told(dropped)
-        lines = [f"{name}: to be done", *(f"  {line}" for line in told)]
-        if not go_ahead(manner, lines, settings, what=f"nothing of {name} is dropped"):
+        if not go_ahead(manner, settings, told, done="dropped"):
             return ExitCode.OK
         repair.fence(sight)
         admin.delete([dropped.topic])  # before the record: see `Repair.drop`
@@ -107,8 +106,7 @@ def upgrade(
         if not jobs:
             print("\n".join([*left, f"{name} has no rows to be rewritten"]))
             return ExitCode.OK
-        lines = [f"{name}: to be done", *(f"  {line}" for line in (*map(_job_told, jobs), *left))]
-        if not go_ahead(manner, lines, settings, what=f"nothing of {name} is rewritten"):
+        if not go_ahead(manner, settings, [*map(_job_told, jobs), *left], done="rewritten"):
             return ExitCode.OK
         repair.fence(sight)
         repair.upgrade(sight, jobs, _reader(settings), print)
