@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kernel import best
-from mustela.kernel.any_key import AnyKeyReader
-from mustela.kernel.lane_state import LaneState
+from mustela.kernel.core.any_key import AnyKeyReader
+from mustela.kernel.core.lane_state import LaneState
 from mustela.plan.keygroups import key_groups_of
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot, StoreSpec, Token

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from mustela import JoinWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner, collection_paused
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.plan import Plan, Stage

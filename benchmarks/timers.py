@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mustela import ContextualProcessor, Record, StreamsBuilder, Timer
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, Origins
 from mustela.plan.keygroups import key_groups_of

@@ -18,11 +18,11 @@ __all__ = ["Trace"]
 
 # Classes that are given by the library and not made by users, with the modules they are in.
 _MODULES = {
-    "FixedKeyProcessorContext": "mustela.kernel.processor_context",
+    "FixedKeyProcessorContext": "mustela.kernel.processors.processor_context",
     "KeyValueStore": "mustela.state.kinds.key_value",
-    "ProcessorContext": "mustela.kernel.processor_context",
+    "ProcessorContext": "mustela.kernel.processors.processor_context",
     "ProcessorMetrics": "mustela.topology.processor_metrics",
-    "Schedule": "mustela.kernel.punctuation",
+    "Schedule": "mustela.kernel.processors.punctuation",
     "SessionStore": "mustela.state.kinds.session_store",
     "StoreBuilder": "mustela.dsl.stores",
     "TestInputTopic": "mustela.testing.topics",

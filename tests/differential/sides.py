@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from mustela import Record, TopologyTestDriver
-from mustela.kernel.suppress import BufferFullError
+from mustela.kernel.windows.suppress import BufferFullError
 from mustela.testing.topics import TestOutputTopic
 from tests.differential.contents import Contents, answered, contents
 from tests.differential.draw import Example, Input, NamedHeaders

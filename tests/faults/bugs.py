@@ -180,7 +180,7 @@ def _watermark_forgotten() -> None:
 
 
 def _met_and_alone() -> None:
-    from mustela.kernel.stream_join_waiting import Waiting
+    from mustela.kernel.joins.stream_join_waiting import Waiting
 
     discard: Any = Waiting.discard
 
@@ -192,7 +192,7 @@ def _met_and_alone() -> None:
 
 
 def _rows_of_now_for_versions() -> None:
-    from mustela.kernel.versioned_lookup import VersionedLookup
+    from mustela.kernel.tables.versioned_lookup import VersionedLookup
 
     answer: Any = VersionedLookup.answer
 
@@ -233,7 +233,7 @@ def _late_by_the_epoch() -> None:
 
 
 def _held_for_ever() -> None:
-    from mustela.kernel.suppress import SuppressOperator
+    from mustela.kernel.windows.suppress import SuppressOperator
 
     def kept(self: Any, group: int, now: int) -> Any:
         return list(self._buffer(group).due(max(0, now - self._delay)))
@@ -242,7 +242,7 @@ def _held_for_ever() -> None:
 
 
 def _sessions_told_early() -> None:
-    from mustela.kernel.window_close import WindowCloser
+    from mustela.kernel.windows.window_close import WindowCloser
 
     over: Any = WindowCloser.sessions_over
 
@@ -253,13 +253,13 @@ def _sessions_told_early() -> None:
 
 
 def _sinks_in_turn() -> None:
-    from mustela.kernel import sink
+    from mustela.kernel.records import sink
 
     _replace(sink, "places_of", lambda _order, _turns: None)
 
 
 def _leavers_forgotten() -> None:
-    from mustela.kernel.table_group import TableGroupOperator
+    from mustela.kernel.tables.table_group import TableGroupOperator
 
     process: Any = TableGroupOperator.process_one
 

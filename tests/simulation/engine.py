@@ -20,7 +20,7 @@ import mustela.spark.lanes as lanes_module
 import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport, epochs_topic
 from mustela.plan.plan import Plan

@@ -29,8 +29,9 @@ def rooms(modules: set[str]) -> set[str]:
 
 
 def operator_modules() -> list[str]:
-    files = (PACKAGE / "kernel").glob("*.py")
-    return sorted(f"mustela.kernel.{path.stem}" for path in files if path.stem != "__init__")
+    files = (PACKAGE / "kernel").rglob("*.py")
+    parts = (path.relative_to(PACKAGE.parent).with_suffix("").parts for path in files)
+    return sorted(".".join(part) for part in parts if part[-1] != "__init__")
 
 
 def test_the_facade_loads_nothing() -> None:

@@ -8,39 +8,29 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mustela.errors import InvariantError
-from mustela.kernel import (
-    aggregate,
-    async_calls,
-    cogroup,
-    combine,
+from mustela.kernel.aggregates import aggregate, cogroup, combine, table_aggregate
+from mustela.kernel.calls import async_calls, request_reply
+from mustela.kernel.core.operator import Operator, OperatorContext
+from mustela.kernel.joins import (
     foreign_key,
-    global_table,
-    request_reply,
-    routing,
-    settle,
-    sink,
-    source,
-    stateless,
     stream_join,
     stream_table_grace,
     stream_table_join,
-    suppress,
-    table,
-    table_aggregate,
-    table_group,
     table_join,
-    transact,
 )
-from mustela.kernel.operator import Operator, OperatorContext
-from mustela.kernel.processor import ProcessorOperator
-from mustela.kernel.processor_output import ChildOperator, OutputOperator
-from mustela.kernel.scheduled import ScheduledSourceOperator
-from mustela.kernel.session_aggregate import SessionAggregateOperator
-from mustela.kernel.sliding_aggregate import SlidingAggregateOperator
-from mustela.kernel.timed_values import TimedValuesOperator
-from mustela.kernel.update import UpdateOperator
-from mustela.kernel.window_aggregate import WindowCountOperator, WindowFoldOperator
-from mustela.kernel.window_combine import WindowCountCombiner, WindowFoldCombiner
+from mustela.kernel.processors import transact
+from mustela.kernel.processors.processor import ProcessorOperator
+from mustela.kernel.processors.processor_output import ChildOperator, OutputOperator
+from mustela.kernel.processors.timed_values import TimedValuesOperator
+from mustela.kernel.processors.update import UpdateOperator
+from mustela.kernel.records import routing, sink, source, stateless
+from mustela.kernel.records.scheduled import ScheduledSourceOperator
+from mustela.kernel.tables import global_table, settle, table, table_group
+from mustela.kernel.windows import suppress
+from mustela.kernel.windows.session_aggregate import SessionAggregateOperator
+from mustela.kernel.windows.sliding_aggregate import SlidingAggregateOperator
+from mustela.kernel.windows.window_aggregate import WindowCountOperator, WindowFoldOperator
+from mustela.kernel.windows.window_combine import WindowCountCombiner, WindowFoldCombiner
 from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.async_calls import AsyncNode

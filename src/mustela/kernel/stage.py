@@ -7,19 +7,19 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mustela.kernel.any_key import AnyKeyReader
-from mustela.kernel.divided import joined
-from mustela.kernel.exchange import ExchangeOperator
-from mustela.kernel.isolate import for_branch
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.left_out import give_up
-from mustela.kernel.operator import EXCHANGED, Operator, OperatorContext
+from mustela.kernel.core.any_key import AnyKeyReader
+from mustela.kernel.core.divided import joined
+from mustela.kernel.core.isolate import for_branch
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.left_out import give_up
+from mustela.kernel.core.operator import EXCHANGED, Operator, OperatorContext
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
 from mustela.kernel.operators import make_operator
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
-from mustela.kernel.processor_group import ProcessorGroup
-from mustela.kernel.sink_order import in_record_order
-from mustela.kernel.source import decode_source, source_key_serde
+from mustela.kernel.processors.processor_group import ProcessorGroup
+from mustela.kernel.records.exchange import ExchangeOperator
+from mustela.kernel.records.sink_order import in_record_order
+from mustela.kernel.records.source import decode_source, source_key_serde
 from mustela.kernel.wiring import Place, Wiring
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Stage

@@ -15,11 +15,11 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from mustela.faultpoints import reach
-from mustela.kernel.any_key import AnyKeyReader
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.left_out import leave_out, spans_of
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
+from mustela.kernel.core.any_key import AnyKeyReader
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.left_out import leave_out, spans_of
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
 from mustela.kernel.split_order import mend_order
 from mustela.kernel.stage import StageRunner
 from mustela.kernel.wiring import WiredPlan

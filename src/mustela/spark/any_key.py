@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from mustela.kernel.any_key import AnyKeyReader
+from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Stage
 from mustela.spark.lanes import open_current

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mustela.kernel.output import SinkRows
-from mustela.kernel.sink_order import in_record_order
+from mustela.kernel.core.output import SinkRows
+from mustela.kernel.records.sink_order import in_record_order
 from mustela.kernel.split_order import mend_places
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.spark.frames import Columns

@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Final
 
 from mustela.connectors.kafka.log import read_chunks
-from mustela.kernel.global_store import GlobalRecords, write_global_store
-from mustela.kernel.global_table import GlobalView, global_rows
+from mustela.kernel.processors.global_store import GlobalRecords, write_global_store
 from mustela.kernel.stage import collection_paused
+from mustela.kernel.tables.global_table import GlobalView, global_rows
 from mustela.plan.epoch import EpochOrder, GlobalMark, global_identity
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk

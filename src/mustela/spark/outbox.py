@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mustela.connectors.kafka.row_checks import outline_of
-from mustela.kernel.output import DeadLetters, Place, SinkRows, StageOutput
+from mustela.kernel.core.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.keygroups import lanes_by_group, rows_by_lane

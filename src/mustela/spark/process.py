@@ -20,7 +20,7 @@ from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import Program, epochs_topic
 from mustela.spark.arrivals import call_steps, calls_root

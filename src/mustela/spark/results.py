@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from mustela.kernel.output import Place
+from mustela.kernel.core.output import Place
 from mustela.spark.frames import PLACED, Columns, Frame, unpack, unpack_placed
 from mustela.spark.spool import SpoolReader
 

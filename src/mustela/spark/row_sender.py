@@ -9,7 +9,7 @@ from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefu
 from mustela.connectors.kafka.plain import PlainSink
 from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
 from mustela.connectors.kafka.row_checks import RowChecks
-from mustela.kernel.options import Handler
+from mustela.kernel.core.options import Handler
 from mustela.spark.frames import Columns
 
 __all__ = ["RowSender"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.task import GroupState, Lookups
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import EpochOrder

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mustela.kernel.output import DeadLetters, SinkRows
+from mustela.kernel.core.output import DeadLetters, SinkRows
 from mustela.kernel.wiring import WiredPlan
 from mustela.model import Headers
 from mustela.plan.epoch import TaskReport

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from mustela.clock import ManualClock, SystemClock
 from mustela.config.settings import Settings, app_configs
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.model import TopicPartition
 from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions

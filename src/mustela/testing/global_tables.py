@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mustela.kernel.global_store import GlobalRecords, write_global_store
-from mustela.kernel.global_table import global_rows
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.processors.global_store import GlobalRecords, write_global_store
+from mustela.kernel.tables.global_table import global_rows
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay, StoreOverlay

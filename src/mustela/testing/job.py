@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from mustela.kernel.any_key import AnyKeyReader
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
-from mustela.kernel.sink_order import in_record_order
+from mustela.kernel.core.any_key import AnyKeyReader
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
+from mustela.kernel.records.sink_order import in_record_order
 from mustela.kernel.task import GroupState, LaneTask, LoggedRows, Lookups, SourceTask
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from mustela.dsl.stores import StoreBuilder
-from mustela.kernel.isolate import isolated
-from mustela.kernel.processor_stores import open_group_store
+from mustela.kernel.core.isolate import isolated
+from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record, fixed_key_record
 from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde

@@ -1,7 +1,7 @@
 """What a processor may ask and do: the context, as users see it.
 
 The kernel's contexts derive from these classes. A method is declared and explained here, and
-written in `mustela.kernel.processor_context`.
+written in `mustela.kernel.processors.processor_context`.
 """
 
 from __future__ import annotations

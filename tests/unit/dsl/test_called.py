@@ -26,7 +26,7 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
-from mustela.kernel.failures import ProcessingError
+from mustela.kernel.core.failures import ProcessingError
 from mustela.topology.errors import (
     BadCallError,
     BadOptionError,

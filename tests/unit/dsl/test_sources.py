@@ -21,7 +21,7 @@ from mustela import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from mustela.kernel.failures import DeserializationError, ProcessingError
+from mustela.kernel.core.failures import DeserializationError, ProcessingError
 from mustela.planner.planner import plan
 from mustela.testing.cluster import Row
 from mustela.topology.errors import (

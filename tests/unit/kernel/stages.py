@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, Origins, SourceChunk
 from mustela.plan.plan import Exchange, Stage

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
-from mustela.kernel.failures import ProcessingError, SerializationError
+from mustela.kernel.core.failures import ProcessingError, SerializationError
 from mustela.plan.batch import Batch, Origins
 from mustela.serdes.base import Serde
 from mustela.serdes.json import JsonSerde

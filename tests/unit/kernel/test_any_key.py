@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
-from mustela.kernel.any_key import AnyKeyReader
+from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.plan.keygroups import key_group
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.faults import StoreError

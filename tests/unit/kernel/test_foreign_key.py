@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import Materialized, Processor, Record, Stores, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.foreign_key import subscription_key, subscription_prefix
+from mustela.kernel.joins.foreign_key import subscription_key, subscription_prefix
 from mustela.planner.planner import plan
 from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.graph import Topology

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import Consumed, Materialized, Stores, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.failures import ProcessingError
-from mustela.kernel.global_table import global_rows
+from mustela.kernel.core.failures import ProcessingError
+from mustela.kernel.tables.global_table import global_rows
 from mustela.planner.planner import plan
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import StrSerde

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mustela.errors import InvariantError
-from mustela.kernel.lane_state import LaneState, LaneStore
+from mustela.kernel.core.lane_state import LaneState, LaneStore
 from mustela.plan.keygroups import key_group
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.memory import MemoryEnvironment

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mustela.kernel.left_out import give_up, leave_out, spans_of
-from mustela.kernel.output import StageOutput
+from mustela.kernel.core.left_out import give_up, leave_out, spans_of
+from mustela.kernel.core.output import StageOutput
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.ranges import LeftOut, RawChunk, SourceRange
 from mustela.state.interfaces import Token

@@ -9,7 +9,7 @@ import pytest
 
 import mustela.topology
 from mustela.errors import InvariantError
-from mustela.kernel.operator import Operator
+from mustela.kernel.core.operator import Operator
 from mustela.kernel.operators import OPERATORS, make_operator
 from mustela.plan.step import Step
 from mustela.topology.global_table import GlobalTableNode

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mustela.errors import InvariantError
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
 from mustela.kernel.stage import StageRunner
 from mustela.model import Record
 from mustela.plan.batch import Batch

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mustela.errors import InvariantError
-from mustela.kernel.failures import ProcessingError, SerializationError
-from mustela.kernel.output import SinkRows
+from mustela.kernel.core.failures import ProcessingError, SerializationError
+from mustela.kernel.core.output import SinkRows
 from mustela.model import RecordContext
 from mustela.topology.sink import SinkNode
 from tests.unit.kernel.stages import INT, STR, batch, runner

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import KStream, Processor, ProcessorContext, Record, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.output import SinkRows
-from mustela.kernel.sink_order import in_record_order, places_of
+from mustela.kernel.core.output import SinkRows
+from mustela.kernel.records.sink_order import in_record_order, places_of
 from mustela.planner.planner import plan
 from mustela.topology.graph import Topology
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mustela.kernel.failures import DeserializationError, ProcessingError
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.failures import DeserializationError, ProcessingError
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Exchange, Stage

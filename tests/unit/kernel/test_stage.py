@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.errors import InvariantError, Origin
-from mustela.kernel.failures import ProcessingError, failing_line, show_key
-from mustela.kernel.isolate import copy_value, is_immutable_column
-from mustela.kernel.lane_state import LaneState
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.failures import ProcessingError, failing_line, show_key
+from mustela.kernel.core.isolate import copy_value, is_immutable_column
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Exchange, Stage

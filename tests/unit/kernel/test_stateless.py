@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.kernel.failures import ProcessingError
+from mustela.kernel.core.failures import ProcessingError
 from mustela.plan.batch import Batch
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.step import Step

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mustela.kernel.codec import StoreCodec
+from mustela.kernel.core.codec import StoreCodec
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.row_versions import OldRows, RowVersions
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
-from mustela.kernel import stream_join
+from mustela.kernel.joins import stream_join
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions

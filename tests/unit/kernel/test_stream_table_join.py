@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import Joined, Materialized, Stores, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.stream_table_join import behind
+from mustela.kernel.joins.stream_table_join import behind
 from mustela.topology.errors import BadOptionError, JoinKeysError
 from tests.unit.kernel.join_models import (
     CUTS,

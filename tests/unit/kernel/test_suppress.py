@@ -22,7 +22,7 @@ from mustela import (
     TopologyTestDriver,
     Windowed,
 )
-from mustela.kernel.suppress import BufferFullError
+from mustela.kernel.windows.suppress import BufferFullError
 from mustela.topology.graph import Topology
 
 UNBOUNDED = BufferConfig.unbounded()

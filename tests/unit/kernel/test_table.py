@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mustela.errors import InvariantError
-from mustela.kernel.failures import SerializationError
+from mustela.kernel.core.failures import SerializationError
 from mustela.serdes.json import JsonSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node

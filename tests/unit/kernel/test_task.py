@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mustela.kernel.options import KernelOptions
-from mustela.kernel.output import StageOutput
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
 from mustela.kernel.task import GroupState, LaneTask, LoggedRows, Lookups, SourceTask
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch

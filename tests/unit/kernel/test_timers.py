@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.punctuation import GroupSchedules
-from mustela.kernel.timers import TIMER_CHAIN_MAX, GroupTimers, StepTimers
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.processors.punctuation import GroupSchedules
+from mustela.kernel.processors.timers import TIMER_CHAIN_MAX, GroupTimers, StepTimers
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.timer import CLOCK_ROW, Timer, TimerRows

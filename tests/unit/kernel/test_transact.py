@@ -20,7 +20,7 @@ from mustela import (
     TopologyTestDriver,
     Transaction,
 )
-from mustela.kernel.failures import ProcessingError
+from mustela.kernel.core.failures import ProcessingError
 
 KEYS = "abcdef"
 WAYS: list[dict[str, Any]] = [

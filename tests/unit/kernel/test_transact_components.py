@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.kernel.transact_components import connected, group_keys, spread_over
+from mustela.kernel.processors.transact_components import connected, group_keys, spread_over
 from mustela.plan.keygroups import key_group, lane_of_group
 
 TOKENS = st.lists(st.lists(st.integers(0, 20), max_size=4), max_size=40)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mustela import SessionWindows, StreamsBuilder, TimeWindows, TopologyTestDriver
-from mustela.kernel.watched import MissingReturnWarning, ends_without_return, watched
+from mustela.kernel.aggregates.watched import MissingReturnWarning, ends_without_return, watched
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mustela import DataError, StreamsBuilder, TimeWindows
-from mustela.kernel import window_combine
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner
+from mustela.kernel.windows import window_combine
 from mustela.plan.batch import Batch
 from mustela.plan.plan import Plan
 from mustela.plan.time import EpochTime

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.errors import UsageError
-from mustela.kernel.output import DeadLetters, SinkRows, StageOutput
-from mustela.kernel.sink_order import places_of
+from mustela.kernel.core.output import DeadLetters, SinkRows, StageOutput
+from mustela.kernel.records.sink_order import places_of
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.plan.keygroups import key_group, lane_of_group

@@ -25,7 +25,7 @@ from tests.unit.plan.test_epoch import program
 WORKER = """
 import sys, threading
 from pathlib import Path
-from mustela.kernel.each import call_each
+from mustela.kernel.core.each import call_each
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.spark.busy import BusyNote
 from mustela.spark.worker import deliver

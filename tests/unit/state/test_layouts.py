@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from mustela.kernel.punctuation import GroupSchedules
+from mustela.kernel.processors.punctuation import GroupSchedules
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import BUFFER_FORMAT, RecordBuffer, SlotBuffer
 from mustela.state.kinds.key_value import pack_timestamped

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.kernel.lane_state import LaneStore
-from mustela.kernel.stream_join_waiting import Closed, Waiting
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.joins.stream_join_waiting import Closed, Waiting
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds import waiting
 from mustela.state.kinds.waiting import BLOCK_BYTES_MAX, WaitingBlock, WaitingRows

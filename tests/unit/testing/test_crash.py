@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
-from mustela.kernel.options import KernelOptions
+from mustela.kernel.core.options import KernelOptions
 from mustela.planner.planner import plan
 from mustela.runtime.watermark import Look
 from mustela.state.interfaces import Condition

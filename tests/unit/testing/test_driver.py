@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustela import App, Materialized, Stores, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.failures import DeserializationError, ProcessingError
+from mustela.kernel.core.failures import DeserializationError, ProcessingError
 from mustela.model import KeyValue, Record
 from mustela.state.faults import StoreError
 from mustela.testing.faults import EmptyTopicError, PipedValueError, TestDriverError

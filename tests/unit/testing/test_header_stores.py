@@ -27,8 +27,8 @@ from mustela import (
     ValueTimestampHeaders,
     Windowed,
 )
-from mustela.kernel.codec import StoreCodec
-from mustela.kernel.processor_stores import open_group_store
+from mustela.kernel.core.codec import StoreCodec
+from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import Headers
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.faults import StoreError

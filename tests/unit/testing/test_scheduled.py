@@ -25,7 +25,7 @@ from mustela import (
     TopologyTestDriver,
     WatermarkStrategy,
 )
-from mustela.kernel.failures import ProcessingError
+from mustela.kernel.core.failures import ProcessingError
 from mustela.testing.faults import TestDriverError
 
 MINUTE = timedelta(minutes=1)

@@ -1,0 +1,240 @@
+"""Partial results in the source stage: what travels is one row per key, not one per record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from operator import le
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from mustela.kernel.aggregates.aggregate import NO_PARTIAL_DELETES, AggregateOperator, make_fold
+from mustela.kernel.core.each import drop, without
+from mustela.kernel.core.encode import encode_column
+from mustela.kernel.core.isolate import copy_value
+from mustela.model import Headers
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde, UUIDSerde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.aggregate import AggregateNode
+
+__all__ = ["CountCombiner", "FoldCombiner"]
+
+_EQUAL_AS_BYTES: Final[dict[type[Any], type[Any]]] = {
+    StrSerde: str,
+    BytesSerde: bytes,
+    IntSerde: int,
+    UUIDSerde: UUID,
+}
+"""Serdes whose keys are equal exactly when their bytes are, if all have that type."""
+
+_ANY_TYPE: Final = str
+"""With a serde for values of any type, keys that are all of this type are told apart as they are:
+equal strings have equal bytes, and no value of another type equals one."""
+
+_EQUAL_TO_NO_OTHER: Final = frozenset({str, bytes})
+"""Types whose values equal no value of another type (but 1 == True): with these it is enough to
+look at the type of each key once."""
+
+
+class Combiner(AggregateOperator[AggregateNode]):
+    """Keeps, per key: when it was last seen, and what the last record carried.
+
+    Keys are told apart as Python objects where that is the same as telling their bytes apart,
+    else by their bytes.
+    """
+
+    reads_only: ClassVar[bool] = False
+
+    def open(self) -> None:
+        """Begin with nothing."""
+        super().open()
+        self._guessed = type(self._key) is ValueSerde
+        self._type = _ANY_TYPE if self._guessed else _EQUAL_AS_BYTES.get(type(self._key))
+        self._earlier: Batch | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._times: dict[Any, int] = {}
+        self._time_max = -1
+        self._orders: dict[Any, Order] = {}
+        self._headers: dict[Any, Headers] = {}
+        self._samples: dict[Any, Any] = {}
+        self._topics: Any = ()
+
+    def note(self, batch: Batch) -> tuple[Batch, list[Any]]:
+        """Note time, order and headers of the last record of each key.
+
+        Returns:
+            The batch without the rows whose key has no bytes, and what tells its keys apart.
+        """
+        identities, last = self._by_object(batch)
+        if last is None:
+            batch = self.without_null_keys(batch)
+            if self._guessed and not set(map(type, batch.keys)) <= {_ANY_TYPE}:
+                self._stop_guessing()
+            batch, identities = self._by_bytes(batch)
+            last = _last_origins(batch, identities)
+        if not identities:
+            return batch, identities
+        origins = batch.origins
+        self._note_times(batch, identities, last)
+        self._topics = origins.topics
+        if self.context.ordered and (order := origins.order) is not None:
+            self._orders.update(zip(last, map(order.__getitem__, last.values()), strict=True))
+        if (headers := origins.headers) is not None:
+            self._headers.update(zip(last, map(headers.__getitem__, last.values()), strict=True))
+        return batch, identities
+
+    def _stop_guessing(self) -> None:
+        """Hand on what was told apart as objects; from here on bytes tell keys apart."""
+        self._earlier = self.finish()
+        self._guessed = False
+        self._type = None
+
+    def _handed_on(self, batch: Batch | None) -> Batch | None:
+        """Return ``batch`` behind what was handed on before it."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is None or batch is None:
+            return earlier if batch is None else batch
+        return Batch.concatenate([earlier, batch])
+
+    def _by_object(self, batch: Batch) -> tuple[list[Any], dict[Any, int] | None]:
+        """Tell keys apart as they are; None if their types do not allow it."""
+        kind, keys = self._type, batch.keys
+        if kind is None:
+            return keys, None
+        if kind not in _EQUAL_TO_NO_OTHER and not set(map(type, keys)) <= {kind}:
+            return keys, None
+        try:
+            last = _last_origins(batch, keys)
+        except TypeError:  # a key that cannot be hashed is no key of this serde
+            return keys, None
+        return keys, last if set(map(type, last)) <= {kind} else None
+
+    def _by_bytes(self, batch: Batch) -> tuple[Batch, list[Any]]:
+        """Tell keys apart by their bytes; a key that has none meets the handler."""
+        key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
+        batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
+        if self._type is not None:
+            return batch, self._key.deserialize_many(key_bytes)
+        self._samples.update(zip(key_bytes, batch.keys, strict=True))
+        return batch, key_bytes
+
+    def _note_times(self, batch: Batch, identities: list[Any], last: dict[Any, int]) -> None:
+        column, rows = batch.origins.timestamps, batch.rows
+        lowest, highest = min(column), max(column)
+        ascending = lowest == highest or (
+            all(map(le, column, islice(column, 1, None)))
+            and (rows is None or rows == sorted(rows))  # sorting sorted numbers is quick
+        )
+        if ascending:
+            latest = zip(last, map(column.__getitem__, last.values()), strict=True)
+        else:
+            times = batch.timestamps
+            index = sorted(range(len(times)), key=times.__getitem__)
+            latest = zip(
+                map(identities.__getitem__, index), map(times.__getitem__, index), strict=True
+            )
+        if lowest >= self._time_max:
+            self._times.update(latest)
+        else:
+            self._raise_times(latest)
+        self._time_max = max(self._time_max, highest)
+
+    def _raise_times(self, latest: Iterable[tuple[Any, int]]) -> None:
+        times = self._times
+        for identity, time in latest:
+            if times.get(identity, -1) < time:
+                times[identity] = time
+
+    def flush(self, partials: dict[Any, Any]) -> Batch | None:
+        """Return the partial results as rows, and begin anew."""
+        if not partials:
+            return None
+        identities = list(partials)  # a key whose every record failed has a time but no partial
+        by_bytes = bool(self._samples)
+        orders, headers = self._orders, self._headers
+        origins = Origins(
+            [self._times[identity] for identity in identities],
+            [headers.get(identity, ()) for identity in identities] if headers else None,
+            [orders[identity] for identity in identities] if orders else None,
+            self._topics,
+        )
+        batch = Batch(
+            [self._samples[identity] for identity in identities] if by_bytes else identities,
+            list(partials.values()),
+            origins,
+            key_bytes=identities if by_bytes else None,
+        )
+        self._clear()
+        return batch
+
+
+def _last_origins(batch: Batch, identities: list[Any]) -> dict[Any, int]:
+    """Return for each key the record that its last row comes from."""
+    rows = range(len(identities)) if batch.rows is None else batch.rows
+    return dict(zip(identities, rows, strict=True))
+
+
+class CountCombiner(Combiner):
+    """Counts per key, at the speed of `collections.Counter`."""
+
+    reads_only: ClassVar[bool] = True
+
+    def open(self) -> None:
+        """Begin with no counts."""
+        super().open()
+        self._counts: Counter[Any] = Counter()
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Count the records of a batch."""
+        _, identities = self.note(self.without_null_values(batch))
+        self._counts.update(identities)
+        full = len(self._counts) > self.options.combine_keys_max
+        return self._handed_on(self.finish() if full else None)
+
+    def finish(self) -> Batch | None:
+        """Hand the counts on."""
+        counts, self._counts = self._counts, Counter()
+        return self.flush(counts)
+
+
+class FoldCombiner(Combiner):
+    """Partial results of a reduce that is associative, or of an aggregate with a merger."""
+
+    def open(self) -> None:
+        """Build the fold."""
+        super().open()
+        self._fold = make_fold(self.node, partials=False)
+        self._failures_of_adder = self.user_failures(self.node.adder)
+        # A function that changes its argument and then raises must not spoil what was before.
+        self._careful = self.options.processing_handler != "fail"
+        self._partials: dict[Any, Any] = {}
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Fold the records of a batch into the partial results."""
+        batch, identities = self.note(self.without_null_values(batch))
+        self._fold_rows(batch, identities)
+        full = len(self._partials) > self.options.combine_keys_max
+        return self._handed_on(self.finish() if full else None)
+
+    def _fold_rows(self, batch: Batch, identities: list[Any]) -> None:
+        fold, partials, careful = self._fold, self._partials, self._careful
+        rows = zip(identities, batch.keys, batch.values, strict=True)
+        for row, (place, key, value) in enumerate(rows):
+            old = partials.get(place)
+            try:
+                new = fold(key, value, copy_value(old) if careful else old)
+                if new is None:
+                    raise TypeError(NO_PARTIAL_DELETES)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failures_of_adder.one(batch, row, error)
+            else:
+                partials[place] = new
+
+    def finish(self) -> Batch | None:
+        """Hand the partial results on."""
+        partials, self._partials = self._partials, {}
+        return self.flush(partials)

@@ -1,0 +1,166 @@
+"""What every operator is: made once for a stage, fed with batches, asked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from mustela.errors import DataError
+from mustela.kernel.core.any_key import AnyKeyReader
+from mustela.kernel.core.each import keep_mask
+from mustela.kernel.core.failures import (
+    Failures,
+    LateRecordError,
+    ProcessingError,
+    SerializationError,
+)
+from mustela.kernel.core.lane_state import LaneState
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
+from mustela.plan.batch import Batch
+from mustela.plan.step import Step
+from mustela.plan.time import EpochTime
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.node import Node
+
+__all__ = ["EXCHANGED", "Operator", "OperatorContext"]
+
+N = TypeVar("N", bound=Node)
+
+
+class ExchangedKeys(BytesSerde):
+    """Stands for the serde of an exchange: right for the aggregation that it feeds."""
+
+    name = "exchanged"
+
+
+EXCHANGED: Final = ExchangedKeys()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorContext:
+    """What an operator knows of the stage around it.
+
+    Attributes:
+        options: The engine's settings.
+        output: What gathers; another object after each drain.
+        state: The lane's state, or None in the source stage.
+        key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
+            made them, or None if they are not known to be of one serde.
+        key_serdes: The same for each input by itself.
+        ordered: Whether anything behind this step looks at the order of its rows.
+        global_tables: The copies that this task may look up, by store; see
+            `mustela.kernel.tables.global_table.GlobalView`.
+        any_key: Reads any key of any store as of the end of the epoch before; in a stage with a
+            step whose node says that it `reads_any`.
+        time: Event time and wall-clock time of the epoch.
+        topics: The plan's topics, by their index in a record's order.
+    """
+
+    options: KernelOptions
+    output: Callable[[], StageOutput]
+    state: LaneState | None = None
+    key_serde: Serde[Any] | None = None
+    key_serdes: tuple[Serde[Any] | None, ...] = ()
+    ordered: bool = True
+    global_tables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    any_key: AnyKeyReader | None = None
+    time: EpochTime = field(default_factory=EpochTime)
+    topics: Sequence[str] = ()
+
+
+class Operator(Generic[N]):
+    """The meaning of one step; subclasses override what they need.
+
+    Life cycle: made once per task; `process` for each batch of rows; `finish` when the task has
+    no more input. Batches are never changed in place: they may be shared with other branches.
+
+    Attributes:
+        reads_only: The operator neither changes nor keeps the values it is given, so it may look
+            at the same objects as another branch.
+    """
+
+    reads_only: ClassVar[bool] = False
+
+    def __init__(self, step: Step, node: N, context: OperatorContext) -> None:
+        self.step = step
+        self.node = node
+        self.context = context
+        self.options = context.options
+        self.open()
+
+    def open(self) -> None:
+        """Prepare; called once, before the first batch."""
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Handle one batch per input, at least one of which has rows; return the rows to go on."""
+        return self.process_one(inputs[0] if len(inputs) == 1 else Batch.merge(inputs))
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Handle a batch of the only input, or of all inputs in order; for most operators."""
+        raise NotImplementedError
+
+    def finish(self) -> Batch | None:
+        """Return what was held back; the task has no more input."""
+        return None
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return the watermark at which each key group wants to run though no record comes to it.
+
+        Asked behind `finish`. Only key groups that are open are asked, and only an operator whose
+        node `acts_on_time`. A key group that is left out waits for a record.
+
+        Returns:
+            Key group to milliseconds, each above the epoch's watermark.
+        """
+        return {}
+
+    def due_processing_times(self) -> dict[int, int]:
+        """Return the wall-clock time at which each key group wants to run; see above."""
+        return {}
+
+    def parked(self) -> dict[int, int]:
+        """Return how much of what this step may have parked is in each key group.
+
+        Asked behind `finish`, as due times are. While all key groups together have as much as the
+        step may have, no records are read.
+
+        Returns:
+            Key group to a part of `mustela.plan.time.FULL`.
+        """
+        return {}
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return the serde of the ``key_bytes`` that go on, if they have one."""
+        return self.context.key_serde
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Add to a counter of this step."""
+        self.context.output().counters[f"{what}:{self.step.name}"] += number
+
+    def without_null(self, batch: Batch, what: str, column: Sequence[Any]) -> Batch:
+        """Drop and count the rows that have null in a column, their keys or their values."""
+        if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null
+            return batch
+        null = [row for row, item in enumerate(column) if item is None]
+        self.count(f"dropped_null_{what}", len(null))
+        return batch.select(keep_mask(len(batch), null))
+
+    def user_failures(self, function: Callable[..., Any] | None) -> Failures:
+        """Return what happens to records on which ``function`` raises."""
+        return self._failures(ProcessingError, function)
+
+    def late_failures(self) -> Failures:
+        """Return what happens to records that come too late, where they become dead letters."""
+        return Failures(self.node, "dead_letter", LateRecordError, self.context.output)
+
+    def encode_failures(self) -> Failures:
+        """Return what happens to rows that cannot be encoded."""
+        return self._failures(SerializationError, None)
+
+    def _failures(self, kind: type[DataError], function: Callable[..., Any] | None) -> Failures:
+        processing = kind is ProcessingError
+        handler = self.options.processing_handler if processing else self.options.production_handler
+        return Failures(self.node, handler, kind, self.context.output, function)

@@ -1,0 +1,6 @@
+"""Joins of streams, of tables, and of one with the other.
+
+Owns: the six joins of two streams, lookups with and without grace, joins of tables.
+Entry: stream_join.py, table_join.py.
+May import: core, records and tables.
+"""

@@ -1,0 +1,541 @@
+"""The join of two streams: each record meets those of the other side within a window of time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Final
+
+from mustela.kernel.core.each import call_each, drop, without
+from mustela.kernel.core.encode import encode_column, failing
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.keyed import KeyedOperator
+from mustela.kernel.core.operator import EXCHANGED
+from mustela.kernel.joins.stream_join_origins import JoinOrigins
+from mustela.kernel.joins.stream_join_pace import PacedWaiting
+from mustela.kernel.joins.stream_join_part import Part, Reach
+from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, StreamTimes, insert
+from mustela.kernel.joins.stream_join_waiting import Closed, Waiting
+from mustela.plan.batch import Batch, in_turn
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.topology.stream_join import StreamJoinNode
+
+__all__ = ["StreamJoinOperator"]
+
+LEFT, RIGHT = 0, 1
+
+PART_ROWS: Final = 50_000
+"""So many rows are joined at a time: what they need stays close at hand."""
+
+
+@dataclass(slots=True)
+class _Side:
+    """The rows of one input that can be kept, with their keys and values as bytes.
+
+    A row without a key has None for a key, one without a value None for a value.
+    """
+
+    batch: Batch
+    keys: list[Any]
+    values: list[Any]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of both sides, left ones first, and what each of them is judged by.
+
+    Attributes:
+        batch: The rows.
+        lefts: How many of them are left ones.
+        nulls: Whether a key or a value may be null.
+        order: Their places in merged order.
+        keys: Keys as bytes, None for null.
+        values: Values as bytes, None for null.
+        groups: The key group of each; only where somebody needs it.
+        now: Event time as each row is handled.
+        floors: What is older is no longer there for the row to meet.
+        triggers: Whether a row closes windows.
+    """
+
+    batch: Batch
+    lefts: int
+    order: Sequence[int]
+    keys: list[Any]
+    values: list[Any]
+    times: list[int]
+    nulls: bool = False
+    groups: list[int] = field(default_factory=list[int])
+    now: list[int] = field(default_factory=list[int])
+    floors: list[int] = field(default_factory=list[int])
+    triggers: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(slots=True)
+class _Results:
+    """Results in the making, as columns.
+
+    Attributes:
+        rows: The row that caused each; of a closed window's result -1 less its place in `closed`.
+        others: The partner's value as bytes, or None.
+        times: Timestamps.
+        closed: Results of closed windows: which, and the row that closed it or -1.
+    """
+
+    rows: list[int] = field(default_factory=list[int])
+    others: list[bytes | None] = field(default_factory=list[bytes | None])
+    times: list[int] = field(default_factory=list[int])
+    closed: list[tuple[Closed, bytes, int]] = field(default_factory=list[tuple[Closed, bytes, int]])
+
+    def adders(
+        self,
+    ) -> tuple[Callable[[int], None], Callable[[bytes], None], Callable[[int], None]]:
+        """Return what adds a row, a partner and a timestamp, for loops that do so often."""
+        return self.rows.append, self.others.append, self.times.append
+
+    def add_closed(self, closed: Closed, cause: int, time: int) -> None:
+        """Add the records of a closed window."""
+        for value in closed.values:
+            self.closed.append((closed, value, cause))
+            self.rows.append(-len(self.closed))
+            self.others.append(None)
+            self.times.append(time)
+
+
+class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
+    """Inner, left and outer join of two streams.
+
+    A record meets what the other side has kept; then it is kept itself. A record of an outer side
+    that met nobody waits until its window closes.
+    """
+
+    def open(self) -> None:
+        """Find stores and serdes."""
+        node = self.node
+        window = node.window
+        self.use_key_serde(node.key)
+        self._serdes: list[Serde[Any]] = [
+            spec.rows_of(spec.value_serde or ValueSerde())
+            for spec in (node.left, node.left if node.single_store else node.right)
+        ]
+        self._by_stream = self.options.event_time == "stream-time"
+        kept = (node.left,) if node.single_store else (node.left, node.right)
+        stores = [self.lane_store(spec) for spec in kept]
+        self._outer = node.outer_sides
+        self._sides = [
+            SideRows(store, segment_ms=window.segment_ms, waits=waits)
+            for store, waits in zip(stores, self._outer, strict=False)
+        ]
+        self._seen = [StreamTimes(store) for store in stores]
+        self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
+        self._reach = Reach(
+            older=(window.before_ms, window.after_ms),
+            younger=(window.after_ms, window.before_ms),
+            # Kafka Streams asks for time 0 where a span ends before it
+            highest_min=0 if self._by_stream else None,
+        )
+        self._waits = [younger + window.grace_ms for younger in self._reach.younger]
+        self._waiting: Waiting | None = None
+        if node.unmatched is not None:
+            store = self.lane_store(node.unmatched)
+            self._waiting = (
+                PacedWaiting(store, window)
+                if self._by_stream
+                else Waiting(store, width_ms=window.block_ms)
+            )
+            self._now = StreamTimes(store)
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Join the rows of both sides, in merged order."""
+        sides = [self._side(side, batch) for side, batch in enumerate(inputs)]
+        if self.node.single_store:
+            return self._process_self(sides[LEFT])
+        rows = self._merged(sides)
+        self._judge(rows)
+        results = _Results()
+        for start in range(0, len(rows.order), PART_ROWS):
+            self._match(rows, rows.order[start : start + PART_ROWS], results)
+        return self._joined(rows, results)
+
+    def _side(self, side: int, batch: Batch) -> _Side:
+        """Encode keys and values; rows that cannot be encoded meet the handler and are dropped."""
+        known = self.context.key_serde
+        failed: set[int] = set()
+        if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
+            keys: list[Any] = batch.key_bytes
+        else:
+            keys, wrong = encode_column(self._key, batch.keys, batch, self.encode_failures())
+            failed.update(wrong)
+        values, wrong = encode_column(
+            self._serdes[side], batch.values, batch, self.encode_failures()
+        )
+        failed.update(wrong)
+        if failed:
+            rows = sorted(failed)
+            batch, keys, values = without(batch, rows), drop(keys, rows), drop(values, rows)
+        outer = self._outer[side]
+        if None in keys:
+            lost = sum(
+                key is None and (value is None or not outer)
+                for key, value in zip(keys, values, strict=True)
+            )
+            self._count_lost("dropped_null_key", lost)
+        if None in values:
+            lost = sum(
+                value is None and key is not None for key, value in zip(keys, values, strict=True)
+            )
+            self._count_lost("dropped_null_value", lost)
+        return _Side(batch, keys, values)
+
+    def _count_lost(self, what: str, lost: int) -> None:
+        if lost:
+            self.count(what, lost)
+
+    def _merged(self, sides: list[_Side]) -> _Rows:
+        left, right = sides
+        batch = Batch.concatenate([side.batch for side in sides])
+        order = batch.order if len(left.keys) and len(right.keys) else None
+        places: Sequence[int] = range(len(batch))
+        if order is not None:
+            turn = in_turn(order, [len(left.keys), len(right.keys)], self.step.turns)
+            places = sorted(places, key=turn.__getitem__)
+        return _Rows(
+            batch=batch,
+            lefts=len(left.keys),
+            order=places,
+            keys=left.keys + right.keys,
+            values=left.values + right.values,
+            times=batch.timestamps,
+            nulls=any(None in column for side in sides for column in (side.keys, side.values)),
+        )
+
+    # --- when a row comes ---------------------------------------------------------------------
+
+    def _judge(self, rows: _Rows) -> None:
+        """Say for each row what time it is, and what the other side still holds for it."""
+        rows.groups = self._groups_of(rows.keys)
+        if self._by_stream:
+            self._judge_by_stream(rows)
+        else:
+            kept = self.node.window.kept_ms
+            rows.now = self._clock.row_times(rows.batch, ())
+            rows.floors = [now - kept for now in rows.now]
+            rows.triggers = bytearray(b"\x01") * len(rows.now)
+
+    def _judge_by_stream(self, rows: _Rows) -> None:
+        """Each key group has the time of its records, and each store that of what it has kept."""
+        groups, times, lefts = rows.groups, rows.times, rows.lefts
+        retention = self.node.window.retention_ms
+        # One store for both sides is the same as two: a row is kept after its left part.
+        seen = [times_.load(groups) for times_ in self._seen] * (2 // len(self._seen))
+        tracked = self._now.load(groups) if self._waiting is not None else dict.fromkeys(groups, -1)
+        rows.now, rows.floors = [0] * len(times), [0] * len(times)
+        rows.triggers = bytearray(len(times))
+        for row in rows.order:
+            group, time = groups[row], times[row]
+            now = tracked[group]
+            if time >= now:
+                tracked[group] = now = time
+                rows.triggers[row] = 1
+            rows.now[row] = now
+            mine = LEFT if row < lefts else RIGHT
+            rows.floors[row] = seen[1 - mine][group] - retention + 1
+            if rows.keys[row] is None or rows.values[row] is None:
+                rows.triggers[row] = 0
+            elif time > seen[mine][group]:
+                seen[mine][group] = time
+        for times_ in self._seen:
+            times_.save()
+        if self._waiting is not None:
+            self._now.save()
+
+    def _part(self, rows: _Rows, order: Sequence[int]) -> Part:
+        lefts = rows.lefts
+        columns = (rows.keys, rows.times, rows.values, rows.groups, rows.floors)
+        keys, times, values, groups, floors = ([column[row] for row in order] for column in columns)
+        rights = [row >= lefts for row in order]
+        lows, highs = self._reach.spans(times, floors, rights)
+        return Part(order, rights, keys, times, values, groups, lows, highs)
+
+    # --- matching -----------------------------------------------------------------------------
+
+    def _match(self, rows: _Rows, order: Sequence[int], results: _Results) -> None:
+        """Find the partners of each row, keep it, and close the windows that are over by then."""
+        part = self._part(rows, order)
+        for group, places in part.by_group(nulls=rows.nulls):
+            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
+                looks, came = part.look(places[other]), part.records(places[side])
+                self._sides[side].handle(group, looks, came)
+        if self._waiting is None:
+            self._match_inner(rows, part, results)
+        else:
+            self._match_outer(rows, part, results)
+        for side in self._sides:
+            side.forget()
+
+    def _match_inner(self, rows: _Rows, part: Part, results: _Results) -> None:
+        lows, highs, times, values = part.lows, part.highs, part.times, part.values
+        left, right = self._sides
+        add_row, add_other, add_time = results.adders()
+        for at, (row, key, time, on_right) in enumerate(
+            zip(part.rows, part.keys, times, part.rights, strict=True)
+        ):
+            if rows.nulls and (key is None or values[at] is None):
+                continue
+            mine, side = (right, left) if on_right else (left, right)
+            if key in side.fresh:
+                partner = side.fresh[key]
+                other = times[partner]
+                if lows[at] <= other <= highs[at]:
+                    add_row(row)
+                    add_other(values[partner])
+                    add_time(other if other > time else time)
+            elif key in side.by_key:
+                self._add_many(results, part, at, side.by_key[key])
+            if key in mine.fresh or key in mine.by_key:
+                mine.add(part, at)
+            else:
+                mine.fresh[key] = at
+
+    @staticmethod
+    def _add_many(results: _Results, part: Part, at: int, known: KeyRows) -> list[int]:
+        """Add what a row has among the records of its key; return the times of these."""
+        theirs, raws = known
+        start = bisect_left(theirs, part.lows[at])
+        end = bisect_right(theirs, part.highs[at], start)
+        if end <= start:
+            return []
+        time, met = part.times[at], theirs[start:end]
+        results.rows.extend(repeat(part.rows[at], len(met)))
+        results.others.extend(raws[start:end])
+        results.times.extend([max(other, time) for other in met])
+        return met
+
+    def _match_outer(self, rows: _Rows, part: Part, results: _Results) -> None:
+        waiting = self._waiting
+        assert waiting is not None
+        lows, highs, times, values = part.lows, part.highs, part.times, part.values
+        now, triggers, nexts = rows.now, rows.triggers, waiting.nexts
+        until, oldest = max(map(now.__getitem__, part.rows)), min(times)
+        for group in sorted(set(part.groups)):
+            waiting.begin(group, until, oldest)
+        left, right = self._sides
+        add_row, add_other, add_time = results.adders()
+        for at, (row, key, time, group, on_right) in enumerate(
+            zip(part.rows, part.keys, times, part.groups, part.rights, strict=True)
+        ):
+            if triggers[row] and nexts[group] < now[row]:
+                self._close(waiting, rows, row, results)
+            if key is None or values[at] is None:
+                self._add_without_key(rows, row, results)
+                continue
+            mine, side = (right, left) if on_right else (left, right)
+            met: list[int] = []
+            if key in side.fresh:
+                partner = side.fresh[key]
+                other = times[partner]
+                if lows[at] <= other <= highs[at]:
+                    add_row(row)
+                    add_other(values[partner])
+                    add_time(other if other > time else time)
+                    met = [other]
+            elif key in side.by_key:
+                met = self._add_many(results, part, at, side.by_key[key])
+            if met:
+                self._met(waiting, rows, row, met)
+            else:
+                self._unmet(waiting, rows, row, highs[at], results)
+            if key in mine.fresh or key in mine.by_key:
+                mine.add(part, at)
+            else:
+                mine.fresh[key] = at
+
+    def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
+        """Add the results of closed windows, before those of the row that comes upon them."""
+        side = LEFT if row < rows.lefts else RIGHT
+        for closed in waiting.take(rows.groups[row], rows.now[row], side):
+            results.add_closed(closed, row if self._by_stream else -1, self._opened(closed))
+
+    def _add_without_key(self, rows: _Rows, row: int, results: _Results) -> None:
+        """Add the result of a row that nobody can meet, if it is one."""
+        side = LEFT if row < rows.lefts else RIGHT
+        if rows.values[row] is not None and self._outer[side]:
+            self._add_alone(results, row, rows.times[row])
+
+    def _met(self, waiting: Waiting, rows: _Rows, row: int, times: list[int]) -> None:
+        """Let the partners that a row has found wait no longer."""
+        side = RIGHT if row < rows.lefts else LEFT
+        if not self._outer[side]:
+            return
+        group, key = rows.groups[row], rows.keys[row]
+        stored = self._sides[side].stored.get(key, ())
+        wait = self._waits[side]
+        for time in times if len(times) == 1 else dict.fromkeys(times):
+            waiting.discard(group, time + wait, side, key, stored=time in stored)
+
+    def _unmet(self, waiting: Waiting, rows: _Rows, row: int, high: int, results: _Results) -> None:
+        """Let a row wait that has no partner yet, or add its result if none is to be expected."""
+        side = LEFT if row < rows.lefts else RIGHT
+        if not self._outer[side]:
+            return
+        time = rows.times[row]
+        if high < rows.now[row]:
+            self._add_alone(results, row, time)
+        else:
+            close = time + self._waits[side]
+            waiting.add(rows.groups[row], close, side, rows.keys[row], rows.values[row])
+
+    @staticmethod
+    def _add_alone(results: _Results, row: int, time: int) -> None:
+        results.rows.append(row)
+        results.others.append(None)
+        results.times.append(time)
+
+    # --- windows that close -------------------------------------------------------------------
+
+    def _opened(self, closed: Closed) -> int:
+        return closed.close - self._waits[closed.side]
+
+    def finish(self) -> Batch | None:
+        """Close what is over at the watermark, and drop the segments that nobody can meet."""
+        closed: Batch | None = None
+        if self._waiting is not None:
+            if not self._by_stream:
+                closed = self._close_by_watermark(self._waiting)
+            self._waiting.save()
+        self._expire()
+        return closed
+
+    def _close_by_watermark(self, waiting: Waiting) -> Batch | None:
+        results = _Results()
+        for group in self._sides[LEFT].store.groups:
+            now = self._clock.closed_until(group)
+            waiting.begin(group, now)
+            for closed in waiting.take(group, now):
+                results.add_closed(closed, -1, self._opened(closed))
+        if not results.rows:
+            return None
+        nothing = Batch.empty()
+        return self._joined(_Rows(nothing, 0, (), [], [], []), results)
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when the window of the first record that waits closes."""
+        if self._waiting is None:
+            return {}
+        lag = self.step.lag_ms
+        due = self._waiting.due(self._sides[LEFT].store.groups)
+        return {group: time + lag for group, time in due.items()}
+
+    def _expire(self) -> None:
+        window = self.node.window
+        for side, seen in zip(self._sides, self._seen, strict=True):
+            for group in side.store.groups:
+                if not self._by_stream:
+                    side.expire_before(group, self._clock.closed_until(group) - window.kept_ms)
+                elif group in seen.now:
+                    side.expire_before(group, seen.now[group] - window.retention_ms + 1)
+
+    # --- a stream with itself -----------------------------------------------------------------
+
+    def _process_self(self, side: _Side) -> Batch | None:
+        """Join a stream with itself: each row is a left one, and then a right one.
+
+        As a left row it meets all before it; as a right row itself too, behind those that are not
+        younger.
+        """
+        count = len(side.keys)
+        twice = [*range(count), *range(count)]
+        keys, values = side.keys * 2, side.values * 2
+        order = [
+            row
+            for left in range(count)
+            if keys[left] is not None and values[left] is not None
+            for row in (left, left + count)
+        ]
+        rows = _Rows(
+            batch=side.batch.take(twice),
+            lefts=count,
+            order=order,
+            keys=keys,
+            values=values,
+            times=side.batch.timestamps * 2,
+        )
+        self._judge(rows)
+        part = self._part(rows, rows.order)
+        (store,) = self._sides
+        for group, (lefts, rights) in part.by_group(nulls=False):
+            store.handle(group, part.look([*lefts, *rights]), part.records(lefts))
+        results = _Results()
+        for at, row in enumerate(part.rows):
+            known = store.by_key.setdefault(part.keys[at], ([], []))
+            if row >= count:
+                insert(known, part.times[at], part.values[at])
+            self._add_many(results, part, at, known)
+        store.forget()
+        return self._joined(rows, results)
+
+    # --- results ------------------------------------------------------------------------------
+
+    def _joined(self, rows: _Rows, results: _Results) -> Batch | None:
+        """Call the joiner for all results at once."""
+        if not results.rows:
+            return None
+        batch, lefts = rows.batch, rows.lefts
+        causes, others = results.rows, results.others
+        left_others = [raw for row, raw in zip(causes, others, strict=True) if row >= lefts]
+        right_others = [raw for row, raw in zip(causes, others, strict=True) if 0 <= row < lefts]
+        next_left = iter(self._serdes[LEFT].deserialize_many(left_others)).__next__
+        next_right = iter(self._serdes[RIGHT].deserialize_many(right_others)).__next__
+        values = batch.values
+        if not results.closed:
+            keys = [batch.keys[row] for row in causes]
+            key_bytes = [rows.keys[row] for row in causes]
+            left = [values[row] if row < lefts else next_left() for row in causes]
+            right = [next_right() if row < lefts else values[row] for row in causes]
+            return self._call(rows, results, (keys, left, right), key_bytes)
+        keys = [None if row < 0 else batch.keys[row] for row in causes]
+        key_bytes = [None if row < 0 else rows.keys[row] for row in causes]
+        left = [None if row < 0 else values[row] if row < lefts else next_left() for row in causes]
+        right = [
+            None if row < 0 else next_right() if row < lefts else values[row] for row in causes
+        ]
+        for place in [place for place, row in enumerate(causes) if row < 0]:
+            closed, raw, _ = results.closed[-causes[place] - 1]
+            keys[place], key_bytes[place] = self._key.deserialize(closed.key), closed.key
+            own = left if closed.side == LEFT else right
+            own[place] = self._serdes[closed.side].deserialize(raw)
+        return self._call(rows, results, (keys, left, right), key_bytes)
+
+    def _call(
+        self,
+        rows: _Rows,
+        results: _Results,
+        columns: tuple[list[Any], list[Any], list[Any]],
+        key_bytes: list[Any],
+    ) -> Batch:
+        closes = [
+            (closed.close + self.step.lag_ms + 1, cause) for closed, _, cause in results.closed
+        ]
+        origins = JoinOrigins(
+            results.times,
+            rows.batch,
+            results.rows,
+            closes=closes,
+            groups=lambda: self._groups_of(key_bytes),
+        )
+        node = self.node
+        keys, left, right = columns
+        before = Batch(keys, left, origins, key_bytes=key_bytes)
+        on_failure = failing(before, self.user_failures(node.joiner))
+        called = columns if node.with_key else (left, right)
+        made, failed = call_each(node.joiner, called, on_failure)
+        return without(before.with_values(made), failed)
+
+    def _groups_of(self, key_bytes: list[Any]) -> list[int]:
+        store = self._sides[LEFT].store
+        if None not in key_bytes:
+            return store.groups_of(key_bytes)
+        groups = store.groups_of([key or b"" for key in key_bytes])
+        return [0 if key is None else group for key, group in zip(key_bytes, groups, strict=True)]

@@ -1,0 +1,128 @@
+"""The records of one side of a stream-stream join: what is stored, and what a batch adds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.joins.stream_join_part import Look, Part
+from mustela.state.kinds.layout import STREAM_TIME
+from mustela.state.kinds.list import KeyRows, ListRows
+
+__all__ = ["KeyRows", "SideRows", "StreamTimes", "insert"]
+
+EXPIRED_MIN: Final = 1_000
+"""Lists that a batch drops at least, where so many are over."""
+
+_LENGTH: Final = 8
+
+
+class SideRows:
+    """One side's records.
+
+    Args:
+        store: The store, of kind ``list``.
+        segment_ms: Length of its segments.
+        waits: Whether its records may wait for a partner.
+
+    Attributes:
+        by_key: The records of the keys that the batch looks at: those that were stored, and what
+            was added to them.
+        fresh: Where in the batch the one record of any other key is.
+        stored: The times of those that were stored, if they may wait.
+    """
+
+    def __init__(self, store: LaneStore, *, segment_ms: int, waits: bool = False) -> None:
+        self.store = store
+        self.by_key: dict[bytes, KeyRows] = {}
+        self.fresh: dict[bytes, int] = {}
+        self.stored: dict[bytes, set[int]] = {}
+        self._segment_ms = segment_ms
+        self._waits = waits
+        self._groups: dict[int, ListRows] = {}
+
+    def handle(
+        self, group: int, look: Look, came: tuple[list[bytes], list[int], list[bytes]]
+    ) -> None:
+        """Fetch what a batch looks at, and write what came of it to this side.
+
+        Args:
+            group: The key group of all that follows.
+            look: What the other side's records look at.
+            came: Keys, times and values of this side's records, in order.
+        """
+        lists = self._lists(group)
+        found = lists.read(look.keys, look.lows, look.highs)
+        self.by_key.update(found)
+        if self._waits:
+            self.stored.update({key: set(times) for key, (times, _) in found.items()})
+        lists.append(*came)
+
+    def forget(self) -> None:
+        """End a batch."""
+        self.by_key, self.fresh, self.stored = {}, {}, {}
+
+    def add(self, part: Part, at: int) -> None:
+        """Add a record of a key that has others already."""
+        key = part.keys[at]
+        first = self.fresh.pop(key, None)
+        if first is not None:
+            self.by_key[key] = [part.times[first]], [part.values[first]]
+        insert(self.by_key[key], part.times[at], part.values[at])
+
+    def expire_before(self, group: int, bound: int) -> None:
+        """Drop what a key group has that is older than ``bound``.
+
+        A segment of lists may be as large as many batches, so a batch drops about as much as it
+        adds: nobody looks at what is left, and the batches behind it go on.
+        """
+        lists = self._lists(group)
+        lists.expire_before(bound, limit=max(EXPIRED_MIN, lists.view.written))
+
+    def _lists(self, group: int) -> ListRows:
+        if group not in self._groups:
+            self._groups[group] = ListRows(self.store.group(group), segment_ms=self._segment_ms)
+        return self._groups[group]
+
+
+def insert(rows: KeyRows, time: int, value: bytes) -> None:
+    """Put a record behind all that are not younger."""
+    times, values = rows
+    if not times or time >= times[-1]:
+        times.append(time)
+        values.append(value)
+        return
+    place = bisect_right(times, time)
+    times.insert(place, time)
+    values.insert(place, value)
+
+
+class StreamTimes:
+    """The largest timestamp of each key group, kept in a store; -1 where nothing came yet.
+
+    Args:
+        store: Where it is kept.
+    """
+
+    def __init__(self, store: LaneStore) -> None:
+        self.now: dict[int, int] = {}
+        self._store = store
+        self._saved: dict[int, int] = {}
+
+    def load(self, groups: Iterable[int]) -> dict[int, int]:
+        """Fetch the times of key groups; what is returned may be changed until `save`."""
+        for group in set(groups).difference(self.now):
+            data = self._store.group(group).get(STREAM_TIME)
+            found = -1 if data is None else int.from_bytes(data, "big", signed=True)
+            self.now[group] = self._saved[group] = found
+        return self.now
+
+    def save(self) -> None:
+        """Write the times that moved."""
+        for group, now in self.now.items():
+            if now != self._saved[group]:
+                data = now.to_bytes(_LENGTH, "big", signed=True)
+                self._store.group(group).put(STREAM_TIME, data)
+                self._saved[group] = now

@@ -1,0 +1,203 @@
+"""Processors: the user's own code, record by record, with state and a context.
+
+How records pass. A processor without stores is fed batch by batch: it sees all rows of the epoch,
+and what it forwards gathers until it has seen them. Processors that share a store must see records
+one by one, each record through all of them before the next, as in Kafka Streams; they, and the
+steps between them, are run as one by `mustela.kernel.processors.processor_group`. A Kafka Streams
+task is a key group here: each has a processor instance of its own, and the stores that it sees are
+its key group's. An instance lives for an epoch.
+
+How to add a context method. Declare it with its docstring and a runnable example in
+`mustela.topology.processor_context` (`ProcessingContext` for both kinds of processors), raising
+NotImplementedError there. Write it in a mixin class of a file of your own, add the mixin to the
+bases of `KernelContext` in `mustela.kernel.processors.processor_context`, and work with what each
+context has:
+``self.operator``, a `ProcessorOperator` (``operator.node``, ``operator.context`` with time, lane
+state and global tables, ``operator.lane_store(spec)``), and ``self.task``, the `Task` of one key
+group (``task.group``, ``task.processor``, ``task.store(spec)``). To forward outside of ``process``,
+call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers and metadata apply.
+
+How to act on time. ``operator.timing`` is made by `make_timing`, once, before the first instance;
+None where a node has nothing to do with time. The operator tells it of each new task
+(``timing.opened(task)``, behind ``init``), of each record before and behind ``process``
+(``timing.before(task, hand)``, ``timing.after(task, hand)``, if ``timing.watches_records``), of
+the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
+forwards leaves with the operator's own rows, or passes the group at once. The node must say
+`acts_on_time`, and have a store for what is to be remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mustela.errors import InvariantError, MustelaError
+from mustela.kernel.core.failures import failing_line
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.processors.processor_context import make_context
+from mustela.kernel.processors.processor_output import Forwarded
+from mustela.kernel.processors.processor_step import NO_GROUP, Hand, ProcessorStep, RowColumns, Task
+from mustela.kernel.processors.processor_time import ProcessorTime
+from mustela.model import Record, fixed_key_record
+from mustela.plan.batch import Batch
+from mustela.plan.keygroups import row_groups
+from mustela.serdes.base import Serde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.errors import ProcessorError
+
+__all__ = ["ProcessorOperator", "make_timing"]
+
+_PREFETCHED: Final = frozenset({"key_value", "timestamped_key_value"})
+
+
+def make_timing(operator: ProcessorOperator) -> ProcessorTime | None:
+    """Return what acts on time for a step, None where nothing does."""
+    spec = operator.node.timers
+    return None if spec is None else ProcessorTime(operator, operator.lane_store(spec))
+
+
+class ProcessorOperator(ProcessorStep):
+    """Calls a processor for each record; see the module's text."""
+
+    def open(self) -> None:
+        """Prepare; instances are made when their key group has something to do."""
+        node = self.node
+        self.use_key_serde(node.key)
+        self.hand = None
+        self.group_in_hand = NO_GROUP
+        self.topics = self.context.topics
+        self.sender = Forwarded(self)
+        self.tasks = {}
+        self._lane_stores: dict[str, LaneStore] = {}
+        self._bad_rows = self.user_failures(None)
+        self.timing = make_timing(self)
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return None: what is forwarded may have other keys."""
+        return None
+
+    def lane_store(self, spec: StoreSpec) -> LaneStore:
+        """Return a store of the lane, the same object each time."""
+        found = self._lane_stores.get(spec.name)
+        if found is None:
+            found = self._lane_stores[spec.name] = super().lane_store(spec)
+        return found
+
+    def task(self, group: int) -> Task:
+        """Return the task of a key group; a new one is opened.
+
+        Raises:
+            ProcessorError: If the processor cannot be made, or its ``init`` fails.
+        """
+        found = self.tasks.get(group)
+        if found is None:
+            try:
+                found = Task(self, group)
+                found.context = make_context(self, found)
+                self.tasks[group] = found
+                found.processor.init(found.context)
+            except Exception as error:
+                raise self._failed(error, method="init") from error
+            if self.timing is not None:
+                self.timing.opened(found)
+        return found
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Handle the rows of all inputs in order; return what was forwarded."""
+        batch = Batch.merge(inputs) if len(inputs) > 1 else inputs[0]
+        batch, groups = self.grouped(batch)
+        self.prefetch(batch, groups)
+        columns = RowColumns(batch)
+        for row, group in enumerate(groups):
+            self.handle(columns, row, group)
+        return self.sender.take(self.topics)
+
+    def grouped(self, batch: Batch) -> tuple[Batch, list[int]]:
+        """Return the rows that have a key group, and the key group of each."""
+        if not self.node.stores:
+            return batch, [NO_GROUP] * len(batch)
+        batch, keys = self.encoded_keys(batch, self.context.key_serde)
+        if keys is not batch.key_bytes:
+            batch = batch.with_key_bytes(keys)
+        suffix = self._key.group_suffix
+        return batch, row_groups(keys, self.options.key_groups, suffix=suffix)
+
+    def prefetch(self, batch: Batch, groups: Sequence[int]) -> None:
+        """Fetch the rows of the batch's keys from each store that has such keys."""
+        wanted = [
+            spec
+            for spec in self.node.stores
+            if spec.kind in _PREFETCHED
+            and spec.max_entries is None
+            and (spec.key_serde is None or spec.key_serde == self._key)
+        ]
+        if not wanted or batch.key_bytes is None:
+            return
+        by_group: dict[int, list[bytes]] = {}
+        column: Any = batch.key_bytes  # None where a row has no key
+        for group, key in zip(groups, column, strict=True):
+            if key is not None:
+                by_group.setdefault(group, []).append(key)
+        for spec in wanted:
+            store = self.lane_store(spec)
+            for group, keys in by_group.items():
+                store.group(group).load(keys)
+
+    def handle(self, columns: RowColumns, row: int, group: int) -> None:
+        """Let the processor of a key group handle one row; what fails meets the handler."""
+        task = self.tasks.get(group) or self.task(group)
+        batch, headers, order = columns.batch, columns.headers, columns.order
+        timestamp = columns.timestamps[row]
+        record_headers = () if headers is None else headers[row]
+        place = None if order is None else order[row]
+        hand = Hand(timestamp, record_headers, place, batch, row)
+        timing = self.timing if self.timing is not None and self.timing.watches_records else None
+        if timing is not None:
+            timing.before(task, hand)
+        self.hand = hand
+        reached = timestamp if place is None else place[0]
+        if reached > task.stream_time:
+            task.stream_time = reached
+        try:
+            make = fixed_key_record if self.node.fixed_key else Record
+            task.process(make(batch.keys[row], batch.values[row], timestamp, record_headers))
+        except Exception as error:  # noqa: BLE001 - the processor is the user's
+            self._bad_rows.function = task.process
+            self._bad_rows.one(batch, row, error)
+        finally:
+            self.hand = None
+        if timing is not None:
+            timing.after(task, hand)
+
+    def finish(self) -> Batch | None:
+        """Let time pass, then close the instances; return what was forwarded."""
+        if self.timing is not None:
+            self.timing.finish()
+        for task in self.tasks.values():
+            try:
+                task.processor.close()
+            except Exception as error:
+                raise self._failed(error, method="close") from error
+        return self.sender.take(self.topics)
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when timers are due by event time."""
+        return {} if self.timing is None else self.timing.due_event_times()
+
+    def due_processing_times(self) -> dict[int, int]:
+        """Return when timers are due by the wall clock."""
+        return {} if self.timing is None else self.timing.due_processing_times()
+
+    def _failed(self, error: Exception, *, method: str) -> Exception:
+        if isinstance(error, InvariantError | ProcessorError):
+            return error
+        line = failing_line(error, getattr(self.node.supplier, method, None))
+        told = error.what if isinstance(error, MustelaError) else str(error)
+        return ProcessorError(
+            f"{method} of step {self.step.name!r} failed: {type(error).__name__}: {told}",
+            evidence=None if line is None else {"line": line},
+            at=self.node.origin,
+            why=error.why if isinstance(error, MustelaError) else None,
+            fix=error.fix if isinstance(error, MustelaError) else None,
+            fields={"step": self.step.name, "cause": type(error).__name__, "line": line},
+        )

@@ -1,0 +1,411 @@
+"""What acts on time in a processor step: its timers, its punctuators, and what time it is.
+
+By stream time (``event_time = stream-time``) each key group has a time of its own, the largest
+timestamp of the records that came to the step. A record that comes moves it, is processed, and then
+what is due by it fires, before the next record: that is what Kafka Streams does, and so it makes no
+difference how records are cut into epochs. By watermark the records of an epoch are processed
+first, then the step comes to the epoch's watermark, and what is due fires then. By the clock things
+fire at the end of an epoch, at the epoch's one wall-clock time.
+
+At the end of an epoch all timers of the lane fire in the order of their times, whichever key group
+they belong to; those by event time first, then punctuators by stream time, timers by the clock, and
+punctuators by the clock. A timer that is registered meanwhile and has come fires too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, cast
+
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.failures import show_key
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.processors.processor_step import Hand, ProcessorStep, Task
+from mustela.kernel.processors.punctuation import GroupSchedules, Schedule
+from mustela.kernel.processors.timers import StepTimers
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.keygroups import row_groups
+from mustela.plan.time import NEVER
+from mustela.state.kinds.timer import Timer as StoredTimer
+from mustela.topology.timers import (
+    FixedKeyTimer,
+    PunctuationType,
+    Punctuator,
+    TimeDomain,
+    Timer,
+    TimerError,
+    TimerKeyError,
+    interval_ms,
+    moment_ms,
+)
+
+__all__ = ["ProcessorTime", "TimeMethods"]
+
+EVENT: Final = TimeDomain.EVENT_TIME
+CLOCK: Final = TimeDomain.PROCESSING_TIME
+
+
+class ProcessorTime:
+    """The timers and schedules of one processor step in a lane.
+
+    Args:
+        operator: The step.
+        store: Where timers, schedules and stream time are kept.
+
+    Attributes:
+        watches_records: Whether time moves from record to record.
+    """
+
+    def __init__(self, operator: ProcessorStep, store: LaneStore) -> None:
+        self._operator = operator
+        self._store = store
+        self._time = operator.context.time
+        self._clock = EventClock(operator.context, store, lag_ms=operator.step.lag_ms)
+        self._timers = StepTimers(store, self._prefetch)
+        self._schedules: dict[int, GroupSchedules] = {}
+        self._firing: StoredTimer | None = None
+        self._last: dict[int, tuple[int, int]] = {}
+        self.watches_records = operator.options.event_time == "stream-time"
+
+    def opened(self, task: Task) -> None:
+        """Close the list of schedules of a task whose ``init`` has run."""
+        self._of(task.group).seal()
+
+    def before(self, task: Task, hand: Hand) -> None:
+        """Let a record move the stream time of its key group."""
+        if hand.timestamp > self._clock.closed_until(task.group):
+            self._clock.advance([hand.timestamp], [task.group])
+
+    def after(self, task: Task, hand: Hand) -> None:
+        """Fire what is due behind a record."""
+        group, now = task.group, self._clock.closed_until(task.group)
+        while self._timers.due_time(EVENT, group, now) is not None:
+            self._fire(EVENT, group, now, hand.order)
+        if self._of(group).next_ms(PunctuationType.STREAM_TIME) <= now:
+            self._punctuate(group, PunctuationType.STREAM_TIME, now, hand.order)
+
+    def finish(self) -> None:
+        """Fire what is due at the end of the epoch, and write what is to be remembered."""
+        for group in self._store.groups:
+            self._operator.task(group)  # its init schedules, also where no record has come
+        self._fire_all(EVENT)
+        self._punctuate_all(PunctuationType.STREAM_TIME)
+        self._fire_all(CLOCK)
+        self._punctuate_all(PunctuationType.WALL_CLOCK_TIME)
+        while self._fire_all(EVENT) + self._fire_all(CLOCK):
+            pass  # what fired has registered timers that are due
+        self._timers.save()
+        for _, schedules in sorted(self._schedules.items()):
+            schedules.save()
+        self._clock.save()
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return the watermark at which each key group has a timer or a tick."""
+        lag = self._operator.step.lag_ms
+        times = self._next(EVENT, PunctuationType.STREAM_TIME)
+        return {group: time + lag for group, time in times.items()}
+
+    def due_processing_times(self) -> dict[int, int]:
+        """Return the time of the clock at which each key group has a timer or a tick."""
+        return self._next(CLOCK, PunctuationType.WALL_CLOCK_TIME)
+
+    def event_time(self, task: Task) -> int:
+        """Return the event time of a key group at what is being worked on, -1 if there is none."""
+        if self.watches_records:
+            return self._clock.closed_until(task.group)
+        return watermark_at(self._operator)
+
+    def schedule(
+        self,
+        task: Task,
+        interval: int,
+        kind: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start_ms: int | None = None,
+    ) -> Schedule:
+        """Schedule a punctuator of a key group.
+
+        Raises:
+            TimerError: If ``init`` is over.
+        """
+        now_ms = self._time.now_ms
+        return self._of(task.group).add(
+            kind, interval, punctuator, now_ms=now_ms, start_ms=start_ms
+        )
+
+    def register(self, task: Task, domain: TimeDomain, timer: StoredTimer) -> None:
+        """Register a timer of a key of the task's key group."""
+        self._timers.register(domain, task.group, timer)
+
+    def delete(self, task: Task, domain: TimeDomain, key: bytes, name: bytes) -> None:
+        """Remove a timer of a key of the task's key group."""
+        self._timers.delete(domain, task.group, key, name)
+
+    def key_in_hand(self) -> bytes | None:
+        """Return the key that is being worked on, None if there is none."""
+        if self._firing is not None:
+            return self._firing.key
+        hand = self._operator.hand
+        if hand is None or hand.batch is None:
+            return None
+        known = hand.batch.key_bytes
+        if known is not None:
+            return known[hand.row]
+        key = hand.batch.keys[hand.row]  # another processor of the lane has forwarded it
+        return None if key is None else self._operator.own_key_serde.serialize(key)
+
+    def _of(self, group: int) -> GroupSchedules:
+        found = self._schedules.get(group)
+        if found is None:
+            found = self._schedules[group] = GroupSchedules(self._store.group(group))
+        return found
+
+    def _now(self, domain: TimeDomain, group: int) -> int:
+        return self._time.now_ms if domain is CLOCK else self._clock.closed_until(group)
+
+    def _next(self, domain: TimeDomain, kind: PunctuationType) -> dict[int, int]:
+        times = self._timers.next_times(domain)
+        for group, schedules in self._schedules.items():
+            tick = schedules.next_ms(kind)
+            if tick != NEVER:
+                times[group] = min(tick, times.get(group, NEVER))
+        return times
+
+    def _fire_all(self, domain: TimeDomain) -> int:
+        """Fire the timers of all key groups in order of time; return how many fired."""
+        timers = self._timers
+        now = {group: self._now(domain, group) for group in self._store.groups}
+        found = ((timers.due_time(domain, group, now[group]), group) for group in now)
+        heap = [(time, group) for time, group in found if time is not None]
+        heapify(heap)
+        fired = 0
+        while heap:
+            _, group = heappop(heap)
+            self._fire(domain, group, now[group], None)
+            fired += 1
+            following = timers.due_time(domain, group, now[group])
+            if following is not None:
+                heappush(heap, (following, group))
+        return fired
+
+    def _punctuate_all(self, kind: PunctuationType) -> None:
+        domain = CLOCK if kind is PunctuationType.WALL_CLOCK_TIME else EVENT
+        for group in self._store.groups:
+            now = self._now(domain, group)
+            if now >= 0 and self._of(group).next_ms(kind) <= now:
+                self._punctuate(group, kind, now, None)
+
+    def _fire(self, domain: TimeDomain, group: int, now: int, order: Order | None) -> None:
+        """Let the first timer that is due fire; with ``order`` it comes right behind a record."""
+        operator = self._operator
+        stored = self._timers.pop_due(domain, group, now)
+        assert stored is not None, operator.step.name
+        task = operator.task(group)
+        fixed = operator.node.fixed_key
+        make = cast("Callable[..., Timer[Any]]", FixedKeyTimer if fixed else Timer)
+        timer = make(
+            key=operator.own_key_serde.deserialize(stored.key),
+            timestamp=stored.time,
+            name=stored.name.decode(),
+            domain=domain,
+        )
+        self._firing = stored
+        self._now_in_hand(stored.time, order or self._order(group, stored.time))
+        try:
+            task.processor.on_timer(timer, task.context)
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            self._failed(task.processor.on_timer, error, timer.key, stored.key)
+        finally:
+            operator.take_in_hand(None)
+            self._firing = None
+            self._timers.settle()
+
+    def _punctuate(self, group: int, kind: PunctuationType, now: int, order: Order | None) -> None:
+        """Call the punctuators of a key group that are due."""
+        for schedule in self._of(group).due(kind, now):
+            self._now_in_hand(now, order or self._order(group, now))
+            try:
+                schedule.punctuator(now)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failed(schedule.punctuator, error)
+            finally:
+                self._operator.take_in_hand(None)
+
+    def _now_in_hand(self, time: int, order: Order) -> None:
+        """What is forwarded from now on comes at this place."""
+        self._operator.take_in_hand(Hand(max(time, 0), order=order))
+
+    def _failed(
+        self,
+        function: Callable[..., Any],
+        error: Exception,
+        key: Any = None,
+        key_bytes: bytes | None = None,
+    ) -> None:
+        """Let the handler decide about a timer, or a punctuator, that failed."""
+        operator = self._operator
+        failures = operator.user_failures(function)
+        failures.subject = "a punctuator" if key_bytes is None else "a timer"
+        assert operator.hand is not None, operator.step.name
+        hand = operator.hand
+        origins = Origins([hand.timestamp], None, None if hand.order is None else [hand.order])
+        known = None if key_bytes is None else [key_bytes]
+        failures.one(Batch([key], [None], origins, key_bytes=known), 0, error)
+
+    def _prefetch(self, group: int, keys: list[bytes]) -> None:
+        """Fetch the state of the keys of timers that are about to fire."""
+        nulls: list[Any] = [None] * len(keys)
+        batch = Batch(nulls, nulls, Origins([0] * len(keys)), key_bytes=keys)
+        self._operator.prefetch(batch, [group] * len(keys))
+
+    def _order(self, group: int, time: int) -> Order:
+        """Return the place of what fires at the end of an epoch: by time, behind what fired."""
+        last, number = self._last.get(group, (time, -1))
+        time, number = max(last, time), number + 1
+        self._last[group] = (time, number)
+        return (time, -1, -1, -1, group, number)
+
+
+def watermark_at(operator: ProcessorStep) -> int:
+    """Return the watermark at which a step judges what it works on.
+
+    For a record it is the time that has come in its place, as for the windows of other steps; for
+    what fires it is the watermark behind the epoch's records.
+    """
+    time, hand = operator.context.time, operator.hand
+    if hand is None or hand.batch is None:
+        reached = time.watermark
+    elif hand.order is None:
+        reached = time.before
+    else:
+        reached = time.judge([hand.order])[0]
+    return max(reached - operator.step.lag_ms, -1)
+
+
+class TimeMethods:
+    """The methods of a processor's context that have to do with time."""
+
+    operator: ProcessorStep
+    task: Task
+
+    def current_stream_time(self) -> int:
+        """Return event time; see `ProcessingContext`."""
+        return self.current_watermark()
+
+    def current_watermark(self) -> int:
+        """Return event time; see `ProcessingContext`."""
+        timing = self.operator.timing
+        if timing is not None:
+            return timing.event_time(self.task)
+        if self.operator.options.event_time == "stream-time":
+            return self.task.stream_time
+        return watermark_at(self.operator)
+
+    def current_system_time(self) -> int:
+        """Return the epoch's wall-clock time; see `ProcessingContext`."""
+        return self.operator.context.time.now_ms
+
+    def current_processing_time(self) -> int:
+        """Return the epoch's wall-clock time; see `ProcessingContext`."""
+        return self.operator.context.time.now_ms
+
+    def schedule(
+        self,
+        interval: timedelta,
+        punctuation_type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start: int | datetime | None = None,
+    ) -> Schedule:
+        """Schedule a punctuator; see `ProcessingContext`."""
+        if not callable(punctuator):
+            msg = f"a punctuator is called with the time, and {punctuator!r} cannot be called"
+            raise TimerError(msg, at=self.operator.node.origin)
+        return self._timing("schedule", "punctuates = True").schedule(
+            self.task,
+            interval_ms(interval),
+            PunctuationType(punctuation_type),
+            punctuator,
+            start_ms=None if start is None else moment_ms(start),
+        )
+
+    def register_event_time_timer(
+        self, at: int | datetime, key: Any = None, name: str | None = None
+    ) -> None:
+        """Register a timer; see `ProcessingContext`."""
+        self._register(EVENT, at, key, name)
+
+    def register_processing_time_timer(
+        self, at: int | datetime, key: Any = None, name: str | None = None
+    ) -> None:
+        """Register a timer; see `ProcessingContext`."""
+        self._register(CLOCK, at, key, name)
+
+    def delete_timer(
+        self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
+    ) -> None:
+        """Delete timers; see `ProcessingContext`."""
+        timing = self._timing("delete_timer", "def on_timer(self, timer, context)")
+        key_bytes = self._key_bytes(timing, key, "delete_timer")
+        for each in TimeDomain if domain is None else (TimeDomain(domain),):
+            timing.delete(self.task, each, key_bytes, _name(name))
+
+    def _register(self, domain: TimeDomain, at: int | datetime, key: Any, name: str | None) -> None:
+        method = f"register_{domain.name.lower()}_timer"
+        timing = self._timing(method, "def on_timer(self, timer, context)")
+        key_bytes = self._key_bytes(timing, key, method)
+        timing.register(self.task, domain, StoredTimer(moment_ms(at), key_bytes, _name(name)))
+
+    def _timing(self, method: str, fix: str) -> ProcessorTime:
+        timing = self.operator.timing
+        if timing is not None:
+            return timing
+        name = type(self.task.processor).__name__
+        msg = f"{method} was called, but step {self.operator.step.name!r} keeps no timers"
+        raise TimerError(
+            msg,
+            at=self.operator.node.origin,
+            why=f"nothing in class {name} says that it acts on time, so it has no store for that",
+            fix=f"add to class {name}: {fix}",
+        )
+
+    def _key_bytes(self, timing: ProcessorTime, key: Any, method: str) -> bytes:
+        """Return the key of a timer as bytes.
+
+        Raises:
+            TimerKeyError: If there is no key, or it belongs to another key group.
+        """
+        in_hand = timing.key_in_hand()
+        if key is None:
+            if in_hand is None:
+                msg = f"{method} was called without a key, and none is in hand"
+                raise TimerKeyError(
+                    msg,
+                    at=self.operator.node.origin,
+                    why="a timer belongs to a key",
+                    fix=f"give one: {method}(…, key=…)",
+                )
+            return in_hand
+        serde = self.operator.own_key_serde
+        found = serde.serialize(key)
+        if found is not None and found == in_hand:
+            return found
+        groups = self.operator.options.key_groups
+        group = row_groups([found], groups, suffix=serde.group_suffix)[0]
+        if found is None or group != self.task.group:
+            msg = f"{method} was called for key {show_key(key)}, whose state is elsewhere"
+            raise TimerKeyError(
+                msg,
+                evidence={"its key group": group, "this key group": self.task.group},
+                at=self.operator.node.origin,
+                why="a timer fires where the state of its key is, and another task has that",
+                fix="forward a record with that key to a step that registers the timer",
+            )
+        return found
+
+
+def _name(name: str | None) -> bytes:
+    return b"" if name is None else name.encode()

@@ -1,0 +1,174 @@
+"""Changes to keys of other lanes, made in the lane of the key, once, and in a defined order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mustela.kernel.core.codec import StoreCodec
+from mustela.kernel.core.divided import DividedBatch
+from mustela.kernel.core.isolate import isolated
+from mustela.kernel.core.keyed import KeyedOperator
+from mustela.kernel.processors.processor_stores import open_group_store
+from mustela.model import Headers, Windowed
+from mustela.plan.batch import Batch, Origins
+from mustela.plan.keygroups import row_groups
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.typed import to_ms
+from mustela.topology.errors import StoreAccessError
+from mustela.topology.update import Operation, Updated, UpdateNode
+
+__all__ = ["UpdateOperator"]
+
+_BY_KEY: Final = frozenset({"key_value", "timestamped_key_value"})
+
+
+class _MomentStore:
+    """A store of windows, sessions or versions, as operations change it.
+
+    Args:
+        store: As processors see it.
+        spec: What it is.
+    """
+
+    __slots__ = ("_spec", "_store")
+
+    def __init__(self, store: Any, spec: StoreSpec) -> None:
+        self._store = store
+        self._spec = spec
+
+    def apply(
+        self, key: Any, operation: Operation, timestamp: int, headers: Headers
+    ) -> tuple[Any, Any]:
+        """Apply an operation of a record of that timestamp and headers.
+
+        Returns:
+            The value before and after.
+        """
+        before: list[Any] = [None]
+
+        def change(old: Any) -> Any:
+            before[0] = isolated(old)
+            return operation.fn(old, *operation.args)
+
+        at, kind = operation.at, self._spec.kind
+        more: dict[str, Any] = {"headers": headers} if self._spec.with_headers else {}
+        if kind == "versioned":
+            new = self._store.compute(key, change, timestamp if at is None else at)
+        elif kind == "session":
+            start, end = self._moments(at, "a session: at=(start, end)", 2)
+            session = Windowed(key, to_ms(start, 0), to_ms(end, 0))
+            new = self._store.compute(session, change, **more)
+        else:
+            (start,) = self._moments((at,), "a window: at=start", 1)
+            new = self._store.compute(key, change, start, timestamp=timestamp, **more)
+        return before[0], new
+
+    def _moments(self, at: Any, what: str, number: int) -> tuple[Any, ...]:
+        found = tuple(at) if isinstance(at, tuple | list) else ()  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if len(found) == number and None not in found:  # pyright: ignore[reportUnknownArgumentType]
+            return found  # pyright: ignore[reportUnknownVariableType]
+        msg = f"update of store {self._spec.name!r} says not which window of the key is changed"
+        raise StoreAccessError(
+            msg,
+            at=None,
+            why=f"it is a {self._spec.kind} store",
+            fix=f"name {what}",
+            fields={"store": self._spec.name},
+        )
+
+
+class UpdateOperator(KeyedOperator[UpdateNode]):
+    """Applies the operations of an epoch, those of a key one after the other.
+
+    They come in the order of the records that sent them; those of one record as they were sent.
+    One that fails changes nothing, and its record meets the handler.
+    """
+
+    def open(self) -> None:
+        """Open the store."""
+        spec = self.node.store
+        self.use_key_serde(spec.key_serde)
+        self._store = self.lane_store(spec)
+        self._codec = StoreCodec(spec, spec.value_serde or ValueSerde())
+        self._bad_rows = self.user_failures(None)
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return None: replies have keys of their own."""
+        return None
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Apply the operations of all inputs; return the replies."""
+        batch, key_bytes = self.with_key_bytes(Batch.merge(inputs))
+        if not key_bytes:
+            return None
+        self.count("updates", len(key_bytes))
+        if self.node.store.kind not in _BY_KEY:
+            return self._replies(batch, self._at_moments(batch, key_bytes))
+        distinct = list(dict.fromkeys(key_bytes))
+        stored = dict(zip(distinct, self._store.getmulti(distinct), strict=True))
+        changed: dict[bytes, bytes | None] = {}
+        replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
+        timestamps, keys, headers = batch.timestamps, batch.keys, batch.headers
+        for row, (key, operation) in enumerate(zip(key_bytes, batch.values, strict=True)):
+            before = stored[key]
+            try:
+                new = operation.fn(self._codec.decode_one(before), *operation.args)
+                after = self._codec.encode_one(new, timestamps[row])
+                if headers is not None:
+                    after = self._codec.with_headers(after, headers[row])
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._bad_rows.function = operation.fn
+                self._bad_rows.one(batch, row, error)
+                continue
+            stored[key] = changed[key] = after
+            if operation.reply is not None:
+                old = self._codec.decode_one(before)
+                replies.append((row, operation, Updated(keys[row], old, isolated(new))))
+        if changed:
+            self._store.put_many(list(changed), list(changed.values()))
+        return self._replies(batch, replies)
+
+    def _at_moments(
+        self, batch: Batch, key_bytes: Sequence[bytes]
+    ) -> list[tuple[int, Operation, Updated[Any, Any]]]:
+        """Apply the operations to windows, sessions or versions, one after the other."""
+        spec = self.node.store
+        groups = row_groups(key_bytes, self.options.key_groups, suffix=self._key.group_suffix)
+        views = {
+            group: _MomentStore(open_group_store(self._store.group(group), spec, plain=False), spec)
+            for group in set(groups)
+        }
+        replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
+        headers = batch.headers
+        columns = zip(groups, batch.keys, batch.values, batch.timestamps, strict=True)
+        for row, (group, key, operation, timestamp) in enumerate(columns):
+            try:
+                mine = () if headers is None else headers[row]
+                old, new = views[group].apply(key, operation, timestamp, mine)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._bad_rows.function = operation.fn
+                self._bad_rows.one(batch, row, error)
+                continue
+            if operation.reply is not None:
+                replies.append((row, operation, Updated(key, isolated(old), isolated(new))))
+        return replies
+
+    @staticmethod
+    def _replies(
+        batch: Batch, replies: list[tuple[int, Operation, Updated[Any, Any]]]
+    ) -> Batch | None:
+        if not replies:
+            return None
+        rows = [row for row, _, _ in replies]
+        answered = batch.take(rows).with_keys(
+            [operation.reply_key for _, operation, _ in replies],
+            [updated for _, _, updated in replies],
+        )
+        origins = Origins(
+            answered.timestamps, answered.headers, answered.order, answered.origins.topics
+        )
+        whole = Batch(answered.keys, answered.values, origins)
+        return DividedBatch(whole, [operation.reply for _, operation, _ in replies])

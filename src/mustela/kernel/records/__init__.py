@@ -1,0 +1,6 @@
+"""Records in and out, and what is done to each without state.
+
+Owns: sources, sinks, routing, the exchange between stages, stateless steps, scheduled sources.
+Entry: source.py, stateless.py, sink.py.
+May import: core.
+"""

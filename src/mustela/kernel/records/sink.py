@@ -1,0 +1,116 @@
+"""Where rows leave for Kafka: encoded, with the topic and, if asked for, the partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from mustela.errors import InvariantError
+from mustela.kernel.core.each import call_each, drop, without
+from mustela.kernel.core.encode import encode_column, failing, known_key_bytes
+from mustela.kernel.core.operator import Operator
+from mustela.kernel.core.output import SinkRows
+from mustela.kernel.records.partitioning import spread
+from mustela.kernel.records.sink_order import places_of
+from mustela.plan.batch import Batch
+from mustela.plan.partitions import partition_of
+from mustela.serdes.primitives import BytesSerde
+from mustela.topology.sink import SinkNode
+
+__all__ = ["SinkOperator"]
+
+
+class SinkOperator(Operator[SinkNode]):
+    """Encoded rows for one topic, or for the topics that a function names."""
+
+    reads_only: ClassVar[bool] = True
+
+    def open(self) -> None:
+        """Choose the serdes."""
+        self._key = self.node.key or BytesSerde()
+        self._value = self.node.value or BytesSerde()
+
+    def process_one(self, batch: Batch) -> None:
+        """Encode the rows and put them aside."""
+        topics: list[str] | None = None
+        if not isinstance(self.node.topic, str):
+            topics, batch = self._topics(self.node.topic, batch)
+        partitions: list[int | None] | None = None
+        if self.node.partitioner is not None:
+            partitions, topics, batch = self._partitions(self.node.partitioner, topics, batch)
+        failures = self.encode_failures()
+        keys, failed = known_key_bytes(batch, self.context.key_serde, self._key), list[int]()
+        if keys is None:
+            keys, failed = encode_column(self._key, batch.keys, batch, failures)
+        if failed:  # a row whose key failed is done: its value must not fail once more
+            batch, keys = without(batch, failed), drop(keys, failed)
+            topics, partitions = _drop(topics, failed), _drop(partitions, failed)
+        values, failed = encode_column(self._value, batch.values, batch, failures)
+        if failed:
+            batch, keys, values = without(batch, failed), drop(keys, failed), drop(values, failed)
+            topics, partitions = _drop(topics, failed), _drop(partitions, failed)
+        if not values:
+            return
+        if self._key.group_suffix and self.node.partitioner is None:
+            partitions = self._partitions_of_windows(topics, keys)
+        rows = SinkRows(
+            step=self.step.name,
+            topic=self.node.topic if isinstance(self.node.topic, str) else topics or [],
+            keys=keys,
+            values=values,
+            timestamps=batch.timestamps,
+            headers=batch.headers,
+            partitions=partitions,
+            places=places_of(batch.order, self.step.turns),
+            spread=self.step.spread,
+        )
+        self.context.output().rows.append(rows)
+
+    def _topics(self, extractor: Callable[..., Any], batch: Batch) -> tuple[list[str], Batch]:
+        def name(key: Any, value: Any, row: int) -> str:
+            topic = extractor(key, value, batch.context(row))
+            if not isinstance(topic, str) or not topic:
+                msg = f"the function must return a topic's name, not {type(topic).__name__}"
+                raise TypeError(msg)
+            return topic
+
+        on_failure = failing(batch, self.user_failures(extractor))
+        columns = (batch.keys, batch.values, range(len(batch)))
+        topics, failed = call_each(name, columns, on_failure)
+        return drop(topics, failed), without(batch, failed)
+
+    def _partitions(
+        self, partitioner: Callable[..., Any], topics: list[str] | None, batch: Batch
+    ) -> tuple[list[int | None], list[str] | None, Batch]:
+        names = [str(self.node.topic)] * len(batch) if topics is None else topics
+        failures = self.user_failures(partitioner)
+        partitions, names, batch = spread(
+            partitioner, names, batch, self._partition_count, failures, self.count
+        )
+        return partitions, None if topics is None else names, batch
+
+    def _partitions_of_windows(
+        self, topics: list[str] | None, keys: list[bytes | None]
+    ) -> list[int | None]:
+        """Return the partition of the key inside each windowed key, as Kafka Streams chooses it.
+
+        Where the number of partitions is not known, the producer chooses by the whole key.
+        """
+        suffix, known = self._key.group_suffix, self.options.topic_partitions
+        names = [str(self.node.topic)] * len(keys) if topics is None else topics
+        counts = {name: known[name] for name in set(names) if name in known}
+        return [
+            None if key is None or name not in counts else partition_of(key[:-suffix], counts[name])
+            for key, name in zip(keys, names, strict=True)
+        ]
+
+    def _partition_count(self, topic: str) -> int:
+        try:
+            return self.options.topic_partitions[topic]
+        except KeyError:
+            msg = f"the number of partitions of topic {topic!r} is not known to the kernel"
+            raise InvariantError(msg) from None
+
+
+def _drop(column: list[Any] | None, failed: list[int]) -> list[Any] | None:
+    return None if column is None else drop(column, failed)

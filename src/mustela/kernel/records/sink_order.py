@@ -1,0 +1,127 @@
+"""Rows of one topic leave in the order of their records, whichever of its sinks wrote them.
+
+Each sink keeps the order of its own rows of a key; those of several sinks are put between each
+other by the records that they come from, and what one record gave by turns, as Kafka Streams goes
+through the steps. Where a topic has one sink nothing of this is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, islice
+from operator import le
+from typing import Any
+
+from mustela.kernel.core.output import Place, SinkRows
+from mustela.model import Headers
+from mustela.plan.batch import SOURCE_ORDER, Order
+
+__all__ = ["in_record_order", "places_of"]
+
+
+def places_of(order: Sequence[Order] | None, turns: Sequence[int]) -> list[Place] | None:
+    """Return what the rows of a sink are sorted by; None where no other sink writes its topic.
+
+    Args:
+        order: The order of its rows.
+        turns: As in `mustela.plan.step.Step`.
+
+    Example:
+        >>> places_of([(7, 0, 0, 1), (7, 0, 0, 2, 3, 0)], (1, 2))
+        [(7, 0, 0, 1, 1, (), 2), (7, 0, 0, 2, 1, (3, 0), 2)]
+    """
+    if not turns or order is None:
+        return None
+    maker, own = turns
+    size = SOURCE_ORDER
+    return [(*place[:size], maker, place[size:], own) for place in order]
+
+
+def in_record_order(parts: list[SinkRows], *, spread: bool = False) -> list[SinkRows]:
+    """Return rows, those of topics with several sinks in the order of their records.
+
+    Args:
+        parts: Rows of sinks.
+        spread: Whether these are the rows of all stages, and not of a part of one.
+    """
+    if all(part.places is None for part in parts):
+        return parts
+    placed = [part for part in parts if part.places is not None]
+    together: dict[str, list[SinkRows]] = {}
+    for part in placed:
+        together.setdefault(part.topic if isinstance(part.topic, str) else "", []).append(part)
+    if "" in together:  # a function named topics, and may have named any
+        together = {"": placed}
+    merged = [
+        _merged(some, keep=not spread and any(part.spread for part in some))
+        for some in together.values()
+    ]
+    return [part for part in parts if part.places is None] + merged
+
+
+def _merged(parts: list[SinkRows], *, keep: bool) -> SinkRows:
+    """Return the rows of several sinks as those of one; with their places, if they are kept."""
+    first = parts[0]
+    columns = [_never_back(part) for part in parts]
+    places = list(chain.from_iterable(columns))
+    one_topic = all(part.topic == first.topic for part in parts) and isinstance(first.topic, str)
+    rows = SinkRows(
+        step=first.step,
+        topic=first.topic if one_topic else list(chain.from_iterable(map(_topics, parts))),
+        keys=list(chain.from_iterable(part.keys for part in parts)),
+        values=list(chain.from_iterable(part.values for part in parts)),
+        timestamps=list(chain.from_iterable(part.timestamps for part in parts)),
+        headers=_filled([part.headers for part in parts], parts, ()),
+        partitions=_filled([part.partitions for part in parts], parts, None),
+        places=places if keep else None,
+        spread=keep,
+    )
+    if all(map(le, places, islice(places, 1, None))):
+        return rows
+    index = sorted(range(len(places)), key=places.__getitem__)
+
+    def pick(column: Any) -> Any:
+        return [column[row] for row in index] if isinstance(column, list) else column
+
+    return SinkRows(
+        step=rows.step,
+        topic=pick(rows.topic),
+        keys=pick(rows.keys),
+        values=pick(rows.values),
+        timestamps=pick(rows.timestamps),
+        headers=pick(rows.headers),
+        partitions=pick(rows.partitions),
+        places=pick(rows.places),
+        spread=keep,
+    )
+
+
+def _never_back(part: SinkRows) -> list[Place]:
+    """Return the places of rows, none before that of an earlier row of the same key.
+
+    A timer's row has the time of the timer, which may lie before that of a record which its key
+    was given earlier.
+    """
+    places = part.places
+    assert places is not None
+    if all(map(le, places, islice(places, 1, None))):
+        return places
+    last: dict[bytes | None, Place] = {}
+    raised: list[Place] = []
+    for key, place in zip(part.keys, places, strict=True):
+        place = max(place, last.get(key, place))
+        last[key] = place
+        raised.append(place)
+    return raised
+
+
+def _topics(part: SinkRows) -> list[str]:
+    return [part.topic] * len(part) if isinstance(part.topic, str) else part.topic
+
+
+def _filled(columns: Sequence[Any], parts: Sequence[SinkRows], missing: Headers | None) -> Any:
+    """Return a column of all parts, filled up where a part has none; None where none has any."""
+    if all(column is None for column in columns):
+        return None
+    pairs = zip(columns, parts, strict=True)
+    return list(chain.from_iterable([missing] * len(part) if c is None else c for c, part in pairs))

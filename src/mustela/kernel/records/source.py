@@ -1,0 +1,138 @@
+"""Where records enter the kernel: bytes as they were read become keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mustela.kernel.core.each import keep_mask
+from mustela.kernel.core.encode import failing
+from mustela.kernel.core.failures import DeserializationError, Failures
+from mustela.kernel.core.operator import Operator
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
+from mustela.kernel.records.timestamps import own_times, user_times
+from mustela.plan.batch import Batch, SourceChunk
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde, Int16Serde, Int32Serde, IntSerde, StrSerde
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["SourceOperator", "decode_source", "is_canonical"]
+
+_CANONICAL: Final = (StrSerde, BytesSerde, IntSerde, Int32Serde, Int16Serde)
+
+
+def is_canonical(serde: Serde[Any] | None) -> bool:
+    """Say whether decoding and encoding again always gives the same bytes.
+
+    JSON with other white space does not, so bytes that were read cannot stand for the key.
+    """
+    return serde is None or type(serde) in _CANONICAL
+
+
+def _remembering(
+    chunk: SourceChunk, keys: list[bytes | None], values: list[bytes | None]
+) -> SourceChunk:
+    """Return a chunk that remembers its raw bytes, for dead letters."""
+    kept = SourceChunk(
+        topics=chunk.topics,
+        topic_index=chunk.topic_index,
+        partition=chunk.partition,
+        offsets=chunk.offsets,
+        timestamps=chunk.timestamps,
+        floor=chunk.floor,
+        headers=chunk.headers,
+        latest=chunk.latest,
+    )
+    kept.raws = list(zip(keys, values, strict=True))
+    return kept
+
+
+def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
+    source: SourceNode | TableSourceNode,
+    chunk: SourceChunk,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    *,
+    options: KernelOptions,
+    output: Callable[[], StageOutput],
+    now_ms: int = 0,
+) -> Batch:
+    """Decode the records of a chunk; one that cannot be decoded meets the handler alone.
+
+    The chunk's timestamps become those that the source's timestamp extractor gives.
+
+    Args:
+        source: The source node that reads the chunk's topic.
+        chunk: Where the records come from.
+        keys: Their keys as they were read.
+        values: Their values as they were read.
+        options: Says what the handler does.
+        output: Where dead letters and counts go.
+        now_ms: The epoch's wall-clock time.
+
+    Raises:
+        DeserializationError: If the handler is ``fail`` and a record is bad.
+        ProcessingError: If a timestamp extractor raises and the processing handler is ``fail``.
+    """
+    buries = "dead_letter" in (options.deserialization_handler, options.processing_handler)
+    buries = buries or chunk.topic_index in options.late_letters
+    origins = _remembering(chunk, keys, values) if buries else chunk
+    raw = Batch(keys, values, origins)
+    failures = Failures(source, options.deserialization_handler, DeserializationError, output)
+    on_failure = failing(raw, failures)
+    bad = own_times(source, chunk, now_ms, on_failure, output)
+    decoded_keys = _decode(source.key, keys, on_failure, bad)
+    decoded_values = _decode(source.value, values, on_failure, bad)
+    key_bytes: Any = keys if is_canonical(source.key) else None
+    batch = Batch(decoded_keys, decoded_values, origins, key_bytes=key_bytes)
+    if source.timestamp_extractor is not None:
+        bad |= user_times(source, chunk, batch, bad, options, output)
+    origins.timestamps = chunk.timestamps
+    return batch.select(keep_mask(len(keys), sorted(bad))) if bad else batch
+
+
+def _decode(
+    serde: Serde[Any] | None,
+    column: list[bytes | None],
+    on_failure: Callable[[int, Exception], None],
+    bad: set[int],
+) -> list[Any]:
+    """Decode a column; rows that fail are added to ``bad``, rows in it are passed over."""
+    if serde is None:
+        return column
+    try:
+        if not bad:
+            return serde.deserialize_many(column)
+    except Exception:  # noqa: BLE001 - found again below, with its row
+        pass
+    decoded: list[Any] = []
+    for row, item in enumerate(column):
+        value = None
+        if row not in bad:
+            try:
+                value = serde.deserialize(item)
+            except Exception as error:  # noqa: BLE001 - a serde of the user's may raise anything
+                bad.add(row)
+                on_failure(row, error)
+        decoded.append(value)
+    return decoded
+
+
+class SourceOperator(Operator[SourceNode]):
+    """Decoded records of a source go on as they are."""
+
+    def process_one(self, batch: Batch) -> Batch:
+        """Hand the batch on."""
+        return batch
+
+    def key_serde_out(self) -> Serde[Any] | None:
+        """Return the source's serde if the bytes that were read are what it would write."""
+        return source_key_serde(self.node)
+
+
+def source_key_serde(node: SourceNode | TableSourceNode) -> Serde[Any] | None:
+    """Return the serde of the key bytes that `decode_source` hands on, if they have one."""
+    if not is_canonical(node.key):
+        return None
+    return BytesSerde() if node.key is None else node.key

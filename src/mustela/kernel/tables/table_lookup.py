@@ -1,0 +1,236 @@
+"""A table as a join sees it: the rows before this epoch, and what it was told since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import le
+from typing import Any, Final
+
+from mustela.kernel.core.codec import NO_TIMESTAMP, StoreCodec
+from mustela.kernel.core.each import call_each, truths
+from mustela.kernel.core.encode import failing
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.isolate import copy_column, is_immutable_column
+from mustela.kernel.core.keyed import KeyedOperator
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.core.operator import N
+from mustela.kernel.tables.table import call_present
+from mustela.kernel.tables.versioned_lookup import versions_before
+from mustela.plan.batch import Batch
+from mustela.serdes.values import ValueSerde
+from mustela.state.kinds.layout import TIME_BYTES, time_keys
+from mustela.state.kinds.window import WindowRows
+from mustela.topology.table import TableFilterNode
+from mustela.topology.table_lookup import TableLookup, TableView
+
+__all__ = ["JoinOperator", "LookupTable", "in_order", "spread"]
+
+OnFailure = Callable[[int, Exception], None]
+
+
+_UNKEPT: Final = object()
+"""Stands for a row that cannot be encoded: the row before it stays."""
+
+
+def spread(values: Sequence[Any], keys: Sequence[Any], row_keys: Sequence[Any]) -> list[Any]:
+    """Return for each row the value of its key; rows share no value that can be changed.
+
+    Args:
+        values: One value for each of ``keys``.
+        keys: The keys, each once.
+        row_keys: The key of each row; None has no value.
+    """
+    if row_keys is keys:
+        return list(values)
+    by_key: dict[Any, Any] = dict(zip(keys, values, strict=True))
+    by_key[None] = None
+    column = list(map(by_key.__getitem__, row_keys))
+    return column if is_immutable_column(values) else copy_column(column)
+
+
+class LookupTable:
+    """The rows of one table as they were before the changes that an operator is given next.
+
+    A table that lives in the same stage has taken the changes of this epoch already when the join
+    runs. So the join reads what was before the epoch, and remembers the changes it was given.
+
+    A copy of windows has a time of its own. By watermark it is the application's, as of the records
+    that come, and a window is known while one of the tables may change it. By stream time it is
+    where the latest window of the table begins, and a window is known until one begins that is
+    later by the table's own retention: Kafka Streams looks windows up in the table's store.
+
+    Args:
+        operator: The join.
+        lookup: Where the rows are.
+        kept_ms: How long the table itself keeps its windows; as long as the copy if not given.
+    """
+
+    def __init__(
+        self, operator: KeyedOperator[N], lookup: TableLookup, *, kept_ms: int | None = None
+    ) -> None:
+        self._operator = operator
+        self._lookup = lookup
+        self._store = operator.lane_store(lookup.store)
+        self._by_stream = operator.options.event_time == "stream-time"
+        self._kept_ms = lookup.store.retention_ms if lookup.store.kind == "window" else None
+        if self._kept_ms is not None and self._by_stream and kept_ms is not None:
+            self._kept_ms = kept_ms
+        self._codec = StoreCodec(lookup.store, lookup.store.value_serde or ValueSerde())
+        self._told: dict[bytes, tuple[Any, int]] = {}
+
+    def rows(
+        self, keys: list[bytes], objects: Callable[[], list[Any]], on_failure: OnFailure
+    ) -> tuple[list[Any], list[int]]:
+        """Return the value of each key, None where it has no row, and the row's timestamp.
+
+        Args:
+            keys: Keys as bytes, each once.
+            objects: Gives the same keys as objects; only called where a view needs them.
+            on_failure: Called with the place of a key on whose row a view fails.
+        """
+        lookup = self._lookup
+        if lookup.own:
+            places = self._places(keys)
+            return self._codec.decode_many(self._store.getmulti(places), places)
+        if lookup.store.kind == "versioned":
+            values, times = self._newest(keys)
+        else:
+            values, times = self._codec.decode_many(self._store.before_many(keys), keys)
+        for view in lookup.views:
+            values = _viewed(view, objects(), values, on_failure)
+        told = self._told
+        if told and not told.keys().isdisjoint(keys):
+            for place, key in enumerate(keys):
+                if key in told:
+                    values[place], times[place] = told[key]
+            values = copy_column(values)
+        return values, times
+
+    def _newest(self, keys: list[bytes]) -> tuple[list[Any], list[int]]:
+        """Return the newest version of each key before the epoch."""
+        values: list[bytes | None] = [None] * len(keys)
+        times = [NO_TIMESTAMP] * len(keys)
+        for view, places in self._store.by_group(keys):
+            versions = versions_before(view, self._lookup.store)
+            held = versions.latest_many([keys[place] for place in places])
+            for place, version in zip(places, held, strict=True):
+                if version is not None:
+                    values[place], times[place] = version.value, version.timestamp
+        return self._codec.decode_many(values)[0], times
+
+    @property
+    def timed(self) -> LaneStore | None:
+        """The copy whose rows leave it by their time, if it is one."""
+        return self._store if self._lookup.own and self._kept_ms is not None else None
+
+    def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
+        """Take changes over: what is looked up from now on is looked up behind them."""
+        if not key_bytes:
+            return
+        last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
+        if len(last) < len(changes):
+            changes = changes.take(list(last.values()))
+        values, times = changes.values, changes.timestamps
+        if self._lookup.own:
+            encoded = self._encoded(changes)
+            kept = [place for place, row in enumerate(encoded) if row is not _UNKEPT]
+            keys = self._places(list(last))
+            self._store.put_many([keys[n] for n in kept], [encoded[n] for n in kept])
+            return
+        pairs = zip(copy_column(values), times, strict=True)
+        self._told.update(zip(last, pairs, strict=True))
+
+    def _places(self, keys: list[bytes]) -> list[bytes]:
+        """Return where a copy keeps the rows of keys; those of windows in order of time."""
+        if self._kept_ms is None:
+            return keys
+        return time_keys(self._window_times(keys), keys)
+
+    def _window_times(self, keys: Sequence[bytes]) -> list[int]:
+        """Return what stands behind each record key: a window's start, or a session's end."""
+        serde = self._lookup.store.key_serde
+        assert serde is not None, self._lookup.store.name
+        begin = -serde.group_suffix
+        end = begin + TIME_BYTES or None
+        return [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
+
+    def moves(self, changes: Batch, key_bytes: Sequence[bytes]) -> list[int]:
+        """Return the times to which changes of a table of windows move the time of its copy."""
+        return self._window_times(key_bytes) if self._by_stream else changes.timestamps
+
+    def is_kept(self, keys: Sequence[bytes], times: Sequence[int]) -> list[bool]:
+        """Say of windows of a copy whether they are still known at a time each."""
+        assert self._kept_ms is not None, self._lookup.store.name
+        lag = self._kept_ms - self._by_stream
+        pairs = zip(self._window_times(keys), times, strict=True)
+        return [begin >= time - lag for begin, time in pairs]
+
+    def expire(self, clock: EventClock) -> None:
+        """Forget the windows of a copy that can change no more."""
+        if not self._lookup.own or self._kept_ms is None:
+            return
+        for group in self._store.groups:
+            bound = clock.closed_until(group) - self._kept_ms + self._by_stream
+            WindowRows(self._store.group(group)).expire_before(bound)
+
+    def _encoded(self, changes: Batch) -> list[Any]:
+        codec, columns = self._codec, (changes.values, changes.timestamps)
+        try:
+            return codec.encode_many(*columns)
+        except Exception:  # noqa: BLE001 - found again, row by row
+            on_failure = failing(changes, self._operator.encode_failures())
+            encoded: list[Any]
+            encoded, failed = call_each(codec.encode_one, columns, on_failure)
+            for row in failed:
+                encoded[row] = _UNKEPT
+            return encoded
+
+
+def _viewed(
+    view: TableView, keys: list[Any], values: list[Any], on_failure: OnFailure
+) -> list[Any]:
+    """Return what a step without a store makes of looked-up values."""
+    if isinstance(view, TableFilterNode):
+        holds, failed = call_present(view.predicate, (keys, values), values, on_failure)
+        holds = truths(holds, failed, on_failure)
+        negate = view.negate
+        return [
+            value if value is not None and bool(held) is not negate else None
+            for value, held in zip(values, holds, strict=True)
+        ]
+    columns = (keys, values) if view.with_key else (values,)
+    return call_present(view.mapper, columns, values, on_failure)[0]
+
+
+class JoinOperator(KeyedOperator[N]):
+    """What operators with two keyed inputs have in common."""
+
+    def keyed_input(self, batch: Batch, number: int) -> tuple[Batch, list[bytes]]:
+        """Return the rows of an input that have a key, in order, and their keys as bytes."""
+        if not len(batch):
+            return batch, []
+        batch, key_bytes = self.input_key_bytes(self.without_null_keys(batch), number)
+        if key_bytes is not batch.key_bytes:
+            batch = batch.with_key_bytes(key_bytes)
+        batch = in_order(batch)
+        assert batch.key_bytes is not None
+        return batch, batch.key_bytes
+
+    def input_key_bytes(self, batch: Batch, number: int) -> tuple[Batch, list[Any]]:
+        """Return the rows of an input whose key has bytes, and these; a null key has none."""
+        return self.encoded_keys(batch, self.context.key_serdes[number])
+
+    def call_joiner(
+        self, joiner: Callable[..., Any], batch: Batch, columns: tuple[list[Any], ...]
+    ) -> tuple[list[Any], list[int]]:
+        """Call a joiner for each row; return the results and the rows on which it failed."""
+        return call_each(joiner, columns, failing(batch, self.user_failures(joiner)))
+
+
+def in_order(batch: Batch) -> Batch:
+    """Return the rows of a batch by their order; changes of a table need not come so."""
+    order = batch.order
+    if order is None or all(map(le, order, islice(order, 1, None))):
+        return batch
+    return batch.take(sorted(range(len(order)), key=order.__getitem__))

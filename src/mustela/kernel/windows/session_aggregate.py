@@ -1,0 +1,195 @@
+"""Aggregations in sessions, which grow with their records and merge where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any
+
+from mustela.kernel.aggregates.watched import watched
+from mustela.kernel.windows.window_aggregate import make_window_fold
+from mustela.kernel.windows.window_updates import Cell, Columns, WindowOperator
+from mustela.plan.batch import Batch
+from mustela.state.kinds.session import SessionRows
+from mustela.topology.window_aggregate import WindowAggregateNode
+from mustela.topology.windows import SessionWindowSpec
+
+__all__ = ["SessionAggregateOperator"]
+
+_TIMES = Struct(">qq")
+
+Merge = Callable[[Any, Any, Any], Any]
+"""(key, aggregate so far, aggregate of a session) -> aggregate."""
+
+
+def make_merge(node: WindowAggregateNode) -> Merge:
+    """Return how a session's aggregate is added to that of a record."""
+    if node.kind == "count":
+        return lambda _key, total, more: more if total is None else total + more
+    if node.kind == "reduce":
+        adder = node.adder
+        assert adder is not None
+        add = watched(adder, node.name)
+        return lambda _key, total, more: more if total is None else add(total, more)
+    assert node.merger is not None
+    return node.merger
+
+
+def make_session_fold(node: WindowAggregateNode) -> Merge:
+    """Return how a record is added to what was made of its sessions.
+
+    An aggregate that the merger has made None stays so: a session begins with the initializer once.
+    """
+    adder, adders = node.adder, node.adders
+    if node.kind != "aggregate":
+        return make_window_fold(node, partials=False)
+    if len(adders) < 2:
+        assert adder is not None, node.name
+        return watched(adder, node.name)
+
+    adders = tuple(watched(one, node.name) for one in adders)
+
+    def fold(key: Any, tagged: tuple[int, Any], total: Any) -> Any:
+        parent, value = tagged
+        return adders[parent](key, value, total)
+
+    return fold
+
+
+class SessionAggregateOperator(WindowOperator):
+    """Sessions of a key: whoever comes no further than the gap from one extends it.
+
+    A session that is over takes no record any more, whether it is still in the store or not, so
+    that results depend neither on how long a session is kept nor on where epochs are cut. Only by
+    stream time a session that is kept longer can still merge with one that is not over, as in
+    Kafka Streams, unless sessions are told when they are over: what is final stays so.
+    """
+
+    def open(self) -> None:
+        """Prepare the fold of sessions that meet."""
+        super().open()
+        windows = self.node.windows
+        assert isinstance(windows, SessionWindowSpec)
+        self.skips_null_values = False
+        self._gap = windows.gap_ms
+        self._lasting = windows.gap_ms + windows.grace_ms
+        self._in_sight = self._lasting
+        if self.options.event_time == "stream-time" and self.node.emit != "close":
+            kept = self.node.store.retention_ms
+            self._in_sight = max(self._lasting, (kept or 0) - 1)
+        self._merge = make_merge(self.node)
+        self._fold = make_session_fold(self.node)
+        self._initializer = self.node.initializer or (lambda: None)
+        self._sessions: dict[bytes, list[Cell]] = {}
+
+    def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
+        """Fetch all sessions of the records' keys."""
+        del batch, times
+        names = list(dict.fromkeys(key_bytes))
+        self._sessions = sessions = dict[bytes, list[Cell]]()
+        self._routes = self._store.by_group(names)
+        cells: list[Cell] = []
+        for view, places in self._routes:
+            keys = [names[place] for place in places]
+            for name, rows in zip(keys, SessionRows(view).load_many(keys), strict=True):
+                mine = [Cell(name, start, end, None, end, raw, raw) for start, end, raw in rows]
+                sessions[name] = mine
+                cells += mine
+        self._names = names
+        self._decode(cells)
+
+    def _decode(self, cells: Sequence[Cell]) -> None:
+        values = self._codec.decode_many([cell.raw for cell in cells])[0]
+        for cell, value in zip(cells, values, strict=True):
+            cell.value = value
+
+    def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
+        """Make one session of the record and those that it touches."""
+        low, high = max(time - self._gap, now - self._in_sight), time + self._gap
+        sessions = self._sessions[name]  # by end, and so by start: they do not overlap
+        last = len(sessions)
+        while last and sessions[last - 1].start > high:
+            last -= 1
+        first = last
+        while first and sessions[first - 1].end >= low:
+            first -= 1
+        found = sessions[first:last]
+        start = min(time, found[0].start) if found else time
+        end = max(time, found[-1].end) if found else time
+        if end < now - self._lasting:
+            return 1
+        total = self._initializer()
+        for session in found:
+            total = self._merge(key, total, session.value)
+        total = self._fold(key, value, total)
+        alone = len(found) == 1 and found[0].before is None
+        if alone and total is not None and not self._stepwise:
+            cell = found[0]  # nobody has been told of that session yet: it just grows
+            cell.start, cell.end, cell.time, cell.value = start, end, end, total
+            self.put(row, cell, None)
+            return 0
+        merged = Cell(name, start, end, total, end)
+        raw = self.encoded(total, end)  # what has no bytes shall change nothing
+        for session in found:
+            if start == end:  # the record's own moment, and nothing else
+                merged.raw, merged.before = session.raw, session.before
+                self._replaces = True
+                continue
+            session.value = None
+            self.put(row, session, None)
+        sessions[first:last] = [] if total is None else [merged]
+        self.put(row, merged, raw)
+        return 0
+
+    def recover(self, name: bytes) -> None:
+        """Decode the key's aggregates anew."""
+        self._decode(self._sessions[name])
+
+    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+        """Write all sessions of each key that changed."""
+        for cell, raw in zip(cells, changed.raws, strict=True):
+            cell.raw = raw
+        names, sessions = set(changed.names), self._sessions
+        for view, places in self._routes:
+            rows = {
+                name: [(s.start, s.end, s.raw) for s in sessions[name] if s.raw is not None]
+                for place in places
+                if (name := self._names[place]) in names
+            }
+            SessionRows(view).save_many(rows)
+
+    def forget(self) -> None:
+        """Let go of the sessions, too."""
+        super().forget()
+        self._sessions = {}
+
+    def windowed_bytes(
+        self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]
+    ) -> list[bytes]:
+        """Return key, end and start, as Kafka has it."""
+        pack = _TIMES.pack
+        return [
+            name + pack(end, start) for name, start, end in zip(names, starts, ends, strict=True)
+        ]
+
+    def over(self, horizon: int) -> Batch | None:
+        """Return the sessions that are over, if they are told then; remove those kept no longer."""
+        emitted, retention = None, self.node.store.retention_ms
+        closes = self.node.emit == "close"
+        if closes:
+            emitted = self._closer.sessions_over(lambda now: now - horizon, horizon)
+        for group in self._store.groups:
+            now, rows = self._clock.closed_until(group), SessionRows(self._store.group(group))
+            if retention is not None:
+                rows.expire_before(now - retention)
+            if closes:
+                rows.settle(now - horizon + 1)
+        return emitted
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when the next session of each key group may be over."""
+        if self.node.emit != "close":
+            return {}
+        lag = self.step.lag_ms
+        due = self._closer.sessions_due(self.horizon())
+        return {group: time + lag for group, time in due.items()}

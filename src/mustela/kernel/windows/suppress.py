@@ -1,0 +1,303 @@
+"""Changes of a table that wait until their time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from mustela.errors import UsageError
+from mustela.kernel.core.each import drop, without
+from mustela.kernel.core.encode import encode_column
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.keyed import KeyedOperator
+from mustela.model import TIME_MAX, Headers, Windowed
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.kinds.buffer import Buffered, SlotBuffer, WeighedSlotBuffer
+from mustela.state.kinds.layout import TIME_MIN
+from mustela.topology.suppress import SuppressNode
+
+__all__ = ["BufferFullError", "SuppressOperator"]
+
+
+class BufferFullError(UsageError):
+    """A suppressed table holds back more than its buffer may hold."""
+
+    code = "SUPPRESS_BUFFER_FULL"
+
+
+class _Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """A change that waits, as its slot holds it.
+
+    Attributes:
+        timestamp: Of the last change.
+        new: Its value, None for a deletion.
+        old: The value that went on before, None if there was none.
+        headers: Of the last change.
+    """
+
+    timestamp: int
+    new: bytes | None
+    old: bytes | None
+    headers: list[tuple[str, bytes | None]] = []
+
+
+_ROW_BYTES: Final = 100
+"""What a row counts for beside its key, its values and its headers.
+
+In Kafka Streams that is 28 bytes, and the name of the topic by which the record came into its task.
+"""
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(_Waiting).decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Released:
+    """A row that goes on: what waited, and the order at which it goes on."""
+
+    row: Buffered
+    order: Order
+
+
+class SuppressOperator(KeyedOperator[SuppressNode]):
+    """Of the changes of a key that are held back together, the last one goes on.
+
+    Its old value is the one that went on before, so that what is behind sees a table whose rows
+    are those that went on. By stream time rows go on as soon as a change moves the time, by
+    watermark behind the rows of the epoch.
+    """
+
+    def open(self) -> None:
+        """Find the buffer."""
+        self.use_key_serde(self.node.key)
+        self._value: Serde[Any] = self.node.buffer.rows_of(self.node.value or ValueSerde())
+        self._store = self.lane_store(self.node.buffer)
+        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._buffers: dict[int, SlotBuffer] = {}
+        self._by_stream = self.options.event_time == "stream-time"
+        self._weighs = self.node.max_bytes is not None
+        self._bounded = self._weighs or self.node.max_records is not None
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Hold changes back; return what goes on because of them."""
+        batch, key_bytes = self.with_key_bytes(batch)
+        batch, key_bytes, encoded = self._encoded(batch, key_bytes)
+        if not key_bytes:
+            return None
+        times = self._slot_times(batch)
+        if not (self._by_stream or self._bounded):
+            for buffer, places in self._routed(key_bytes):
+                self._hold(buffer, places, (key_bytes, times, encoded))
+            return None
+        return self._row_by_row(batch, key_bytes, times, encoded)
+
+    def finish(self) -> Batch | None:
+        """Let go of what is due at the epoch's watermark."""
+        self._clock.save()
+        if self._by_stream:
+            return None
+        released: list[_Released] = []
+        for group in self._store.groups:
+            rows = self._due(group, self._clock.closed_until(group))
+            delay = self._delay + self.step.lag_ms
+            for number, row in enumerate(rows):
+                fired = min(row.time + delay, TIME_MAX)
+                released.append(_Released(row, (fired, -1, -1, -1, group, number)))
+        released.sort(key=lambda going: going.order)
+        return self._batch(released)
+
+    def due_event_times(self) -> dict[int, int]:
+        """Return when the first row of each key group is due."""
+        due: dict[int, int] = {}
+        for group in self._store.groups:
+            first = self._buffer(group).oldest()
+            if first is not None:
+                due[group] = min(first.time + self._delay + self.step.lag_ms, TIME_MAX)
+        return due
+
+    @property
+    def _delay(self) -> int:
+        """From a slot's time to the time at which it is due."""
+        return self.node.wait_ms if self.node.until == "time_limit" else 0
+
+    def _encoded(
+        self, batch: Batch, key_bytes: list[bytes]
+    ) -> tuple[Batch, list[bytes], list[bytes]]:
+        """Encode changes as slots; a change that cannot be encoded meets the handler alone."""
+        failures = self.encode_failures()
+        news, failed = encode_column(self._value, batch.values, batch, failures)
+        news, key_bytes = drop(news, failed), drop(key_bytes, failed)
+        batch = without(batch, failed)
+        olds: Sequence[bytes | None] = [None] * len(batch)
+        if batch.olds is not None and self.step.wants_old:
+            olds = self._value.serialize_many(batch.olds)
+        headers: Sequence[Headers] = batch.headers or [()] * len(batch)
+        columns = zip(batch.timestamps, news, olds, headers, strict=True)
+        slots = [_ENCODE(_Waiting(time, new, old, list(some))) for time, new, old, some in columns]
+        return batch, key_bytes, slots
+
+    def _slot_times(self, batch: Batch) -> list[int]:
+        if self.node.until == "time_limit":
+            return batch.timestamps
+        wait = self.node.wait_ms
+        return [min(_end(key) + wait, TIME_MAX) for key in batch.keys]
+
+    def _buffer(self, group: int) -> SlotBuffer:
+        buffer = self._buffers.get(group)
+        if buffer is None:
+            view = self._store.group(group)
+            buffer = WeighedSlotBuffer(view, _weight) if self._weighs else SlotBuffer(view)
+            self._buffers[group] = buffer
+        return buffer
+
+    def _routed(self, key_bytes: Sequence[bytes]) -> Iterable[tuple[SlotBuffer, list[int]]]:
+        places: dict[int, list[int]] = {}
+        for place, group in enumerate(self._store.groups_of(key_bytes)):
+            places.setdefault(group, []).append(place)
+        return [(self._buffer(group), found) for group, found in places.items()]
+
+    def _hold(
+        self,
+        buffer: SlotBuffer,
+        places: Sequence[int],
+        columns: tuple[Sequence[bytes], Sequence[int], Sequence[bytes]],
+    ) -> None:
+        """Put changes into their slots; the old value of a slot's first change stays."""
+        key_bytes, times, slots = columns
+        keys = [key_bytes[place] for place in places]
+        known = dict(zip(keys, buffer.load_many(keys), strict=True))
+        olds = {key: _DECODE(found[1]).old for key, found in known.items() if found is not None}
+        values: list[bytes] = []
+        for place in places:
+            key, slot = key_bytes[place], slots[place]
+            if key in olds:
+                waiting = _DECODE(slot)
+                slot = _ENCODE(msgspec.structs.replace(waiting, old=olds[key]))
+            else:
+                olds[key] = _DECODE(slot).old
+            values.append(slot)
+        buffer.put_many(keys, [times[place] for place in places], values)
+
+    def _row_by_row(
+        self, batch: Batch, key_bytes: list[bytes], times: list[int], slots: list[bytes]
+    ) -> Batch | None:
+        now = self._clock.row_times(batch, key_bytes) if self._by_stream else []
+        groups = self._store.groups_of(key_bytes)
+        for buffer, places in self._routed(key_bytes):
+            buffer.load_many([key_bytes[place] for place in places])
+        first = {group: self._first(group) for group in set(groups)}
+        order = batch.order
+        released: list[_Released] = []
+        numbers = dict.fromkeys(first, 0)  # go on: rows that one record gave have one order
+        for row, group in enumerate(groups):
+            buffer = self._buffer(group)
+            self._hold(buffer, [row], (key_bytes, times, slots))
+            going: list[Buffered] = []
+            first[group] = min(first[group], times[row])
+            if self._by_stream and first[group] + self._delay <= now[row]:
+                going = self._due(group, now[row])
+                first[group] = self._first(group)
+            if self._bounded and self._is_full(buffer):
+                going += self._make_room(buffer, batch, row)
+                first[group] = self._first(group)
+            cause = (batch.timestamps[row], -1, -1, -1) if order is None else order[row]
+            released += [
+                _Released(row_, (*cause, group, number))
+                for number, row_ in enumerate(going, numbers[group])
+            ]
+            numbers[group] += len(going)
+        return self._batch(released)
+
+    def _first(self, group: int) -> int:
+        oldest = self._buffer(group).oldest()
+        return TIME_MAX if oldest is None else oldest.time
+
+    def _due(self, group: int, now: int) -> list[Buffered]:
+        """Take what is due out of a buffer."""
+        until = now - self._delay
+        if until < TIME_MIN:
+            return []
+        buffer = self._buffer(group)
+        rows = list(buffer.due(until))
+        buffer.remove([row.key for row in rows])
+        return rows
+
+    def _is_full(self, buffer: SlotBuffer) -> bool:
+        records, size = self.node.max_records, self.node.max_bytes
+        if records is not None and buffer.count > records:
+            return True
+        return size is not None and _bytes(buffer) > size
+
+    def _make_room(self, buffer: SlotBuffer, batch: Batch, row: int) -> list[Buffered]:
+        """Let the oldest rows go on before their time.
+
+        Raises:
+            BufferFullError: If the buffer must not be full.
+        """
+        if self.node.when_full == "shut_down":
+            msg = f"the buffer of {self.node.name!r} is full"
+            raise BufferFullError(
+                msg,
+                evidence={
+                    "rows": f"{buffer.count}, at most {self.node.max_records or 'any number'}",
+                    "bytes": f"{_bytes(buffer)}, at most {self.node.max_bytes or 'any number'}",
+                    "key": repr(batch.keys[row]),
+                },
+                at=self.node.origin,
+                why="nothing may go on before its time, and nothing may be lost",
+                fix="allow more, or emit_early_when_full() where early results do no harm",
+                fields={"step": self.node.name},
+            )
+        going: list[Buffered] = []
+        while self._is_full(buffer):
+            oldest = buffer.oldest()
+            assert oldest is not None, self.node.name
+            buffer.remove([oldest.key])
+            going.append(oldest)
+        return going
+
+    def _batch(self, released: list[_Released]) -> Batch | None:
+        """Return rows that go on; of windows that are over no deletion does."""
+        waiting = [_DECODE(going.row.value) for going in released]
+        if self.node.until == "window_closes":
+            kept = [n for n, row in enumerate(waiting) if row.new is not None]
+            released, waiting = [released[n] for n in kept], [waiting[n] for n in kept]
+        if not released:
+            return None
+        headers = [tuple(row.headers) for row in waiting]
+        origins = Origins(
+            [row.timestamp for row in waiting],
+            headers if any(headers) else None,
+            [going.order for going in released],
+        )
+        key_bytes = [going.row.key for going in released]
+        olds = [row.old for row in waiting]
+        return Batch(
+            self._key.deserialize_many(key_bytes),
+            self._value.deserialize_many([row.new for row in waiting]),
+            origins,
+            olds=self._value.deserialize_many(olds) if self.step.wants_old else None,
+            key_bytes=key_bytes,
+        )
+
+
+def _end(key: Any) -> int:
+    assert isinstance(key, Windowed), key
+    end: int = key.end
+    return end
+
+
+def _weight(key: bytes, slot: bytes) -> int:
+    """Return the bytes of a row as Kafka Streams counts them."""
+    row = _DECODE(slot)
+    headers = sum(len(name) + len(value or b"") for name, value in row.headers)
+    return _ROW_BYTES + len(key) + len(row.new or b"") + len(row.old or b"") + headers
+
+
+def _bytes(buffer: SlotBuffer) -> int:
+    """Return what waits, in bytes; where no bound asks for them, those that are stored."""
+    return buffer.weight if isinstance(buffer, WeighedSlotBuffer) else buffer.bytes

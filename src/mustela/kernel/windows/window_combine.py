@@ -1,0 +1,229 @@
+"""Partial results of time windows in the source stage.
+
+Records are combined by key and *pane*: the slice of time between two starts of windows. All records
+of a pane belong to the same windows, so what travels is one row per key and pane, stamped with the
+latest of its times; the lane adds it to each of its windows.
+
+A record that may be late is not combined: it travels alone, with its own order, and is judged in
+the lane as it would have been there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from mustela.kernel.aggregates.aggregate import NO_PARTIAL_DELETES, AggregateOperator
+from mustela.kernel.core.isolate import copy_value
+from mustela.kernel.windows.window_aggregate import make_window_fold
+from mustela.model import Headers
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.state.kinds.layout import TIME_BYTES
+from mustela.state.kinds.window import window_keys
+from mustela.topology.window_aggregate import WindowAggregateNode
+from mustela.topology.windows import TimeWindowSpec
+
+__all__ = ["WindowCountCombiner", "WindowFoldCombiner"]
+
+
+_SAMPLE: Final = 20_000
+_WORTH_MOST: Final = 0.7
+"""Rows that travel per record above which combining does not pay. Measured: with 0.77 it takes a
+tenth more time than without, with 0.19 a quarter less, with 0.002 two thirds less."""
+
+
+class _Combiner(AggregateOperator[WindowAggregateNode]):
+    """Keeps, per key and pane: the partial result, the latest time and the first order."""
+
+    reads_only: ClassVar[bool] = False
+
+    def open(self) -> None:
+        """Begin with nothing."""
+        super().open()
+        windows = self.node.windows
+        assert isinstance(windows, TimeWindowSpec)
+        self.skips_null_values = False
+        self._pane = windows.advance_ms
+        self._closing = windows.advance_ms + windows.grace_ms + self.step.lag_ms
+        self._topics: Sequence[str] = ()
+        self._seen = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._partials: dict[bytes, Any] = {}
+        self._keys: dict[bytes, Any] = {}
+        self._times: dict[bytes, int] = {}
+        self._orders: dict[bytes, Order] = {}
+        self._headers: dict[bytes, Headers] = {}
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Combine the records that cannot be late; return the others, each by itself."""
+        batch, key_bytes = self.with_key_bytes(batch)
+        order = batch.order
+        if not key_bytes:
+            return None
+        if order is None or self._is_vain():
+            return self.alone(batch, key_bytes)
+        self._seen += len(batch)
+        pane, before = self._pane, self.context.time.before
+        panes = [time - time % pane for time in batch.timestamps]
+        others: Batch | None = None
+        newest = max(before, max(order)[0])
+        hard = self.cannot_combine(batch)
+        if hard is not None or min(panes) + self._closing <= newest:
+            closing = self._closing
+            sure = [
+                start + closing > max(before, place[0])
+                for start, place in zip(panes, order, strict=True)
+            ]
+            if hard is not None:
+                sure = [certain and not no for certain, no in zip(sure, hard, strict=True)]
+            if not all(sure):
+                unsure = [not certain for certain in sure]
+                others = self.alone(batch.select(unsure), _select(key_bytes, unsure))
+                batch = batch.select(sure)
+                key_bytes, panes = _select(key_bytes, sure), _select(panes, sure)
+        if key_bytes:
+            self._add(batch, window_keys(panes, key_bytes))
+        if len(self._partials) > self.options.combine_keys_max:
+            self._seen = 0
+            parts = [part for part in (others, self.finish()) if part is not None]
+            return Batch.concatenate(parts)
+        return others
+
+    def _is_vain(self) -> bool:
+        """Say whether so many keys and panes came that combining costs more than it saves."""
+        return self._seen >= _SAMPLE and len(self._partials) > _WORTH_MOST * self._seen
+
+    def _add(self, batch: Batch, names: list[bytes]) -> None:
+        if failed := self.combine(batch, names):
+            kept = [row for row in range(len(names)) if row not in failed]
+            batch, names = batch.take(kept), [names[row] for row in kept]
+        order, headers = batch.order, batch.headers
+        assert order is not None
+        times, orders = self._times, self._orders
+        for name, time in zip(names, batch.timestamps, strict=True):
+            if times.get(name, -1) < time:
+                times[name] = time
+        for name, place in dict(zip(reversed(names), reversed(order), strict=True)).items():
+            if name not in orders:
+                orders[name] = place
+        self._keys.update(zip(names, batch.keys, strict=True))
+        if headers is not None:
+            self._headers.update(zip(names, headers, strict=True))
+        self._topics = batch.origins.topics
+
+    def combine(self, batch: Batch, names: list[bytes]) -> set[int]:
+        """Add records to the partial results; return the rows that failed."""
+        raise NotImplementedError
+
+    def cannot_combine(self, batch: Batch) -> list[bool] | None:
+        """Return which records must travel alone; None if it is none of them."""
+        del batch
+
+    def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
+        """Return each record as a partial result of its own."""
+        raise NotImplementedError
+
+    def finish(self) -> Batch | None:
+        """Hand the partial results on."""
+        partials, headers = self._partials, self._headers
+        if not partials:
+            return None
+        names = sorted(partials, key=self._orders.__getitem__)
+        origins = Origins(
+            [self._times[name] for name in names],
+            [headers.get(name, ()) for name in names] if headers else None,
+            [self._orders[name] for name in names],
+            self._topics,
+        )
+        batch = Batch(
+            [self._keys[name] for name in names],
+            [partials[name] for name in names],
+            origins,
+            key_bytes=[name[TIME_BYTES:] for name in names],
+        )
+        self._clear()
+        return batch
+
+
+def _select(column: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+    return [item for item, chosen in zip(column, mask, strict=True) if chosen]
+
+
+class WindowCountCombiner(_Combiner):
+    """Counts per key and pane."""
+
+    reads_only: ClassVar[bool] = True
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._partials: dict[bytes, Any] = Counter[bytes]()
+
+    def combine(self, batch: Batch, names: list[bytes]) -> set[int]:
+        """Count the records."""
+        del batch
+        self._partials.update(names)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return set()
+
+    def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
+        """Return a one for each record."""
+        ones = batch.with_values([1] * len(batch))
+        ones.key_bytes = key_bytes
+        return ones
+
+
+class WindowFoldCombiner(_Combiner):
+    """Partial results of a reduce that is associative, or of an aggregate with a merger."""
+
+    def open(self) -> None:
+        """Build the fold."""
+        super().open()
+        self._fold = make_window_fold(self.node, partials=False)
+        self._failures_of_adder = self.user_failures(self.node.adder)
+        # A function that changes its argument and then raises must not spoil what was before.
+        self._careful = self.options.processing_handler != "fail"
+
+    def cannot_combine(self, batch: Batch) -> list[bool] | None:
+        """A reducer gets null values too, but a null is no partial result."""
+        if self.node.kind != "reduce" or all(batch.values) or None not in batch.values:
+            return None
+        return [value is None for value in batch.values]
+
+    def combine(self, batch: Batch, names: list[bytes]) -> set[int]:
+        """Fold the records."""
+        partials, careful = self._partials, self._careful
+        failed: set[int] = set()
+        for row, (name, key, value) in enumerate(zip(names, batch.keys, batch.values, strict=True)):
+            old = partials.get(name)
+            try:
+                partials[name] = self._folded(key, value, copy_value(old) if careful else old)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failures_of_adder.one(batch, row, error)
+                failed.add(row)
+        return failed
+
+    def _folded(self, key: Any, value: Any, total: Any) -> Any:
+        new = self._fold(key, value, total)
+        if new is None:
+            raise TypeError(NO_PARTIAL_DELETES)
+        return new
+
+    def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
+        """Fold each record by itself."""
+        if self.node.kind == "reduce":
+            rows = batch.with_values(batch.values)
+            rows.key_bytes = key_bytes
+            return rows
+        values: list[Any] = []
+        kept: list[int] = []
+        for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+            try:
+                values.append(self._folded(key, value, None))
+                kept.append(row)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failures_of_adder.one(batch, row, error)
+        rows = batch.take(kept).with_values(values)
+        rows.key_bytes = [key_bytes[row] for row in kept]
+        return rows if kept else None

@@ -1,0 +1,343 @@
+"""Sliding windows and sessions: aggregates that are read, changed and told one record at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from mustela.kernel.aggregates.aggregate import AggregateOperator
+from mustela.kernel.core.changes import ChangeOrigins
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.isolate import copy_value
+from mustela.kernel.windows.window_aggregate import make_window_fold
+from mustela.kernel.windows.window_close import (
+    WindowCloser,
+    drop_late,
+    in_merged_order,
+    windowed_keys,
+)
+from mustela.plan.batch import Batch
+from mustela.serdes.base import Serde
+from mustela.topology.window_aggregate import WindowAggregateNode
+
+__all__ = ["Cell", "Columns", "WindowOperator"]
+
+
+class _Told(NamedTuple):
+    """A change that goes on."""
+
+    row: int
+    name: bytes
+    start: int
+    end: int
+    value: Any
+    time: int
+    old: bytes | None
+
+
+class Cell(msgspec.Struct, eq=False, gc=False):
+    """The aggregate of one window while an epoch runs.
+
+    There are very many of them, and no cycle goes through one: the garbage collector need not
+    look at them.
+
+    Attributes:
+        name: Bytes of the record key.
+        start: Start of the window.
+        end: End of the window.
+        value: The aggregate; None where the row is deleted.
+        time: The timestamp that the row has.
+        raw: The row as it is stored, where it is kept up to date.
+        before: The row before the epoch, None if there was none.
+        row: The last record that changed it.
+    """
+
+    name: bytes
+    start: int
+    end: int
+    value: Any
+    time: int
+    raw: bytes | None = None
+    before: bytes | None = None
+    row: int = -1
+
+
+_FIELDS: Final = attrgetter("row", "start", "end", "value", "time")
+
+
+class Columns(NamedTuple):
+    """The windows that changed, each once, as they are now.
+
+    Attributes:
+        rows: The last record that changed each.
+        names: Bytes of their record keys.
+        starts: Where they start.
+        ends: Where they end.
+        values: Their aggregates.
+        times: Their timestamps.
+        befores: Their rows before the epoch.
+        raws: Their rows.
+    """
+
+    rows: list[int]
+    names: list[bytes]
+    starts: list[int]
+    ends: list[int]
+    values: list[Any]
+    times: list[int]
+    befores: list[bytes | None]
+    raws: list[bytes | None]
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], key_bytes: Sequence[bytes]) -> Columns:
+        """Draw the columns but for the rows; each of the many windows is looked at once."""
+        fields = list(map(_FIELDS, cells))
+        rows = [field[0] for field in fields]
+        names = list(map(key_bytes.__getitem__, rows))
+        befores = [cell.before for cell in cells]
+        columns = ([field[n] for field in fields] for n in range(1, 5))
+        return cls._make([rows, names, *columns, befores, []])
+
+
+class _EncodeError(Exception):
+    """A row cannot be encoded; the cause says why."""
+
+
+class WindowOperator(AggregateOperator[WindowAggregateNode]):
+    """An aggregation whose windows depend on the records that came before.
+
+    Subclasses find the windows of a record and fold it; this class keeps what they change and
+    says what goes on. With one change per epoch and handlers that fail, aggregates are encoded
+    once, at the end; else after each record, so that a failure leaves what was before it and each
+    change goes on as it was.
+    """
+
+    def open(self) -> None:
+        """Find the store, the clock and the fold."""
+        super().open()
+        options = self.options
+        self._store = self.lane_store(self.node.store)
+        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._closer = WindowCloser(self, self._store, self._clock, self._codec)
+        self._fold = make_window_fold(self.node, partials=False)
+        self._tells = self.node.emit == "update"
+        self._every = self._tells and (options.emit == "every" or self.step.each_change)
+        careful = {options.processing_handler, options.production_handler} != {"fail"}
+        self._stepwise = self._every or careful
+        self._shares = self._codec.serde.immutable
+        self._failing = self.user_failures(self.node.adder)
+        self._refusing = self.encode_failures()
+
+    def process(self, inputs: Sequence[Batch]) -> Batch | None:
+        """Fold the records of all parents in merged order."""
+        # A value that carries the number of its parent is none that could be skipped any more.
+        present = [self.without_null_values(batch) for batch in inputs]
+        return self.process_one(in_merged_order(present))
+
+    def process_one(self, batch: Batch) -> Batch | None:
+        """Fold a batch and return the changes that go on."""
+        batch, key_bytes = self.with_key_bytes(batch)
+        if not key_bytes:
+            return None
+        self._touches: list[Cell] = []
+        self._replaces = False
+        self._told: list[_Told] = []
+        times = self._clock.row_times(batch, key_bytes)
+        self._headers = batch.headers if self._codec.headed else None
+        self.load(batch, key_bytes, times)
+        late = self.fold_all(batch, key_bytes, times)
+        if late:
+            drop_late(self, batch, late)
+        cells, changed = self._changes_of(batch, key_bytes)
+        self.save(cells, changed)
+        told = self._changes(batch, changed) if self._tells else None
+        self.forget()
+        return told
+
+    def fold_all(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> list[int]:
+        """Fold all records; return the rows that came too late, once for each window missed."""
+        return self.fold_rows(batch, key_bytes, times, range(len(batch)))
+
+    def fold_rows(
+        self,
+        batch: Batch,
+        key_bytes: Sequence[bytes],
+        times: Sequence[int],
+        rows: Iterable[int],
+    ) -> list[int]:
+        """Fold some rows, one after the other; return the late ones as `fold_all` does."""
+        late: list[int] = []
+        keys, values, timestamps = batch.keys, batch.values, batch.timestamps
+        for row in rows:
+            name = key_bytes[row]
+            try:
+                missed = self.add(row, name, keys[row], values[row], timestamps[row], times[row])
+            except _EncodeError as error:
+                self._refusing.one(batch, row, error.__cause__ or error)
+                self.recover(name)
+                continue
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._failing.one(batch, row, error)
+                self.recover(name)
+                continue
+            late += [row] * missed
+        return late
+
+    def forget(self) -> None:
+        """Let go of what was at work, for the garbage collector would look at all of it."""
+        self._touches = []
+        self._told = []
+        self._headers = None
+
+    def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
+        """Fetch the windows that the records may touch."""
+        raise NotImplementedError
+
+    def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
+        """Fold one record; return how many windows it came too late for.
+
+        Args:
+            row: The record's row.
+            name: Bytes of its key.
+            key: Its key.
+            value: Its value.
+            time: Its timestamp.
+            now: The event time at which it is judged.
+        """
+        raise NotImplementedError
+
+    def recover(self, name: bytes) -> None:
+        """Forget what a failed function did to the aggregates of a key."""
+        raise NotImplementedError
+
+    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+        """Write the windows that changed, given also as columns."""
+        raise NotImplementedError
+
+    def own(self, value: Any) -> Any:
+        """Return an aggregate that another window may change."""
+        return value if self._shares else copy_value(value)
+
+    def encoded(self, value: Any, time: int) -> bytes | None:
+        """Return the row of an aggregate, None where rows are encoded at the end.
+
+        Raises:
+            _EncodeError: If it cannot be encoded.
+        """
+        if not self._stepwise or value is None:
+            return None
+        try:
+            return self._codec.encode_one(value, time)
+        except Exception as error:
+            raise _EncodeError from error
+
+    def put(self, row: int, cell: Cell, raw: bytes | None) -> None:
+        """Note that a record changed a window; ``cell.value`` is None where it deleted it.
+
+        Args:
+            row: The record's row.
+            cell: The window as it is now, but for its row.
+            raw: What `encoded` gave for it.
+        """
+        cell.row = row
+        self._touches.append(cell)
+        if cell.value is None:
+            self._replaces = True
+        if not self._stepwise:
+            return
+        if self._headers is not None:
+            raw = self._codec.with_headers(raw, self._headers[row])
+        if self._every:
+            value = cell.value
+            if not self._shares and value is not None:
+                value = self._codec.decode_one(raw)
+            self._told.append(
+                _Told(row, cell.name, cell.start, cell.end, value, cell.time, cell.raw)
+            )
+        cell.raw = raw
+
+    def _changed(self) -> list[Cell]:
+        """Return each window that changed once, as it is now, by the last record in it."""
+        cells = list(dict.fromkeys(reversed(self._touches)))
+        if self._replaces:  # a window that went and came again is two cells
+            last: dict[tuple[bytes, int, int], Cell] = {}
+            for cell in cells:
+                found = last.setdefault((cell.name, cell.start, cell.end), cell)
+                if found is not cell and cell.before is not None:
+                    found.before = cell.before
+            cells = list(last.values())
+        cells.reverse()
+        return cells
+
+    def _changes_of(self, batch: Batch, key_bytes: Sequence[bytes]) -> tuple[list[Cell], Columns]:
+        """Return the windows that changed, as they are now, with their rows; and as columns."""
+        cells = self._changed()
+        changed = Columns.of(cells, key_bytes)
+        if self._stepwise:
+            return cells, changed._replace(raws=[cell.raw for cell in cells])
+        return cells, self._encoded(batch, changed)
+
+    def _encoded(self, batch: Batch, changed: Columns) -> Columns:
+        """Add the rows of the windows that changed."""
+        try:
+            headers = self.headers_of(batch, changed.rows)
+            raws = self._codec.encode_many(changed.values, changed.times, headers)
+            return changed._replace(raws=raws)
+        except Exception:
+            for row, value, time in zip(changed.rows, changed.values, changed.times, strict=True):
+                try:
+                    self._codec.encode_one(value, time)
+                except Exception as error:  # noqa: BLE001 - a serde may raise anything
+                    self._refusing.one(batch, row, error)
+            raise
+
+    def _changes(self, batch: Batch, changed: Columns) -> Batch | None:
+        columns: Any = changed[:-1]
+        if self._every:
+            columns = list(map(list, zip(*self._told, strict=True)))
+        elif None in changed.raws:
+            pairs = zip(changed.raws, changed.befores, strict=True)
+            kept = [row for row, pair in enumerate(pairs) if pair != (None, None)]
+            columns = [[column[row] for row in kept] for column in columns]
+        if not columns or not columns[0]:
+            return None
+        rows, names, starts, ends, values, times, olds = columns
+        keys = batch.keys
+        origins = ChangeOrigins(
+            times, batch, rows, key_bytes=names, key_groups=self.options.key_groups
+        )
+        return Batch(
+            windowed_keys(map(keys.__getitem__, rows), starts, ends, sessions=self.node.is_session),
+            values,
+            origins,
+            olds=self._codec.decode_many(olds)[0] if self.step.wants_old else None,
+            key_bytes=self.windowed_bytes(names, starts, ends),
+        )
+
+    def windowed_bytes(
+        self, names: Sequence[bytes], starts: Sequence[int], ends: Sequence[int]
+    ) -> list[bytes]:
+        """Return the bytes of windowed keys."""
+        raise NotImplementedError
+
+    def over(self, horizon: int) -> Batch | None:
+        """Return the windows that are over, if they are told then; remove those kept no longer."""
+        raise NotImplementedError
+
+    def finish(self) -> Batch | None:
+        """Move event time on."""
+        self._clock.save()
+        return self.over(self.horizon())
+
+    def horizon(self) -> int:
+        """Return how long behind its last millisecond a window is over."""
+        windows: Any = self.node.windows
+        closes_at: Callable[[int, int], int] = windows.closes_at
+        return closes_at(0, 0)
+
+    def key_serde_out(self) -> Serde[Any]:
+        """Return the serde of windowed keys."""
+        return self.node.window_key
