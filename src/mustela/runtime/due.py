@@ -36,6 +36,7 @@ class DueTimes:
             if stage.acts_on_time
         }
         self._first: Due | None = None
+        self._now_ms = -1
         self._following: dict[tuple[int, int], int] = {}
         for stage in plan.stages:
             for step in stage.steps:
@@ -70,7 +71,16 @@ class DueTimes:
         return {stage: tuple(dues) for stage, dues in self._times.items()}
 
     def wake(self, places: Iterable[tuple[int, int]], now_ms: int) -> None:
-        """Let key groups, by stage and number, have a turn in the next epoch."""
+        """Let key groups, by stage and number, have a turn in the next epoch.
+
+        All that wait for a time have one if the clock was set back: some of them counted from when
+        it was ahead, and say anew when they want to run.
+        """
+        if now_ms < self._now_ms:
+            for dues in self._times.values():
+                dues[:] = [due._replace(wall_ms=_sooner(due.wall_ms, now_ms)) for due in dues]
+            self._first = None
+        self._now_ms = now_ms
         for stage, group in places:
             dues = self._times.get(stage)
             if dues is not None:
@@ -100,3 +110,7 @@ class DueTimes:
 
 def _later(due: int, now: int) -> int:
     return due if due == NEVER else max(due, now + 1)
+
+
+def _sooner(due: int, now: int) -> int:
+    return due if due == NEVER else min(due, now)

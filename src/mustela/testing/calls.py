@@ -42,7 +42,7 @@ class HeldCall:
 @dataclass(slots=True, eq=False)
 class _Call:
     request: CallRequest
-    begun_ms: int
+    begun_ms: int  # of the clock that nobody sets
     attempt: int = 1
     parked: bool = False
 
@@ -61,6 +61,10 @@ class DriverCalls:
         self.lives = 0
         self._steps: dict[str, DriverStepCalls] = {}
         self._thread: LoopThread | None = None
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since some fixed moment, however the clock on the wall is set."""
+        return int(self.clock.monotonic() * 1000)
 
     def step(self, node: AsyncNode) -> DriverStepCalls:
         """Return the calls of one step."""
@@ -205,7 +209,7 @@ class DriverStepCalls:
             return True
         if len(self._calls) >= self._node.rules.capacity:
             return False
-        self._calls[request.call_id] = _Call(request, self._desk.clock.now_ms())
+        self._calls[request.call_id] = _Call(request, self._desk.elapsed_ms())
         return True
 
     def completed(self, *, wait: bool) -> list[Outcome]:
@@ -234,7 +238,7 @@ class DriverStepCalls:
 
     def arrived(self, call_ids: Collection[str]) -> list[Outcome]:
         """Return the outcomes of calls that have ended, also because their time is over."""
-        now = self._desk.clock.now_ms()
+        now = self._desk.elapsed_ms()
         if self._desk.held:
             for name, call in list(self._calls.items()):
                 if call.begun_ms + self._timeout_ms <= now:
@@ -259,7 +263,7 @@ class DriverStepCalls:
             return 1
         if not self._desk.held:
             return max(1, self._pause_ms())
-        now = self._desk.clock.now_ms()
+        now = self._desk.elapsed_ms()
         ends = [call.begun_ms + self._timeout_ms for call in self._calls.values()]
         return max(1, min(ends, default=now + _FAR_MS) - now)
 
@@ -298,7 +302,7 @@ class DriverStepCalls:
         retry = self._node.rules.retry
         if retry is not None and call.attempt < retry.attempts:
             call.attempt += 1
-            call.begun_ms = self._desk.clock.now_ms()
+            call.begun_ms = self._desk.elapsed_ms()
             return
         self.end(name, TimeoutError("the call took longer than its timeout"))
 

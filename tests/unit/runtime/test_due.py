@@ -103,6 +103,22 @@ def test_what_stays_due_waits_until_time_goes_on() -> None:
     assert times.first.reached(20, 31)
 
 
+def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
+    """Who wanted to look again in a second, by a clock an hour ahead, would wait for an hour."""
+    times = DueTimes(plan(), 2, known=False)
+    hour = 3_600_000
+    times.wake([], hour)
+    due = {0: Due(event_ms=5, wall_ms=hour + 1_000), 1: Due(event_ms=5)}
+    times.learn([report(2, due)], watermark=1, now_ms=hour)
+    times.wake([], hour + 10)
+    assert times.first == Due(5, hour + 1_000)
+    times.wake([], 20)
+    assert times.order() == {2: (Due(5, 20), Due(5, NEVER))}
+    times.learn([report(2, {0: Due(wall_ms=1_020)})], watermark=1, now_ms=20)
+    times.wake([], 21)
+    assert times.first == Due(5, 1_020)
+
+
 def test_lanes_open_the_key_groups_whose_time_has_come() -> None:
     """By the watermark behind the epoch's rows, or by the clock."""
     time = EpochTime(before=5, watermark=9, now_ms=100)
