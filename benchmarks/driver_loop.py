@@ -37,7 +37,7 @@ from mustela.planner.planner import plan
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import EpochOutput
 from mustela.runtime.ports import LocalState, World
-from mustela.runtime.record_rows import RecordFold
+from mustela.runtime.record.record_rows import RecordFold
 
 _RESULTS = Path(__file__).parent / "results" / "driver_loop.jsonl"
 _TOPIC = "lines"
@@ -234,7 +234,7 @@ def measure(partitions: int, active: int, epochs: int, folder: Path) -> dict[str
 def _check(stand_in: _StandIn, loop: Coordinator) -> None:
     """See that all was read, and that the epochs topic says so."""
     ends = {place: end.offset for place, end in stand_in.logs.items()}
-    assert loop.state.progress.next_offsets == ends, "not all was read"
+    assert loop.state.sources.next_offsets == ends, "not all was read"
     fold, last = RecordFold(), None
     for value in stand_in.values:
         last = fold.take(value) or last

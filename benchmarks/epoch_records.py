@@ -33,11 +33,11 @@ from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
 from mustela.planner.planner import plan
 from mustela.runtime import coordinator
-from mustela.runtime.committed import CommittedState, EpochChange
+from mustela.runtime.commit.committed import CommittedState, EpochChange
 from mustela.runtime.events import AppState, EpochDone
-from mustela.runtime.progress import Cut, Progress
-from mustela.runtime.record_rows import RecordFold, RecordPolicy, RecordRows
-from mustela.runtime.watermark import PartitionTime, WatermarkState
+from mustela.runtime.record.record_rows import RecordFold, RecordPolicy, RecordRows
+from mustela.runtime.record.source_offsets import Cut, SourceOffsets
+from mustela.runtime.time.watermark import PartitionTime, WatermarkState
 from mustela.state.interfaces import Token
 
 _RESULTS = Path(__file__).parent / "results" / "epoch_records.jsonl"
@@ -61,7 +61,7 @@ def states(partitions: int, active: int, epochs: int) -> Iterator[CommittedState
         key_groups=256,
         lanes=2,
         incarnation=1,
-        progress=Progress({place: source.randrange(10**9) for place in places}),
+        sources=SourceOffsets({place: source.randrange(10**9) for place in places}),
         watermark=WatermarkState(partitions=times),
         topic_ids={_TOPIC: "id"},
     )
@@ -72,7 +72,7 @@ def states(partitions: int, active: int, epochs: int) -> Iterator[CommittedState
         watermark = state.watermark.copy()
         cuts: dict[TopicPartition, Cut] = {}
         for place in busy:
-            start = state.progress.next_offsets[place]
+            start = state.sources.next_offsets[place]
             end = start + source.randrange(1, 20)
             cuts[place] = Cut(start, end, end)
             watermark.observe(place, now_ms - source.randrange(200), now_ms)

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.bugs import BUGS, planted
 from tests.faults.kinds import chains, joins, tables, windows
 from tests.faults.kinds.kind import Changes, KeyValue, Kind, Wanted

@@ -111,7 +111,7 @@ class _RowsLast:
 
 
 def _offsets_before_rows() -> None:
-    from mustela.runtime.committer import Committer
+    from mustela.runtime.commit.committer import Committer
 
     attempt: Any = Committer._attempt  # pyright: ignore[reportPrivateUsage]
 
@@ -141,7 +141,7 @@ def _state_before_commit() -> None:
 
 
 def _dead_letters_lost() -> None:
-    from mustela.runtime.committer import Committer
+    from mustela.runtime.commit.committer import Committer
 
     attempt: Any = Committer._attempt  # pyright: ignore[reportPrivateUsage]
 
@@ -167,7 +167,7 @@ def _changelog_ends_forgotten() -> None:
 def _watermark_forgotten() -> None:
     import msgspec
 
-    from mustela.runtime.committed import CommittedState
+    from mustela.runtime.commit.committed import CommittedState
 
     build: Any = CommittedState.from_record.__func__  # type: ignore[attr-defined]
 

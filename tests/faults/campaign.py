@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
-from mustela.runtime.epoch_record import epochs_topic
+from mustela.runtime.record.epoch_record import epochs_topic
 from tests.faults.around import AROUND
 from tests.faults.feed import Feeder, read_all
 from tests.faults.kinds.kind import Inputs

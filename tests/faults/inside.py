@@ -138,7 +138,7 @@ class Inside:
         def reached() -> bool:
             coordinator = app.coordinator
             known: Mapping[TopicPartition, int] = (
-                {} if coordinator is None else coordinator.state.progress.next_offsets
+                {} if coordinator is None else coordinator.state.sources.next_offsets
             )
             return all(known.get(place, -1) >= end for place, end in ends.items())
 

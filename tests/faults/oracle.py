@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.kind import Changes, Inputs, KeyValue, Model, Wanted, differences, every
 from tests.faults.watch import Row, Seen, ends_of
 

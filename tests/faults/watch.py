@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from mustela.runtime.epoch_record import EpochRecord, epochs_topic
-from mustela.runtime.record_rows import RecordFold
+from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.record.record_rows import RecordFold
 
 POLL_S = 0.2
 HEADER = "mustela.epoch"

@@ -16,9 +16,9 @@ from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
-from mustela.runtime.epoch_record import EpochRecord
 from mustela.runtime.events import AppState, EpochDone, Event, Said, StateChanged
-from mustela.runtime.record_rows import RecordFold
+from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.record.record_rows import RecordFold
 
 DEADLINE_S = 90.0
 SETTLE_S = 10.0
@@ -171,12 +171,12 @@ class World:
         """Wait until an application has committed all that its topics hold now."""
         self.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
         assert app.coordinator is not None
-        progress = app.coordinator.state.progress.next_offsets
-        ends = self.admin.end_offsets(list(progress))
+        sources = app.coordinator.state.sources.next_offsets
+        ends = self.admin.end_offsets(list(sources))
 
         def committed() -> bool:
             assert app.coordinator is not None
-            now = app.coordinator.state.progress.next_offsets
+            now = app.coordinator.state.sources.next_offsets
             return all(now[place] >= end for place, end in ends.items())
 
         self.until(committed, "all input is committed", app)

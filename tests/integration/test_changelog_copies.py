@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
-from mustela.runtime.staleness import stale_ages
+from mustela.runtime.topics.staleness import stale_ages
 from mustela.spark.changelogs import ChangelogRowsLostError
 from mustela.spark.lanes import make_current
 from mustela.spark.process import Process

@@ -13,7 +13,7 @@ from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
 from mustela.runtime.kafka_world import last_epoch

@@ -16,7 +16,7 @@ import pytest
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.log import read_last_record
 from mustela.plan.keygroups import key_group
-from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, decode_epoch_record, epochs_topic
+from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, decode_epoch_record, epochs_topic
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from tests.faults.feed import read_all

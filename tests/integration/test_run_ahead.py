@@ -10,7 +10,7 @@ import pytest
 from mustela import StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.transaction import TransactionalSink
-from mustela.runtime.ahead import Ahead
+from mustela.runtime.cutting.prefetch import Prefetch
 from tests.faults.inside import Inside, await_condition
 
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -24,14 +24,14 @@ Program = Callable[[StreamsBuilder, str], None]
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each epoch had been begun ahead."""
     found: list[bool] = []
-    take = Ahead.take
+    take = Prefetch.take
 
-    def noted(self: Ahead, token: Any) -> Any:
+    def noted(self: Prefetch, token: Any) -> Any:
         result = take(self, token)
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(Ahead, "take", noted)
+    monkeypatch.setattr(Prefetch, "take", noted)
     return found
 
 

@@ -17,7 +17,7 @@ from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.dsl.builder import StreamsBuilder
 from mustela.errors import MustelaError
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator
 from tests.integration.kafka_rows import MakeSink
 from tests.integration.no_engine import NoEngine, Silent
@@ -56,7 +56,7 @@ class Application:
 
     def offsets(self) -> list[int]:
         """Start; return where it goes on."""
-        return [end for _, end in sorted(self.start().progress.next_offsets.items())]
+        return [end for _, end in sorted(self.start().sources.next_offsets.items())]
 
     def refused(self) -> str:
         """Start, which is refused; return the code."""
@@ -162,7 +162,7 @@ def test_an_application_begins_again_where_it_is_told_to(
     assert application.refused() == "OFFSETS_MOVED"
     assert application.type("reset", name, *to, "--yes") == ExitCode.OK
     state = application.start()
-    assert [end for _, end in sorted(state.progress.next_offsets.items())] == [0, 3]
+    assert [end for _, end in sorted(state.sources.next_offsets.items())] == [0, 3]
     assert state.is_empty
     assert application.type("reset", name, "--to-latest", "--keep-state", "--yes") == ExitCode.OK
     assert application.offsets() == [6, 6]

@@ -13,7 +13,7 @@ from typing import Any
 
 import mustela.connectors.kafka.log as log_module
 import mustela.kernel.task as task_module
-import mustela.runtime.ahead as ahead_module
+import mustela.runtime.cutting.prefetch as ahead_module
 import mustela.spark.changelogs as changelogs_module
 import mustela.spark.global_tables as global_tables_module
 import mustela.spark.lanes as lanes_module

@@ -9,9 +9,9 @@ from typing import Any
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import GroupMark
 from mustela.plan.plan import Plan
-from mustela.runtime.epoch_record import EpochRecord, PartitionState, epochs_topic
-from mustela.runtime.epochs import EpochReader
-from mustela.runtime.record_rows import RecordFold
+from mustela.runtime.commit.epochs import EpochReader
+from mustela.runtime.record.epoch_record import EpochRecord, PartitionState, epochs_topic
+from mustela.runtime.record.record_rows import RecordFold
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.list import ListRows
 from mustela.state.memory import MemoryEnvironment

@@ -14,11 +14,11 @@ from typing import Any
 from mustela.config.settings import Settings
 from mustela.errors import InvariantError, MustelaError
 from mustela.runtime.coordinator import Coordinator
-from mustela.runtime.epoch_record import epochs_topic
 from mustela.runtime.events import EpochDone
-from mustela.runtime.pace import Pace
 from mustela.runtime.ports import World
-from mustela.runtime.record_rows import RecordPolicy
+from mustela.runtime.record.epoch_record import epochs_topic
+from mustela.runtime.record.record_rows import RecordPolicy
+from mustela.runtime.time.epoch_timer import EpochTimer
 from tests.simulation.engine import SimEngine, simulated
 from tests.simulation.happenings import CALM_MS, Happenings
 from tests.simulation.invariants import NOT_HELD, Invariants
@@ -134,7 +134,7 @@ def _run(world: SimWorld, life: Life) -> None:
     try:
         coordinator.prepare()
         life.running = True
-        pace = Pace(settings.commit_interval.total_seconds())
+        timer = EpochTimer(settings.commit_interval.total_seconds())
         while not life.stopping:
             started = clock.monotonic()
             busy = coordinator.run_once()
@@ -148,7 +148,7 @@ def _run(world: SimWorld, life: Life) -> None:
             is_over = world.is_calm and not life.stopping and life.rest > REST_ROUNDS
             if is_over and world.ms > world.calm_until:
                 world.came_to_rest = life.stopping = True
-            clock.sleep(pace.pause(busy=busy, seconds=spent, lag=lag))
+            clock.sleep(timer.pause(busy=busy, seconds=spent, lag=lag))
     finally:
         coordinator.close()
 

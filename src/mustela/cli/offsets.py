@@ -26,8 +26,8 @@ from mustela.cli.repairing import (
 
 if TYPE_CHECKING:
     from mustela.model import TopicPartition
-    from mustela.runtime.edits import Edit, SourceView
-    from mustela.runtime.repair import Repair, Sight
+    from mustela.runtime.repairs.edits import Edit, SourceView
+    from mustela.runtime.repairs.repair import Repair, Sight
 
 __all__ = ["group"]
 
@@ -98,7 +98,7 @@ def set_offsets(
         to_time: To the first record of this time or later.
         manner: How the change is made.
     """
-    from mustela.runtime import edits
+    from mustela.runtime.repairs import edits
 
     goal = goal_of(to_earliest=to_earliest, to_latest=to_latest, to_time=to_time)
     if goal is None:
@@ -136,7 +136,7 @@ def skip(
         manner: How the change is made.
     """
     from mustela.model import TopicPartition
-    from mustela.runtime import edits
+    from mustela.runtime.repairs import edits
 
     place = TopicPartition(topic, partition)
 
@@ -168,7 +168,7 @@ def accept(
         record: The epoch record's: the group is set back to it.
         manner: How the change is made.
     """
-    from mustela.runtime import edits
+    from mustela.runtime.repairs import edits
 
     if group + truncated + record > 1:
         what = "--group, --truncated and --record exclude each other"

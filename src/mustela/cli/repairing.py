@@ -18,8 +18,8 @@ from mustela.errors import UsageError
 if TYPE_CHECKING:
     from mustela.config.settings import Settings
     from mustela.model import TopicPartition
-    from mustela.runtime.edits import Edit
-    from mustela.runtime.repair import Repair, Sight
+    from mustela.runtime.repairs.edits import Edit
+    from mustela.runtime.repairs.repair import Repair, Sight
 
 __all__ = [
     "BadOffsetsError",
@@ -94,7 +94,7 @@ def open_repair(settings: Settings) -> Generator[Repair]:
     """Give what looks at an application and changes it, and close it after."""
     from mustela.clock import SystemClock
     from mustela.runtime.kafka_world import kafka_world
-    from mustela.runtime.repair import Repair
+    from mustela.runtime.repairs.repair import Repair
 
     repair = Repair(settings, kafka_world(settings, SystemClock()))
     try:
@@ -176,7 +176,7 @@ def target_offsets(
     repair: Repair, sight: Sight, goal: Goal, topics: Sequence[str]
 ) -> dict[TopicPartition, int]:
     """Return where all partitions of topics are to go."""
-    from mustela.runtime.edits import whole_topics
+    from mustela.runtime.repairs.edits import whole_topics
 
     places = whole_topics(sight.views, topics)
     if goal.name == "time":

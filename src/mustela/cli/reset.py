@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mustela.config.settings import Settings
     from mustela.connectors.kafka.admin import KafkaAdmin
-    from mustela.runtime.repair import Sight
+    from mustela.runtime.repairs.repair import Sight
 
 __all__ = [
     "NothingConfirmedError",
@@ -180,7 +180,7 @@ def _begin_at(
     manner: Manner,
 ) -> int:
     """Set where the application begins, and delete its state unless that is to be kept."""
-    from mustela.runtime import edits
+    from mustela.runtime.repairs import edits
 
     goal, start = where
     named = offsets_given(start.to_offsets or ())
@@ -248,8 +248,8 @@ def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
         >>> internal_topics_of("a", ["a-n-changelog", "a-b-n-changelog", "a-b-epochs"])
         ['a-n-changelog']
     """
-    from mustela.runtime.epoch_record import epochs_topic
-    from mustela.runtime.found_topics import is_internal
+    from mustela.runtime.record.epoch_record import epochs_topic
+    from mustela.runtime.topics.found_topics import is_internal
 
     there = set(topics)
     end = epochs_topic("")
@@ -284,8 +284,8 @@ def _told(plan: Plan) -> list[str]:
 
 
 def _keep_record(settings: Settings, admin: KafkaAdmin) -> dict[str, int]:
-    from mustela.runtime.epoch_record import epochs_topic
     from mustela.runtime.kafka_world import last_epoch
+    from mustela.runtime.record.epoch_record import epochs_topic
 
     name = settings.application_id
     topic = epochs_topic(name)

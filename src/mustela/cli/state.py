@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mustela.config.settings import Settings
-    from mustela.runtime.dropping import Drop
-    from mustela.runtime.upgrading import LogRow, Upgrading
+    from mustela.runtime.repairs.dropping import Drop
+    from mustela.runtime.repairs.upgrading import LogRow, Upgrading
 
 __all__ = ["group"]
 
@@ -46,7 +46,7 @@ def drop(
         store: The store.
         manner: How the change is made.
     """
-    from mustela.runtime.dropping import drop_of
+    from mustela.runtime.repairs.dropping import drop_of
 
     app = load_app(target)
     if manner.bootstrap_servers is not None:
@@ -93,7 +93,7 @@ def upgrade(
         store: The store; all if nothing is said.
         manner: How the change is made.
     """
-    from mustela.runtime.upgrading import upgrades_of
+    from mustela.runtime.repairs.upgrading import upgrades_of
 
     app = load_app(target)
     if manner.bootstrap_servers is not None:

@@ -17,18 +17,18 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError, Usage
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.runtime.barrier import Phase
+from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
 from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.lease import LeaseKeeper, LeaseWatch
-from mustela.runtime.opening import check_before_start
-from mustela.runtime.pace import Pace
-from mustela.runtime.patience import Patience
+from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.signals import stopped_by_signals
+from mustela.runtime.start.opening import check_before_start
+from mustela.runtime.time.epoch_timer import EpochTimer
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import Topology
 from mustela.topology.node import Node
@@ -378,9 +378,9 @@ class App:
         fan = _Fan(self._listeners)
         log = KafkaLeaseLog(settings)
         watch = LeaseWatch(log, self._clock, self._stopping.wait)
-        patience = Patience(self._clock, limit=settings.commit_timeout.total_seconds())
+        faults = PassingFaults(self._clock, limit=settings.commit_timeout.total_seconds())
         try:
-            while (lease := patience.insist(watch.living, fan.on_error)) is not None:
+            while (lease := faults.retry(watch.living, fan.on_error)) is not None:
                 if self._state is not AppState.STANDBY:
                     self._set(AppState.STANDBY)
                     fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
@@ -403,14 +403,14 @@ class App:
         )
 
     def _loop(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
-        pace = Pace(settings.commit_interval.total_seconds())
+        timer = EpochTimer(settings.commit_interval.total_seconds())
         while not self._stopping.is_set():
             if (trouble := keeper.untold()) is not None:
                 _Fan(self._listeners).on_error(trouble)
             started = self._clock.monotonic()
             busy = coordinator.run_once()
             spent = self._clock.monotonic() - started
-            self._stopping.wait(pace.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
+            self._stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
 
     def _stop_in_time(self) -> None:
         """Stop; after the grace time, wait no longer for the epoch that runs."""

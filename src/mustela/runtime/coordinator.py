@@ -20,30 +20,30 @@ from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
-from mustela.runtime.ahead import Ahead, Turn, work_ahead
-from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.committed import CommittedState, EpochChange
-from mustela.runtime.committer import Committer
-from mustela.runtime.cutting import EpochCutter, left_behind
-from mustela.runtime.due import DueTimes
+from mustela.runtime.commit.barrier import Barrier, Phase
+from mustela.runtime.commit.committed import CommittedState, EpochChange
+from mustela.runtime.commit.committer import Committer
+from mustela.runtime.commit.epochs import EpochReader
+from mustela.runtime.commit.outcome import Outcome
+from mustela.runtime.commit.successor import FencedError, Successor
+from mustela.runtime.cutting.epoch_cutter import EpochCutter, left_behind
+from mustela.runtime.cutting.prefetch import Prefetch, Turn, prefetch_work
+from mustela.runtime.cutting.sizing import EpochBudget, EpochLimits
 from mustela.runtime.engine import Engine, EpochJobError, EpochOutput, Reading
-from mustela.runtime.epochs import EpochReader
 from mustela.runtime.events import EpochDone, Listener, Said
 from mustela.runtime.gate.errors import SourceTruncatedError
 from mustela.runtime.gate.watch import TruncationWatch
-from mustela.runtime.held import HeldPartitions
 from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.opening import Opening, all_groups
-from mustela.runtime.outcome import Outcome
-from mustela.runtime.patience import Patience
+from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
-from mustela.runtime.progress import Cut, cuts_made, ranges_of
-from mustela.runtime.recovery import Recovery
-from mustela.runtime.sizing import EpochBudget, EpochLimits
-from mustela.runtime.successor import FencedError, Successor
+from mustela.runtime.record.source_offsets import Cut, cuts_made, ranges_of
+from mustela.runtime.start.opening import Opening, all_groups
+from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.tidying import Tidying
-from mustela.runtime.watermark import Look, scheduled_watermark, steady_ms
+from mustela.runtime.time.due_times import DueTimes
+from mustela.runtime.time.held import HeldPartitions
+from mustela.runtime.time.watermark import Look, scheduled_watermark, steady_ms
 from mustela.state.faults import StateDamagedError
 from mustela.state.interfaces import Token
 
@@ -120,7 +120,7 @@ class Coordinator:
         )
         self._name_topics()
         self._failures, self._suspect = 0, False
-        self._patience = Patience(clock, limit=settings.commit_timeout.total_seconds())
+        self._faults = PassingFaults(clock, limit=settings.commit_timeout.total_seconds())
         self._refresh_every_s = settings.topics.refresh.total_seconds()
         self._next_refresh = clock.monotonic() + self._refresh_every_s
         self._tidying = Tidying(clock)
@@ -134,7 +134,7 @@ class Coordinator:
         self._next_time_look = 0.0
         self._sure_at = clock.monotonic() - _SURE_S
         self._due = DueTimes(plan, settings.key_groups, known=True)
-        self._ahead = Ahead()
+        self._prefetch = Prefetch()
         self._hunt = Hunt(
             settings.processing_handler,
             lambda: self._plan.topics,
@@ -148,7 +148,7 @@ class Coordinator:
             MustelaError: If the application cannot go on.
         """
         try:
-            self.state = self._opening.open(self._committer, self._successor, self._patience)
+            self.state = self._opening.open(self._committer, self._successor, self._faults)
         except FencedError:
             self.barrier.phase = Phase.FENCED
             raise
@@ -178,7 +178,7 @@ class Coordinator:
 
     def lag(self) -> int:
         """Return how many records are waiting, as of the last look at the broker."""
-        return self.state.progress.lag(self.ends)
+        return self.state.sources.lag(self.ends)
 
     def run_once(self) -> bool:
         """Run and commit one epoch; return False if there was nothing to do.
@@ -194,7 +194,7 @@ class Coordinator:
             raise
 
     def _run_once(self) -> bool:
-        begun = self._ahead.take(self.barrier.token)
+        begun = self._prefetch.take(self.barrier.token)
         turn = begun[0] if begun else self._next_turn()
         if turn is None:
             return False
@@ -229,7 +229,7 @@ class Coordinator:
         been made anew. With a global table's topic the epoch is run again, over a new copy.
         """
         try:
-            self._truncation.read(self.state.progress, self._topics, _ranges_of(output))
+            self._truncation.read(self.state.sources, self._topics, _ranges_of(output))
             tables = self._opening.global_tables
             return tables.is_still_read(
                 self._opening.recovery.refuse_recreated(self.state, turn.cuts, tables.topics)
@@ -237,7 +237,7 @@ class Coordinator:
         except EnvironmentFault as fault:
             if not fault.retryable:
                 raise
-            self._bear(fault)
+            self._note(fault)
             return False
 
     def _next_turn(self) -> Turn | None:
@@ -249,7 +249,7 @@ class Coordinator:
         try:
             cuts, look = self._cut(self.state, now_ms)
         except EnvironmentFault as fault:
-            self._bear(fault)
+            self._note(fault)
             return None
         if not cuts and not self._is_due(look):
             self._rest(look)
@@ -272,7 +272,7 @@ class Coordinator:
         except EnvironmentFault as fault:
             if isinstance(fault, FencedError):
                 raise
-            self._bear(fault)
+            self._note(fault)
             return False
         self._sure_at = now
         return True
@@ -290,13 +290,13 @@ class Coordinator:
         )
         return self._engine.run(order, made)
 
-    def _begin_ahead(self, change: EpochChange) -> None:
+    def _prefetch_next(self, change: EpochChange) -> None:
         """Begin the epoch behind the one that is committed now, if enough is waiting for it."""
-        work = work_ahead(self._plan, self._settings.processing_guarantee, self._engine)
+        work = prefetch_work(self._plan, self._settings.processing_guarantee, self._engine)
         if work is None or self._clock.monotonic() >= self._next_refresh:
             return
         state = self.state.after(change)
-        if state.progress.lag(self.ends) < self._budget.records:
+        if state.sources.lag(self.ends) < self._budget.records:
             return
         now_ms = self._clock.now_ms()
         try:
@@ -305,14 +305,14 @@ class Coordinator:
             return  # the next turn asks again, and says so
         if cuts:
             token = Token(state.incarnation, state.epoch + 1, 0)
-            self._ahead.begin(self._turn(state, token, cuts, look), work)
+            self._prefetch.begin(self._turn(state, token, cuts, look), work)
 
     def _cut(self, state: CommittedState, now_ms: int) -> tuple[dict[TopicPartition, Cut], Look]:
         """Choose what the epoch behind a state reads; return it with what was seen of the rest."""
         seen_ms = steady_ms(self._clock)
-        state.watermark.track(state.progress.next_offsets, seen_ms)
+        state.watermark.track(state.sources.next_offsets, seen_ms)
         budget = self._budget.records
-        ends = state.progress.next_offsets if self._due.is_full else self.ends
+        ends = state.sources.next_offsets if self._due.is_full else self.ends
         cut = self._cutter.cut(self._plan, state, ends, budget=budget, now_ms=now_ms)
         short = left_behind(state, self.ends, cut.cuts)
         return cut.cuts, Look(
@@ -344,7 +344,7 @@ class Coordinator:
             now = self._clock.monotonic()
             if now >= self._next_refresh:
                 self._refresh(now)
-            places, more = self.state.progress.next_offsets, tables.places
+            places, more = self.state.sources.next_offsets, tables.places
             found = self._cluster.log_ends([*places, *more])
             ends = found
             if more:
@@ -352,13 +352,13 @@ class Coordinator:
                 tables.see({place: found[place] for place in more})
             self.ends = dict(zip(ends, map(_OFFSET, ends.values()), strict=True))
             self.state.global_marks = dict(tables.marks)
-            is_whole = self._truncation.see(self.state.progress, ends)
+            is_whole = self._truncation.see(self.state.sources, ends)
         except EnvironmentFault as fault:
             if isinstance(fault, SourceTruncatedError | FencedError):
                 raise
-            self._bear(fault)
+            self._note(fault)
             return False
-        self._patience.rest()
+        self._faults.clear()
         if not is_whole:
             return False
         if self._was_blind:
@@ -377,11 +377,11 @@ class Coordinator:
             self._sure_at = now
         self._next_refresh = now + self._refresh_every_s
 
-    def _bear(self, fault: EnvironmentFault) -> None:
+    def _note(self, fault: EnvironmentFault) -> None:
         """Note that the broker does not answer; raise that if it cannot pass, or lasts too long."""
         self._was_blind = True
         self._listener.on_error(fault)
-        self._patience.bear(fault)
+        self._faults.note(fault)
 
     def _rest(self, look: Look) -> None:
         """Nothing to read: partitions that were read to their end may become idle."""
@@ -497,19 +497,19 @@ class Coordinator:
             wrote=wrote,
             changelog_ends={},
             watermark=watermark,
-            leaders=self._truncation.reached(self.state.progress, cuts, self._topics, ranges),
+            leaders=self._truncation.reached(self.state.sources, cuts, self._topics, ranges),
             mirrored=mirror_all,
         )
         offsets = {place: cut.end for place, cut in cuts.items()}
         if mirror_all:
-            offsets = {**self.state.progress.next_offsets, **offsets}
+            offsets = {**self.state.sources.next_offsets, **offsets}
         after: list[CommittedState] = []
 
         def record(ends: Mapping[tuple[str, int], int]) -> Any:
             after[:] = [self.state.after(replace(change, changelog_ends=ends))]
             return after[0].to_record(now_ms)
 
-        self._begin_ahead(change)
+        self._prefetch_next(change)
         try:
             self._committer.commit(output, barrier=self.barrier, offsets=offsets, record=record)
         except TransactionFailed as error:
@@ -523,7 +523,7 @@ class Coordinator:
         self._due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         self._failures = 0
         self._suspect = False
-        self._hunt.committed(self.state.progress.next_offsets)
+        self._hunt.committed(self.state.sources.next_offsets)
 
     def _settle_outcome(self, error: TransactionFailed) -> bool:
         """Find out whether the epoch whose transaction failed was committed."""
@@ -533,7 +533,7 @@ class Coordinator:
         self._outcome.refuse_if_replaced(error, self.barrier)
         if self._failures >= _FAILURES_MAX:
             raise error
-        committed = self._patience.insist(
+        committed = self._faults.retry(
             lambda: self._outcome.settle(error, self.barrier), self._listener.on_error
         )
         if not committed:
@@ -572,7 +572,7 @@ class Coordinator:
         A fenced instance leaves the state alone: it is the newer one's.
         """
         fenced = self.barrier.phase is Phase.FENCED
-        self._ahead.close()
+        self._prefetch.close()
         try:
             if not fenced:
                 self._opening.settle(self.state)

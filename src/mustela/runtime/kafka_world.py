@@ -13,9 +13,9 @@ from mustela.connectors.kafka.admin import KafkaAdmin, MissingTopicError
 from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.faultpoints import armed, reach
-from mustela.runtime.epoch_record import EpochRecord, epochs_topic
-from mustela.runtime.epochs import EpochReader, refuse_gone
+from mustela.runtime.commit.epochs import EpochReader, refuse_gone
 from mustela.runtime.ports import Cluster, LocalState, World
+from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 
 __all__ = ["KafkaEpochLog", "LocalDisk", "kafka_world", "last_epoch"]

@@ -17,7 +17,7 @@ from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, 
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import Headers, TopicPartition
-from mustela.runtime.record_rows import RecordPolicy
+from mustela.runtime.record.record_rows import RecordPolicy
 
 __all__ = ["Cluster", "Disk", "EpochLog", "LocalState", "Transactions", "World"]
 

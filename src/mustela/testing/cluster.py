@@ -11,8 +11,8 @@ from mustela.kernel.wiring import WiredPlan
 from mustela.model import Headers
 from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan, Stage
-from mustela.runtime.due import DueTimes
-from mustela.runtime.watermark import WatermarkOptions, WatermarkState, topic_options
+from mustela.runtime.time.due_times import DueTimes
+from mustela.runtime.time.watermark import WatermarkOptions, WatermarkState, topic_options
 from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.testing.global_tables import GlobalTopics

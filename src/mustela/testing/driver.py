@@ -18,7 +18,7 @@ from mustela.model import TopicPartition
 from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.runtime.watermark import (
+from mustela.runtime.time.watermark import (
     Look,
     PartitionTime,
     WatermarkOptions,

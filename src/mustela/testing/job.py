@@ -16,7 +16,7 @@ from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.keygroups import lanes_by_group, rows_by_lane
 from mustela.plan.plan import Exchange, Stage
 from mustela.plan.ranges import RawChunk, SourceRange
-from mustela.runtime.watermark import Look
+from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Rows, Snapshot
 from mustela.testing.cluster import Cluster, JobResult, Place
 

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from mustela import StreamsBuilder
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.counting import add_link, line_of_words
 from tests.faults.kinds.joins import KEYS, SIDES
 from tests.faults.kinds.kind import (

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 from mustela import StreamsBuilder
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.kind import Expected, Kind, Rows, Sent, number, text
 from tests.faults.watch import Row
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from operator import itemgetter
 
 from mustela import Joined, JoinWindows, Materialized, Stores, StreamsBuilder
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.kind import Expected, KeyValue, Kind, Merged, Rows, Sent, text
 from tests.faults.kinds.moments import PATIENT, moment
 from tests.faults.watch import Row

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from mustela import StreamsBuilder
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.watch import Row, Seen
 
 __all__ = [

@@ -15,7 +15,7 @@ from mustela import (
     Transaction,
     Updated,
 )
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.counting import add_link
 from tests.faults.kinds.kind import Expected, Kind, Merged, Rows, Sent, text
 from tests.faults.watch import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from mustela import StreamsBuilder
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.joins import DELETED, KEYS, SIDES, pair
 from tests.faults.kinds.kind import Expected, Kind, Merged, Rows, Sent, Table, changes
 from tests.faults.kinds.moments import moment

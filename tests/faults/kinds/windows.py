@@ -21,7 +21,7 @@ from mustela import (
     Windowed,
 )
 from mustela.plan.keygroups import key_group
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.kinds.counting import add_link, link
 from tests.faults.kinds.joins import KEYS
 from tests.faults.kinds.kind import (

@@ -10,8 +10,8 @@ import pytest
 from mustela.cli import asking, offsets, repairing
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
-from mustela.runtime.edits import Edit, SourceView
-from mustela.runtime.repair import Sight
+from mustela.runtime.repairs.edits import Edit, SourceView
+from mustela.runtime.repairs.repair import Sight
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

@@ -15,8 +15,8 @@ from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
-from mustela.runtime.epoch_record import EpochRecord, encode_epoch_record
 from mustela.runtime.ports import LocalState, World
+from mustela.runtime.record.epoch_record import EpochRecord, encode_epoch_record
 
 
 @dataclass

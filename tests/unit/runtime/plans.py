@@ -11,13 +11,13 @@ from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import EpochRecord
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.gate.adopt import adopted
 from mustela.runtime.gate.differences import BrokerFacts, ProgramFacts
 from mustela.runtime.gate.gate import Examination
-from mustela.runtime.progress import Progress
-from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.record.source_offsets import SourceOffsets
+from mustela.runtime.time.watermark import PartitionTime, WatermarkOptions, WatermarkState
 
 GROUPS = 4
 
@@ -47,7 +47,7 @@ def some_state(plan: Plan, *, epoch: int = 3) -> CommittedState:
         incarnation=2,
         epoch=epoch,
         attempt=1,
-        progress=Progress({places[0]: 10, places[1]: 20}),
+        sources=SourceOffsets({places[0]: 10, places[1]: 20}),
         watermark=WatermarkState(
             WatermarkOptions(), 500, {places[0]: PartitionTime(700, 1_000, False)}
         ),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
-from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.state.interfaces import Token
 
 IN_TURN = (

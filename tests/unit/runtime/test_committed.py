@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GroupMark
-from mustela.runtime.committed import CommittedState, EpochChange
-from mustela.runtime.epoch_record import GroupState, decode_epoch_record, encode_epoch_record
-from mustela.runtime.progress import Cut
+from mustela.runtime.commit.committed import CommittedState, EpochChange
+from mustela.runtime.record.epoch_record import GroupState, decode_epoch_record, encode_epoch_record
+from mustela.runtime.record.source_offsets import Cut
 from mustela.state.interfaces import Token
 from tests.unit.runtime.plans import GROUPS, begun_from, some_state, word_count_plan
 
@@ -35,7 +35,7 @@ def test_an_epoch_moves_offsets_groups_changelogs_and_number_together() -> None:
     state = some_state(PLAN)
     after = state.after(change_of(state))
     assert (after.incarnation, after.epoch, after.attempt) == (2, 4, 0)
-    assert after.progress.next_offsets == {
+    assert after.sources.next_offsets == {
         TopicPartition("lines", 0): 15,
         TopicPartition("lines", 1): 20,
     }
@@ -99,7 +99,7 @@ def test_a_record_tells_the_whole_state(epochs: list[tuple[list[int], int, int, 
     state = some_state(PLAN, epoch=0)
     for groups, size, timestamp, mirrored in epochs:
         place = TopicPartition("lines", 1)
-        start = state.progress.next_offsets[place]
+        start = state.sources.next_offsets[place]
         watermark = state.watermark.copy()
         watermark.observe(place, timestamp, 10**6)
         watermark.advance()

@@ -23,10 +23,10 @@ from mustela.connectors.kafka.production import (
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
-from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.committer import Committer
+from mustela.runtime.commit.barrier import Barrier, Phase
+from mustela.runtime.commit.committer import Committer
 from mustela.runtime.engine import EpochOutput
-from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, EpochRecord, decode_epoch_record
+from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, EpochRecord, decode_epoch_record
 from mustela.spark.frames import Columns
 from tests.unit.runtime.fakes import FakeChecks, FakeSink, refused
 from tests.unit.runtime.plans import some_state, word_count_plan

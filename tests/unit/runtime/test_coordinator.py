@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustela.clock import ManualClock
-from mustela.runtime.barrier import Barrier, Phase
+from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.coordinator import Coordinator
 
 
@@ -19,7 +19,7 @@ def test_only_committed_epochs_are_told_and_learned_from(
     """One that was not would lift the budget again that its failure has halved."""
     loop: Any = object.__new__(Coordinator)
     loop.barrier, loop._clock = Barrier(incarnation=1, last_epoch=4), ManualClock()
-    loop._ahead = SimpleNamespace(take=lambda _token: None)
+    loop._prefetch = SimpleNamespace(take=lambda _token: None)
     loop._cutter = SimpleNamespace(came_to_the_moment=lambda *_: True)
     loop._topics = {}
     learned: list[int] = []

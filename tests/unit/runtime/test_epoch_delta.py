@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
-from mustela.runtime.epoch_delta import (
+from mustela.runtime.commit.partition_rows import PartitionRows
+from mustela.runtime.record.epoch_delta import (
     EpochDelta,
     decode_row,
     delta_between,
     encode_epoch_delta,
     with_delta,
 )
-from mustela.runtime.epoch_record import (
+from mustela.runtime.record.epoch_record import (
     EpochRecord,
     EpochRecordFormatError,
     GroupState,
     PartitionState,
     decode_epoch_record,
 )
-from mustela.runtime.partition_rows import PartitionRows
-from mustela.runtime.watermark import PartitionTime
+from mustela.runtime.time.watermark import PartitionTime
 from tests.unit.runtime.test_epoch_record import records
 
 _small = st.integers(0, 300)

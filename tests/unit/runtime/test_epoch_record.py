@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.errors import InvariantError
-from mustela.runtime.epoch_record import (
+from mustela.runtime.record.epoch_record import (
     EPOCH_RECORD_FORMAT,
     EpochRecord,
     EpochRecordFormatError,

@@ -11,16 +11,16 @@ import pytest
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.runtime import app as application
-from mustela.runtime import edits
-from mustela.runtime.dropping import StoreNotDroppedError, UnknownStoreError, drop_of
-from mustela.runtime.epoch_record import (
+from mustela.runtime.commit.epochs import ChangelogGoneError, EpochsTopicGoneError, refuse_gone
+from mustela.runtime.record.epoch_record import (
     EpochRecordFormatError,
     decode_epoch_record,
     encode_epoch_record,
 )
-from mustela.runtime.epochs import ChangelogGoneError, EpochsTopicGoneError, refuse_gone
-from mustela.runtime.recovery import NoStartOffsetError
-from mustela.runtime.repair import NoEpochRecordError, RecordMovedError
+from mustela.runtime.repairs import edits
+from mustela.runtime.repairs.dropping import StoreNotDroppedError, UnknownStoreError, drop_of
+from mustela.runtime.repairs.repair import NoEpochRecordError, RecordMovedError
+from mustela.runtime.start.recovery import NoStartOffsetError
 from tests.unit.runtime.fakes import FakeAdmin, FakeLog
 from tests.unit.runtime.plans import some_state, word_count_plan
 from tests.unit.runtime.test_gate import Runs, both, counting, dropped

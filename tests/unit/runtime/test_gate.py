@@ -20,18 +20,18 @@ from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState, EpochChange
-from mustela.runtime.dropping import drop_of, without
-from mustela.runtime.epoch_record import (
+from mustela.runtime.commit.committed import CommittedState, EpochChange
+from mustela.runtime.gate.answers import ANSWERS, Verdict
+from mustela.runtime.gate.differences import Kind
+from mustela.runtime.gate.gate import Gate
+from mustela.runtime.record.epoch_record import (
     EpochRecord,
     decode_epoch_record,
     encode_epoch_record,
 )
-from mustela.runtime.gate.answers import ANSWERS, Verdict
-from mustela.runtime.gate.differences import Kind
-from mustela.runtime.gate.gate import Gate
-from mustela.runtime.progress import Cut
-from mustela.runtime.recovery import Recovery
+from mustela.runtime.record.source_offsets import Cut
+from mustela.runtime.repairs.dropping import drop_of, without
+from mustela.runtime.start.recovery import Recovery
 from mustela.state.interfaces import Token
 from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for
@@ -90,7 +90,7 @@ class Runs:
     def run(self, program: Program, read: int = 10, **code: Any) -> CommittedState:
         """Start, and commit an epoch that reads from each partition and writes each store."""
         state = self.start(program, **code)
-        cuts = {p: Cut(at, at + read, at + read) for p, at in state.progress.next_offsets.items()}
+        cuts = {p: Cut(at, at + read, at + read) for p, at in state.sources.next_offsets.items()}
         ends: dict[tuple[str, int], int] = {}
         for name, (_, spec) in state.plan.stores.items():
             if spec.logged:
@@ -148,10 +148,10 @@ def test_a_source_that_leaves_for_one_run_goes_on_where_it_was(runs: Runs) -> No
     runs.run(counting("lines", "more"))
     first = runs.run(counting("lines"))
     assert runs.heard("more is not read: its offsets are kept")
-    assert place("more") not in first.progress.next_offsets
+    assert place("more") not in first.sources.next_offsets
     runs.admin.ends[place("more")] = 40
     again = runs.start(counting("lines", "more"), auto_offset_reset="latest")
-    assert again.progress.next_offsets == {place(): 20, place("more"): 10}
+    assert again.sources.next_offsets == {place(): 20, place("more"): 10}
     assert runs.heard("more is read again, from where it was left")
 
 
@@ -180,12 +180,12 @@ def test_a_topic_of_a_pattern_that_one_answer_lacks_is_not_forgotten(
     recovery.add_new_partitions(state)
     del runs.admin.partitions["more"]
     recovery.add_new_partitions(state)
-    assert place("more") not in state.progress.next_offsets
+    assert place("more") not in state.sources.next_offsets
     runs.keep(state)
     runs.admin.partitions["more"] = 1
     recovery.add_new_partitions(state)
-    assert state.progress.next_offsets[place("more")] == 10
-    assert runs.start(found).progress.next_offsets[place("more")] == 10
+    assert state.sources.next_offsets[place("more")] == 10
+    assert runs.start(found).sources.next_offsets[place("more")] == 10
 
 
 def test_a_topic_of_a_pattern_that_was_gone_may_come_back_as_another(
@@ -206,7 +206,7 @@ def test_a_topic_of_a_pattern_that_was_gone_may_come_back_as_another(
     recovery.add_new_partitions(state)
     runs.admin.partitions["more"], runs.admin.ids["more"] = 1, "another"
     recovery.add_new_partitions(state)
-    assert state.progress.next_offsets[place("more")] == 0
+    assert state.sources.next_offsets[place("more")] == 0
     assert state.topic_ids["more"] == "another"
     assert "deleted and made anew" in said[0]
 

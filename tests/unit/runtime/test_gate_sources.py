@@ -10,7 +10,7 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
-from mustela.runtime.recovery import Recovery
+from mustela.runtime.start.recovery import Recovery
 from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import settings_for
 from tests.unit.runtime.test_gate import Runs, counting, place
@@ -42,7 +42,7 @@ def test_a_source_that_an_answer_lacks_is_asked_for_again(tmp_path: Path, settle
     if settled < 2:
         admin.lacks = 1 + settled
         state = recovery.read_state(lanes=1)
-        assert state.progress.next_offsets == {place(): 10, place("more"): 10}
+        assert state.sources.next_offsets == {place(): 10, place("more"): 10}
         assert not state.dormant
     else:
         del admin.partitions["more"]
@@ -61,10 +61,10 @@ def test_a_partition_that_was_added_and_lost_records_unread_is_refused(
     runs.run(counting())
     runs.admin.partitions["lines"] = 2
     runs.admin.ends[place(partition=1)] = 9
-    assert runs.start(counting()).progress.next_offsets == {place(): 10, place(partition=1): 0}
+    assert runs.start(counting()).sources.next_offsets == {place(): 10, place(partition=1): 0}
     runs.admin.partitions["lines"], runs.admin.first[place(partition=2)] = 3, 4
     error = runs.refused(counting(), "SOURCE_EXPIRED")
     assert error.evidence == {"lines-2": "never read, now begins at 4"}
     assert runs.record is not None
     runs.record = msgspec.structs.replace(runs.record, fingerprint="")
-    assert runs.start(counting()).progress.next_offsets[place(partition=2)] == 4
+    assert runs.start(counting()).sources.next_offsets[place(partition=2)] == 4

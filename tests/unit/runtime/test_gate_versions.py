@@ -13,7 +13,7 @@ from mustela.dsl.options import Materialized
 from mustela.dsl.suppression import BufferConfig, Suppressed
 from mustela.dsl.upgrades import Upgrade
 from mustela.dsl.windows import TimeWindows
-from mustela.runtime.upgrading import upgraded, upgrades_of
+from mustela.runtime.repairs.upgrading import upgraded, upgrades_of
 from tests.unit.runtime.fakes import FakeAdmin
 from tests.unit.runtime.test_gate import Program, Runs, counting, dropped
 

@@ -10,18 +10,18 @@ from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.ranges import RangeReport
 from mustela.runtime.gate.watch import TruncationWatch
-from mustela.runtime.progress import Progress
+from mustela.runtime.record.source_offsets import SourceOffsets
 from tests.unit.runtime.fakes import FakeAdmin
 
 PLACE = TopicPartition("lines", 0)
 TOPICS = {"lines": 0}
 
 
-def read_to(offset: int, leader: int = -1) -> Progress:
-    """Return the progress of an application that read so far."""
-    progress = Progress()
-    progress.put(PLACE, LogPosition(offset, leader))
-    return progress
+def read_to(offset: int, leader: int = -1) -> SourceOffsets:
+    """Return the sources of an application that read so far."""
+    sources = SourceOffsets()
+    sources.put(PLACE, LogPosition(offset, leader))
+    return sources
 
 
 def report(start: int, end: int, leader: int) -> RangeReport:

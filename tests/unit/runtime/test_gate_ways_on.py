@@ -14,8 +14,8 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.upgrades import Upgrade
-from mustela.runtime import edits
-from mustela.runtime.repair import Repair
+from mustela.runtime.repairs import edits
+from mustela.runtime.repairs.repair import Repair
 from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for
 from tests.unit.runtime.test_gate import (

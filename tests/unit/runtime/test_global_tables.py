@@ -11,7 +11,7 @@ from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, global_identity
 from mustela.planner.planner import plan
-from mustela.runtime.global_tables import GlobalFollower
+from mustela.runtime.topics.global_tables import GlobalFollower
 from tests.unit.runtime.fakes import FakeAdmin
 
 PLACE = TopicPartition("towns", 0)

@@ -10,10 +10,10 @@ from mustela.clock import ManualClock
 from mustela.connectors.kafka.errors import SourceGone, TransactionFenced
 from mustela.errors import EnvironmentFault, InvariantError
 from mustela.model import TopicPartition
-from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.epochs import ChangelogGoneError, EpochReader, EpochsTopicGoneError
-from mustela.runtime.outcome import Outcome
-from mustela.runtime.successor import FencedError, Successor
+from mustela.runtime.commit.barrier import Barrier, Phase
+from mustela.runtime.commit.epochs import ChangelogGoneError, EpochReader, EpochsTopicGoneError
+from mustela.runtime.commit.outcome import Outcome
+from mustela.runtime.commit.successor import FencedError, Successor
 from tests.unit.runtime.fakes import FakeLog, FakeSink
 
 PLACE = TopicPartition("lines", 0)

@@ -13,13 +13,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from mustela.connectors.kafka.errors import TransactionAborted, TransactionUnknown
 from mustela.errors import MustelaError
-from mustela.runtime.barrier import Barrier, Phase
-from mustela.runtime.committer import Committer
+from mustela.runtime.commit.barrier import Barrier, Phase
+from mustela.runtime.commit.committer import Committer
+from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.engine import EpochOutput
-from mustela.runtime.epoch_delta import EPOCH_DELTA_KEY, EpochDelta, decode_row, is_delta
-from mustela.runtime.epoch_record import EPOCH_RECORD_KEY, EpochRecord, PartitionState
-from mustela.runtime.epochs import EpochReader
-from mustela.runtime.record_rows import RecordFold, RecordPolicy, RecordRows
+from mustela.runtime.record.epoch_delta import EPOCH_DELTA_KEY, EpochDelta, decode_row, is_delta
+from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, EpochRecord, PartitionState
+from mustela.runtime.record.record_rows import RecordFold, RecordPolicy, RecordRows
 from tests.unit.runtime.fakes import FakeSink
 from tests.unit.runtime.test_epoch_delta import a_record
 

@@ -16,14 +16,14 @@ from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import (
+from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.record.epoch_record import (
     EpochRecord,
     decode_epoch_record,
     encode_epoch_record,
 )
-from mustela.runtime.found_topics import with_found
-from mustela.runtime.recovery import Recovery
+from mustela.runtime.start.recovery import Recovery
+from mustela.runtime.topics.found_topics import with_found
 from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
 
@@ -80,7 +80,7 @@ def test_a_first_start_begins_where_the_setting_says(start: Any, reset: str, off
     """At the first record that is still there, or behind the last one."""
     admin = admin_with(1, first={LINES[0]: 3}, ends={LINES[0]: 9})
     state = start(admin, auto_offset_reset=reset)
-    assert state.progress.next_offsets == {LINES[0]: offset}
+    assert state.sources.next_offsets == {LINES[0]: offset}
     assert state.is_empty
     assert state.topic_ids == {"lines": "id-1"}
 
@@ -95,7 +95,7 @@ def test_without_a_reset_policy_a_first_start_is_refused(start: Any) -> None:
 def test_a_restart_goes_on_where_the_record_says(start: Any, reset: str) -> None:
     """Whatever the reset policy is."""
     state = start(admin_with(ends={LINES[0]: 99}), record_of(), auto_offset_reset=reset)
-    assert state.progress.next_offsets == {LINES[0]: 10, LINES[1]: 20}
+    assert state.sources.next_offsets == {LINES[0]: 10, LINES[1]: 20}
     assert (state.incarnation, state.epoch, state.lanes) == (2, 3, 2)
     assert state.watermark.value == 500
 
@@ -107,21 +107,21 @@ def test_a_partition_that_is_new_in_a_known_topic_is_read_from_its_start(
     """Its records came after the topic was read: none of them may be missed."""
     admin = admin_with(3, ends={LINES[2]: 50})
     state = start(admin, record_of(), auto_offset_reset=reset)
-    assert state.progress.next_offsets[LINES[2]] == 0
+    assert state.sources.next_offsets[LINES[2]] == 0
 
 
 def test_a_topic_that_is_new_in_the_program_follows_the_reset_policy(start: Any) -> None:
     """It is not known from any epoch."""
     admin = admin_with(ends={LINES[0]: 7, LINES[1]: 8})
     state = start(admin, record_of(partitions=[], topic_ids={}), auto_offset_reset="latest")
-    assert state.progress.next_offsets == {LINES[0]: 7, LINES[1]: 8}
+    assert state.sources.next_offsets == {LINES[0]: 7, LINES[1]: 8}
 
 
 def test_a_topic_that_left_the_program_is_read_no_more(start: Any) -> None:
     """Its offsets would hold the lag and the watermark for ever."""
     state = some_state(PLAN)
-    state.progress.next_offsets[TopicPartition("gone", 0)] = 5
-    assert set(start(admin_with(), state.to_record(1)).progress.next_offsets) == set(LINES[:2])
+    state.sources.next_offsets[TopicPartition("gone", 0)] = 5
+    assert set(start(admin_with(), state.to_record(1)).sources.next_offsets) == set(LINES[:2])
 
 
 def test_another_layout_of_a_store_is_refused(start: Any) -> None:
@@ -164,10 +164,8 @@ def test_offsets_that_a_tool_moved_are_refused_with_both_numbers(start: Any) -> 
 
 def test_offsets_that_expired_are_no_difference(start: Any) -> None:
     """A group without members loses its offsets after a while; the record does not."""
-    assert (
-        start(admin_with(group={LINES[0]: 10}), record_of()).progress.next_offsets[LINES[1]] == 20
-    )
-    assert start(admin_with(group={}), record_of()).progress.next_offsets[LINES[0]] == 10
+    assert start(admin_with(group={LINES[0]: 10}), record_of()).sources.next_offsets[LINES[1]] == 20
+    assert start(admin_with(group={}), record_of()).sources.next_offsets[LINES[0]] == 10
 
 
 def test_the_group_of_another_program_is_refused(start: Any) -> None:
@@ -198,11 +196,11 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
     recovery = Recovery(settings_for(tmp_path), PLAN, world_of(admin, clock=ManualClock()))
     state = some_state(PLAN)
     recovery.add_new_partitions(state)
-    assert set(state.progress.next_offsets) == set(LINES[:2])
+    assert set(state.sources.next_offsets) == set(LINES[:2])
     admin.partitions["lines"] = 3
     admin.ends[LINES[2]] = 6
     recovery.add_new_partitions(state)
-    assert state.progress.next_offsets[LINES[2]] == 0
+    assert state.sources.next_offsets[LINES[2]] == 0
     admin.ids["lines"] = "id-9"
     with pytest.raises(MustelaError, match="made anew"):
         recovery.add_new_partitions(state)
@@ -223,7 +221,7 @@ def test_a_partition_that_is_added_while_it_runs_is_not_read_short(tmp_path: Pat
         recovery.add_new_partitions(state)
     assert caught.value.code == "SOURCE_EXPIRED"
     assert caught.value.evidence == {"lines-2": "never read, now begins at 6"}
-    assert LINES[2] not in state.progress.next_offsets
+    assert LINES[2] not in state.sources.next_offsets
 
 
 @pytest.mark.parametrize(
@@ -351,7 +349,7 @@ def test_reading_may_begin_some_time_ago(start: Any) -> None:
     ends = {LINES[0]: 9, LINES[1]: 9}
     admin = admin_with(2, ends=ends, times={LINES[0]: 4})
     state = start(admin, auto_offset_reset="by_duration:10s")
-    assert state.progress.next_offsets == {LINES[0]: 4, LINES[1]: 9}
+    assert state.sources.next_offsets == {LINES[0]: 4, LINES[1]: 9}
     assert set(admin.asked.values()) == {50_000}
 
 
@@ -370,17 +368,17 @@ def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later(tmp_path
     recovery.ensure_topics()
     state = recovery.read_state(lanes=2)
     assert state.plan.topics == ("lines", "lines-b", "lines-m")
-    assert len(state.progress.next_offsets) == 4
+    assert len(state.sources.next_offsets) == 4
     admin.partitions["lines-a"] = 1
     recovery.add_new_partitions(state)
     assert state.plan.topics == ("lines", "lines-b", "lines-m", "lines-a")
-    assert TopicPartition("lines-a", 0) in state.progress.next_offsets
+    assert TopicPartition("lines-a", 0) in state.sources.next_offsets
     record = state.to_record(1)
     assert record.found_topics == ["lines-b", "lines-m", "lines-a"]
     assert decode_epoch_record(encode_epoch_record(record)) == record
     del admin.partitions["lines-m"]
     recovery.add_new_partitions(state)
-    assert TopicPartition("lines-m", 0) not in state.progress.next_offsets
+    assert TopicPartition("lines-m", 0) not in state.sources.next_offsets
 
     admin.partitions["lines-c"] = 1
     again = Recovery(settings, pattern_plan(), world_of(admin, record, clock=ManualClock()))

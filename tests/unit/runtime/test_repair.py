@@ -9,9 +9,9 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
-from mustela.runtime import dropping, edits
-from mustela.runtime.epoch_record import EpochRecord, decode_epoch_record
-from mustela.runtime.repair import Repair
+from mustela.runtime.record.epoch_record import EpochRecord, decode_epoch_record
+from mustela.runtime.repairs import dropping, edits
+from mustela.runtime.repairs.repair import Repair
 from tests.unit.runtime.fakes import FakeAdmin, FakeLog, FakeSink, world_of
 from tests.unit.runtime.plans import settings_for, some_state, word_count_plan
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.runtime.sizing import EpochBudget, EpochLimits
+from mustela.runtime.cutting.sizing import EpochBudget, EpochLimits
 
 
 def _run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mustela.runtime.staleness import stale_ages
+from mustela.runtime.topics.staleness import stale_ages
 
 HOUR = 3_600_000
 

@@ -12,12 +12,12 @@ from mustela.dsl.stores import Stores
 from mustela.errors import MustelaError
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import EpochRecord
-from mustela.runtime.found_topics import with_found
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.gate.differences import Kind, names_taken
-from mustela.runtime.store_names import with_store_names
-from mustela.runtime.topics import internal_topics
+from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.record.store_names import with_store_names
+from mustela.runtime.topics.application_topics import internal_topics
+from mustela.runtime.topics.found_topics import with_found
 from tests.unit.runtime.plans import begun_from, settings_for, some_state, word_count_plan
 
 BEFORE = word_count_plan()

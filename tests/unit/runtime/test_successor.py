@@ -11,8 +11,8 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.errors import EnvironmentFault
-from mustela.runtime.epoch_record import EpochRecord
-from mustela.runtime.successor import CLAIM_WAIT_S, FencedError, Successor
+from mustela.runtime.commit.successor import CLAIM_WAIT_S, FencedError, Successor
+from mustela.runtime.record.epoch_record import EpochRecord
 from tests.unit.runtime.plans import some_state, word_count_plan
 
 STATE = some_state(word_count_plan())

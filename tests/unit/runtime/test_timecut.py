@@ -15,9 +15,9 @@ from mustela.model import TopicPartition
 from mustela.plan.batch import Batch, Order, SourceChunk
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.plan.watermark import epoch_time
-from mustela.runtime.progress import Cut, cuts_made, ranges_of
-from mustela.runtime.timecut import Backlog, TimeCutter, seen_behind
-from mustela.runtime.watermark import Look, WatermarkOptions, WatermarkState
+from mustela.runtime.cutting.timecut import Backlog, TimeCutter, seen_behind
+from mustela.runtime.record.source_offsets import Cut, cuts_made, ranges_of
+from mustela.runtime.time.watermark import Look, WatermarkOptions, WatermarkState
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 1)
 TOPICS = {"a": 0, "b": 1}

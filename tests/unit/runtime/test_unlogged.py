@@ -11,8 +11,8 @@ from mustela.dsl.options import Materialized
 from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan
-from mustela.runtime.epoch_record import GroupState
-from mustela.runtime.unlogged import UnloggedStores
+from mustela.runtime.record.epoch_record import GroupState
+from mustela.runtime.start.unlogged import UnloggedStores
 from tests.unit.runtime.plans import begun_from
 
 

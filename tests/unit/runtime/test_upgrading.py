@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustela.runtime.upgrading import LogRow, Upgrading, is_old, old_rows
+from mustela.runtime.repairs.upgrading import LogRow, Upgrading, is_old, old_rows
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.serdes.row_versions import OldRows, RowVersions
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreKind, StoreSpec

@@ -13,7 +13,7 @@ from mustela.model import TopicPartition
 from mustela.plan.batch import SourceChunk
 from mustela.plan.ranges import RangeReport
 from mustela.plan.watermark import epoch_time
-from mustela.runtime.watermark import Look, WatermarkOptions, WatermarkState
+from mustela.runtime.time.watermark import Look, WatermarkOptions, WatermarkState
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 

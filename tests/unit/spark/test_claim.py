@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mustela.connectors.kafka.errors import TransactionFenced
-from mustela.runtime.epoch_delta import delta_between, encode_epoch_delta
-from mustela.runtime.epoch_record import encode_epoch_record
+from mustela.runtime.record.epoch_delta import delta_between, encode_epoch_delta
+from mustela.runtime.record.epoch_record import encode_epoch_record
 from mustela.spark.claim import CLAIM_EVERY_S, ClaimCheck, claimed_by
 from tests.unit.runtime.test_epoch_delta import a_record
 

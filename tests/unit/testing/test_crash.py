@@ -7,7 +7,7 @@ import pytest
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.options import KernelOptions
 from mustela.planner.planner import plan
-from mustela.runtime.watermark import Look
+from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Condition
 from mustela.testing.cluster import Cluster, Row
 from mustela.testing.job import run_job

@@ -29,8 +29,8 @@ class EpochWatch:
     """
 
     def __init__(self, application_id: str, source: str, bootstrap_servers: str) -> None:
-        from mustela.runtime.epoch_record import epochs_topic
-        from mustela.runtime.record_rows import RecordFold
+        from mustela.runtime.record.epoch_record import epochs_topic
+        from mustela.runtime.record.record_rows import RecordFold
 
         self._source = source
         self._follower = Follower(epochs_topic(application_id), bootstrap_servers)

@@ -10,12 +10,12 @@ from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, changelog_topic
 from mustela.plan.feeds import topics_behind
-from mustela.runtime.committed import CommittedState
-from mustela.runtime.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.gate.differences import holds_rows
 from mustela.runtime.gate.gate import Examination
-from mustela.runtime.progress import Progress
-from mustela.runtime.watermark import PartitionTime, WatermarkOptions, WatermarkState
+from mustela.runtime.record.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
+from mustela.runtime.record.source_offsets import SourceOffsets
+from mustela.runtime.time.watermark import PartitionTime, WatermarkOptions, WatermarkState
 from mustela.topology.store_meaning import StoreMeaning, rows_left
 
 __all__ = ["adopted"]
@@ -74,7 +74,7 @@ def _global_mark(
 
 def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str]) -> None:
     """Give each source the offsets that are recorded, and let those rest that are not read now."""
-    state.progress = Progress()
+    state.sources = SourceOffsets()
     by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in record.topic_ids}
     for part in record.partitions:
         by_topic.setdefault(part.topic, []).append(part)
@@ -82,7 +82,7 @@ def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str
         if topic in ids and ids[topic] == record.topic_ids.get(topic, ids[topic]):
             for part in parts:
                 place = TopicPartition(part.topic, part.partition)
-                state.progress.put(place, LogPosition(part.end, part.leader_epoch))
+                state.sources.put(place, LogPosition(part.end, part.leader_epoch))
                 state.watermark.partitions[place] = PartitionTime(part.max_timestamp, 0, part.idle)
         elif topic not in ids:  # another topic of that name is not the one that was read
             state.dormant[topic] = parts

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from mustela.errors import MustelaError
-from mustela.runtime.epochs import EpochsTopicGoneError
+from mustela.runtime.commit.epochs import EpochsTopicGoneError
 from mustela.runtime.gate import errors
 from mustela.runtime.gate.differences import Difference, Kind
 

@@ -12,7 +12,7 @@ from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
-from mustela.runtime.epoch_record import EpochRecord, StoreState, epochs_topic
+from mustela.runtime.record.epoch_record import EpochRecord, StoreState, epochs_topic
 from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning

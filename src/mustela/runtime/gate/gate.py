@@ -9,9 +9,7 @@ from mustela.config.settings import Settings
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
-from mustela.runtime.epoch_record import EpochRecord, epochs_topic
-from mustela.runtime.epochs import EpochReader
-from mustela.runtime.found_topics import with_found
+from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.gate.answers import stop_of, told
 from mustela.runtime.gate.differences import (
     BrokerFacts,
@@ -22,9 +20,11 @@ from mustela.runtime.gate.differences import (
     led_by_others,
     names_taken,
 )
-from mustela.runtime.lagging import describe_all
 from mustela.runtime.ports import World
-from mustela.runtime.store_names import with_store_names
+from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.record.store_names import with_store_names
+from mustela.runtime.topics.found_topics import with_found
+from mustela.runtime.topics.lagging import describe_all
 
 __all__ = ["Examination", "Gate"]
 

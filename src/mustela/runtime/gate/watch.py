@@ -12,7 +12,7 @@ from mustela.model import TopicPartition
 from mustela.plan.ranges import RangeReport
 from mustela.runtime.gate.answers import stop_of
 from mustela.runtime.gate.differences import truncated
-from mustela.runtime.progress import Progress, leaders_read
+from mustela.runtime.record.source_offsets import SourceOffsets, leaders_read
 
 __all__ = ["TruncationWatch"]
 
@@ -48,7 +48,7 @@ class TruncationWatch:
         self._leaders: dict[TopicPartition, int] = {}
         self._looked: tuple[list[TopicPartition], list[int]] = [], []
 
-    def see(self, progress: Progress, ends: Mapping[TopicPartition, LogPosition]) -> bool:
+    def see(self, sources: SourceOffsets, ends: Mapping[TopicPartition, LogPosition]) -> bool:
         """Compare where partitions end, and who leads them, with what was read of them.
 
         Returns:
@@ -59,32 +59,32 @@ class TruncationWatch:
                 holds other records.
             EnvironmentFault: If no broker answers.
         """
-        short = progress.read_beyond(dict(zip(ends, map(_OFFSET, ends.values()), strict=True)))
+        short = sources.read_beyond(dict(zip(ends, map(_OFFSET, ends.values()), strict=True)))
         if not short:
             self._since.clear()
-            self._led_by(progress, ends)
+            self._led_by(sources, ends)
             return True
         now = self._clock.monotonic()
         self._since = {place: self._since.get(place, now) for place in short}
         sure = [p for p in sorted(short) if now - self._since[p] >= _SURE_AFTER_S]
         if sure:
-            known = {place: progress.position(place) for place in sure if place in progress.leaders}
+            known = {place: sources.position(place) for place in sure if place in sources.leaders}
             kept = self._logs.kept_ends(known)
-            self._stop(progress, {place: (short[place], kept.get(place)) for place in sure})
+            self._stop(sources, {place: (short[place], kept.get(place)) for place in sure})
         return False
 
-    def _led_by(self, progress: Progress, ends: Mapping[TopicPartition, LogPosition]) -> None:
+    def _led_by(self, sources: SourceOffsets, ends: Mapping[TopicPartition, LogPosition]) -> None:
         """Look at the leaders, unless they are those of the last look."""
         seen = list(ends), list(map(_LEADER, ends.values()))
         if seen != self._looked:
-            self.led(progress, dict(zip(*seen, strict=True)))
+            self.led(sources, dict(zip(*seen, strict=True)))
             self._looked = seen
 
-    def led(self, progress: Progress, leaders: Mapping[TopicPartition, int]) -> None:
+    def led(self, sources: SourceOffsets, leaders: Mapping[TopicPartition, int]) -> None:
         """See that logs which have another leader now still hold what was read of them.
 
         Args:
-            progress: What was read.
+            sources: What was read.
             leaders: The leader epoch of each partition.
 
         Raises:
@@ -93,23 +93,23 @@ class TruncationWatch:
         """
         if leaders.items() <= self._leaders.items():
             return
-        known = progress.leaders
+        known = sources.leaders
         anew = {
-            place: progress.position(place)
+            place: sources.position(place)
             for place, leader in leaders.items()
             if place in known and leader > max(known[place], self._leaders.get(place, -1))
         }
         kept = self._logs.kept_ends(anew)
-        self._stop(progress, {place: (None, end) for place, end in kept.items()})
+        self._stop(sources, {place: (None, end) for place, end in kept.items()})
         self._leaders.update(leaders)
 
     def read(
-        self, progress: Progress, topics: Mapping[str, int], reports: Sequence[RangeReport]
+        self, sources: SourceOffsets, topics: Mapping[str, int], reports: Sequence[RangeReport]
     ) -> None:
         """See that what an epoch read is of the logs that were read before, and of one log each.
 
         Args:
-            progress: What was read before.
+            sources: What was read before.
             topics: Index of each topic.
             reports: What tasks read.
 
@@ -119,17 +119,17 @@ class TruncationWatch:
         """
         leaders = leaders_read(topics, reports)
         seen = self._leaders
-        self.led(progress, {p: epoch for p, epoch in leaders.items() if epoch > seen.get(p, -1)})
+        self.led(sources, {p: epoch for p, epoch in leaders.items() if epoch > seen.get(p, -1)})
         names = {index: topic for topic, index in topics.items()}
         for report in reports:
             place = TopicPartition(names[report.topic_index], report.partition)
             if 0 <= report.leader_epoch < leaders.get(place, -1):  # another task read on later
                 kept = self._logs.kept_ends({place: LogPosition(report.end, report.leader_epoch)})
-                self._stop(progress, {place: (None, end) for place, end in kept.items()})
+                self._stop(sources, {place: (None, end) for place, end in kept.items()})
 
     def reached(
         self,
-        progress: Progress,
+        sources: SourceOffsets,
         places: Iterable[TopicPartition],
         topics: Mapping[str, int],
         reports: Sequence[RangeReport],
@@ -141,7 +141,7 @@ class TruncationWatch:
         read, those that were aborted had one: old formats know no transactions.
 
         Args:
-            progress: What was read before.
+            sources: What was read before.
             places: The partitions that the epoch read.
             topics: Index of each topic.
             reports: What tasks read.
@@ -156,15 +156,15 @@ class TruncationWatch:
         reached = {
             place: max(leaders.get(place, -1), self._leaders.get(place, -1))
             for place in places
-            if place in leaders or place in progress.leaders or place not in unnamed
+            if place in leaders or place in sources.leaders or place not in unnamed
         }
         return {place: leader for place, leader in reached.items() if leader >= 0}
 
     def _stop(
-        self, progress: Progress, lost: Mapping[TopicPartition, tuple[int | None, int | None]]
+        self, sources: SourceOffsets, lost: Mapping[TopicPartition, tuple[int | None, int | None]]
     ) -> None:
         differences = [
-            truncated(place, progress.next_offsets[place], *lost[place]) for place in sorted(lost)
+            truncated(place, sources.next_offsets[place], *lost[place]) for place in sorted(lost)
         ]
         error = stop_of(differences, self._application_id)
         if error is not None:

@@ -1,0 +1,167 @@
+"""The last epoch record, as the epochs topic holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NoReturn
+
+from mustela.errors import EnvironmentFault
+from mustela.runtime.ports import EpochLog
+from mustela.runtime.record.epoch_delta import (
+    EpochDelta,
+    decode_row,
+    is_delta,
+    token_of,
+    with_delta,
+)
+from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
+
+__all__ = [
+    "ChangelogGoneError",
+    "EpochBaseGoneError",
+    "EpochReader",
+    "EpochsTopicGoneError",
+    "refuse_gone",
+    "refuse_remade",
+]
+
+_READS_MAX = 5
+"""How often the topic is read in which a new base is written and compacted meanwhile."""
+
+
+class EpochBaseGoneError(EnvironmentFault):
+    """The epochs topic has lost the whole record that its last delta is relative to."""
+
+    code = "EPOCH_BASE_GONE"
+
+
+class EpochsTopicGoneError(EnvironmentFault):
+    """The epochs topic, which alone knows how far the application has come, was deleted."""
+
+    code = "EPOCHS_TOPIC_GONE"
+
+
+class ChangelogGoneError(EnvironmentFault):
+    """The changelog of a store was deleted while the application ran."""
+
+    code = "CHANGELOG_GONE"
+
+
+def refuse_gone(application_id: str, gone: Collection[str]) -> None:
+    """Raise the error for internal topics that are gone while the application runs.
+
+    Nobody is told to make them: an empty one would say that nothing has been done.
+
+    Raises:
+        EpochsTopicGoneError: If the epochs topic is one of them.
+        ChangelogGoneError: If a changelog is.
+    """
+    if not gone:
+        return
+    fix = (
+        f"mustela reset {application_id} clears what is left, so that the next start begins anew;"
+        " find out who deleted it first"
+    )
+    topic = epochs_topic(application_id)
+    if topic in gone:
+        msg = f"the epochs topic '{topic}' was deleted"
+        raise EpochsTopicGoneError(
+            msg,
+            evidence={"gone": ", ".join(sorted(gone))},
+            why="it alone knows how far the application has come; nothing can be committed",
+            fix=fix,
+            fields={"topics": sorted(gone)},
+        )
+    msg = f"the changelog '{min(gone)}' was deleted"
+    raise ChangelogGoneError(
+        msg,
+        evidence={"gone": ", ".join(sorted(gone))},
+        why="a store could not be restored without it",
+        fix=fix,
+        fields={"topics": sorted(gone)},
+    )
+
+
+def refuse_remade(application_id: str, then: str, now: str) -> NoReturn:
+    """Raise the error for an epochs topic that is another one than before.
+
+    Args:
+        application_id: The application.
+        then: What is known of the topic as it was.
+        now: What it is.
+
+    Raises:
+        EpochsTopicGoneError: In any case.
+    """
+    topic = epochs_topic(application_id)
+    msg = f"the epochs topic '{topic}' was deleted and made again, or was cut"
+    raise EpochsTopicGoneError(
+        msg,
+        evidence={topic: f"{then}, now {now}"},
+        why="it alone knows how far the application has come, and what it knew is gone",
+        fix=f"mustela reset {application_id} clears what is left, so that the next start begins"
+        " anew; find out who deleted it first",
+        fields={"topics": [topic]},
+    )
+
+
+class EpochReader:
+    """Reads what was committed last.
+
+    Args:
+        log: The epochs topic.
+        application_id: Whose it is, for the errors.
+    """
+
+    def __init__(self, log: EpochLog, application_id: str = "APP") -> None:
+        self._log = log
+        self._application_id = application_id
+
+    def newest(self) -> EpochRecord | EpochDelta | None:
+        """Return the row that was committed last, or None if there is none.
+
+        It says which epoch it tells of; for all else see `last`.
+        """
+        for value in self._log.newest_first():
+            return decode_row(value, self._application_id)
+        return None
+
+    def last(self) -> EpochRecord | None:
+        """Return the last committed epoch record, or None if there is none.
+
+        Raises:
+            EpochBaseGoneError: If rows of the topic are gone that compaction keeps.
+        """
+        delta: EpochDelta | None = None
+        for _ in range(_READS_MAX):
+            base, delta = self._look()
+            if delta is None:
+                return base
+            if base is not None and token_of(base) == delta.base:
+                return with_delta(base, delta)
+            # Compaction removes a base as soon as there is a newer one: the next look finds that.
+        raise self._base_gone(delta)
+
+    def _look(self) -> tuple[EpochRecord | None, EpochDelta | None]:
+        """Return the last whole record, and the last delta if that is newer."""
+        delta: EpochDelta | None = None
+        for value in self._log.newest_first():
+            if delta is not None and is_delta(value):
+                continue
+            row = decode_row(value, self._application_id)
+            if isinstance(row, EpochRecord):
+                return row, delta
+            delta = row
+        return None, delta
+
+    def _base_gone(self, delta: EpochDelta | None) -> EpochBaseGoneError:
+        assert delta is not None, "a whole record needs no base"
+        topic, (incarnation, epoch, _) = epochs_topic(self._application_id), delta.base
+        return EpochBaseGoneError(
+            f"the epochs topic '{topic}' lost the record of epoch {epoch} of run {incarnation}",
+            evidence={"last epoch": f"{delta.epoch} of run {delta.incarnation}"},
+            why="the last epoch says only what has changed since then; compaction removes neither,"
+            " so somebody deleted records, or a broker lost them",
+            fix=f"mustela reset {self._application_id} clears what is left, so that the next start"
+            " begins anew; find out first who did it",
+        )

@@ -1,0 +1,72 @@
+"""Is the epochs topic still the one in which the last epoch was committed?"""
+
+from __future__ import annotations
+
+from mustela.connectors.kafka.admin import TopicDescription
+from mustela.connectors.kafka.metadata import AGREED_LAG_S
+from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.commit.epochs import EpochReader, refuse_remade
+from mustela.runtime.ports import World
+from mustela.runtime.record.epoch_delta import token_of
+from mustela.runtime.record.epoch_record import epochs_topic
+
+__all__ = ["EpochsWatch"]
+
+_LOOKS_MAX = 3
+
+
+class EpochsWatch:
+    """Notices by its id that the epochs topic was deleted and made again.
+
+    An answer may be of a broker that lags, and so may the one be that the known id came with: so
+    the topic is looked at again, and one that holds the last committed epoch is the right one.
+
+    Args:
+        application_id: The application.
+        world: Kafka, and a clock to wait with.
+
+    Attributes:
+        topic: The epochs topic.
+    """
+
+    def __init__(self, application_id: str, world: World) -> None:
+        self._application_id = application_id
+        self._cluster = world.cluster
+        self._clock = world.clock
+        self._reader = EpochReader(world.epochs, application_id)
+        self.topic = epochs_topic(application_id)
+
+    def see(self, state: CommittedState, found: TopicDescription | None) -> None:
+        """Compare what was found of the topic with what is known of it.
+
+        A topic that is not there tells nothing here: see `refuse_gone`. A first run knows no id
+        before it has learned one: see `learn`.
+
+        Raises:
+            EpochsTopicGoneError: If it is another topic, which lacks the last epoch.
+            EnvironmentFault: If no broker answers.
+        """
+        if found is None or state.epochs_id in {"", found.topic_id}:
+            return
+        committed = state.incarnation, state.epoch, state.attempt
+        for _ in range(_LOOKS_MAX):
+            self._clock.sleep(AGREED_LAG_S)
+            found = self._cluster.describe([self.topic]).get(self.topic)
+            if found is None or found.topic_id == state.epochs_id:
+                return
+            row = self._reader.newest()
+            token = token_of(row) if row is not None else (0, 0, 0)
+            if token == committed:
+                state.epochs_id = found.topic_id
+            if token >= committed:  # of a later one the fencing tells
+                return
+        refuse_remade(self._application_id, f"id {state.epochs_id}", f"id {found.topic_id}")
+
+    def learn(self, state: CommittedState, found: TopicDescription) -> None:
+        """Take the id of the topic that holds the last epoch for the right one, if none is known.
+
+        Not at the start: an answer may be of before it, when a reset had deleted another topic.
+        """
+        row = None if state.epochs_id else self._reader.newest()
+        if row is not None and token_of(row) == (state.incarnation, state.epoch, state.attempt):
+            state.epochs_id = found.topic_id

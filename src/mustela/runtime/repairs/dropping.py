@@ -1,0 +1,138 @@
+"""Takes a store out of an application's record, so that it begins empty or is forgotten. Pure.
+
+A store that the program still has gets a new changelog, whose id is another: local state of the old
+one is then not that of the record, on whatever host it lies, and is made anew. That holds for all
+stores that live together with it, which are restored from their changelogs. So nothing that would
+depend on local state alone is dropped, or lost along with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from mustela.errors import UsageError
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.record.epoch_record import EpochRecord
+
+__all__ = ["Drop", "StoreNotDroppedError", "UnknownStoreError", "drop_of", "without"]
+
+_BY_STORE = ("changelog_ends", "layouts", "stores")
+
+
+class UnknownStoreError(UsageError):
+    """The application's record has no such store."""
+
+    code = "STATE_NO_SUCH_STORE"
+
+
+class StoreNotDroppedError(UsageError):
+    """A store cannot be dropped, because rows would be kept, or be lost, that no changelog has."""
+
+    code = "STATE_DROP_REFUSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A store that is to be dropped.
+
+    Attributes:
+        store: The name that the record has it under, which is that of its changelog.
+        topic: Its changelog.
+        claimed: The name that the program has it under; empty if it has no such store.
+        beside: The stores that live together with it and are made anew from their changelogs.
+    """
+
+    store: str
+    topic: str
+    claimed: str
+    beside: tuple[str, ...]
+
+
+def drop_of(record: EpochRecord, store: str, plan: Plan, application_id: str) -> Drop:
+    """Return what is to be dropped.
+
+    Args:
+        record: The last epoch record.
+        store: The store, as the program names it, or as the record does.
+        plan: The program.
+        application_id: The application.
+
+    Raises:
+        UnknownStoreError: If the record has no such store.
+        StoreNotDroppedError: If rows would be kept, or lost, that are in no changelog.
+    """
+    name = plan.log_names.get(store, store)
+    known = {*record.stores, *record.changelog_ends}
+    if name not in known:
+        msg = f"{application_id} has no store {store!r} in its record"
+        raise UnknownStoreError(
+            msg,
+            fix=f"its stores are {', '.join(sorted(known))}" if known else "there is none to drop",
+            fields={"store": store},
+        )
+    if not record.life:
+        msg = f"the last epoch of {application_id} was committed by an older version of Mustela"
+        raise StoreNotDroppedError(
+            msg,
+            why="local state of it does not say to which changelog it belongs",
+            fix="start the application once, stop it, and drop the store then",
+            fields={"store": store},
+        )
+    claimed = next((mine for mine, log in plan.log_names.items() if log == name), "")
+    beside: tuple[str, ...] = ()
+    if claimed:
+        index, spec = plan.stores[claimed]
+        stage = plan.stages[index]
+        others = [other for other in stage.stores if other.name != claimed]
+        if stage.identity in record.groups:
+            if not spec.logged:
+                raise _stays(store)
+            if unlogged := [other.name for other in others if not other.logged]:
+                raise _lost(store, unlogged)
+        beside = tuple(other.name for other in others)
+    topic = changelog_topic(application_id, name)
+    return Drop(store=name, topic=topic, claimed=claimed, beside=beside)
+
+
+def without(record: EpochRecord, store: str, *, now_ms: int) -> EpochRecord:
+    """Return the record of a new incarnation that has no such store.
+
+    Local state that does not say to which changelog it belongs is not this life's any more, unless
+    it has rows that are in no changelog.
+    """
+    fields = {
+        field: {name: value for name, value in getattr(record, field).items() if name != store}
+        for field in _BY_STORE
+    }
+    unlogged = any(not store.logged for store in record.stores.values())
+    return msgspec.structs.replace(
+        record,
+        incarnation=record.incarnation + 1,
+        time_ms=now_ms,
+        adopts_unnamed=record.adopts_unnamed and unlogged,
+        dropped=sorted({*record.dropped, store}),
+        **fields,
+    )
+
+
+def _stays(store: str) -> StoreNotDroppedError:
+    return StoreNotDroppedError(
+        f"store {store!r} has no changelog in the program, and its rows are in local state",
+        why="the next start would find them there, and go on with them",
+        fix="give the store another name, so that it begins empty",
+        fields={"store": store},
+    )
+
+
+def _lost(store: str, beside: list[str]) -> StoreNotDroppedError:
+    names = ", ".join(f"'{name}'" for name in beside)
+    return StoreNotDroppedError(
+        f"store {store!r} lives together with {names}, without a changelog",
+        why="local state of all of them is made anew from changelogs, so that those rows would be"
+        " lost",
+        fix=f"if {names} may begin empty too, give {store!r} another name",
+        fields={"store": store, "beside": beside},
+    )

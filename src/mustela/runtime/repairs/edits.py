@@ -1,0 +1,338 @@
+"""What becomes of an epoch record when a person says where an application is to go on.
+
+Pure functions: from what the record, the group and the broker say, and from what is wanted, to the
+record that the next start shall find. `repair` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mustela.errors import UsageError
+from mustela.model import TopicPartition
+from mustela.runtime.record.epoch_record import EpochRecord, PartitionState
+from mustela.state.interfaces import STATE_FORMAT
+
+__all__ = [
+    "Edit",
+    "OffsetNotThereError",
+    "SkipNotNextError",
+    "SourceView",
+    "UnknownSourceError",
+    "Wanted",
+    "accept_broker",
+    "accept_group",
+    "beginning",
+    "edited",
+    "move",
+    "skip",
+    "whole_topics",
+]
+
+
+class UnknownSourceError(UsageError):
+    """A topic or a partition whose offset is to be set does not exist."""
+
+    code = "OFFSETS_UNKNOWN_SOURCE"
+
+
+class OffsetNotThereError(UsageError):
+    """An offset that is to be set lies outside of what the broker holds."""
+
+    code = "OFFSETS_NOT_THERE"
+
+
+class SkipNotNextError(UsageError):
+    """The record that is to be skipped is not the next one that the application would read."""
+
+    code = "OFFSETS_SKIP_NOT_NEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """One source partition as the epoch record, the group and the broker see it.
+
+    Attributes:
+        place: The partition.
+        recorded: Its next offset by the epoch record; None if the record does not know it.
+        group: The offset of the consumer group, which mirrors the record; None without.
+        earliest: The first offset that the broker holds; None if it has no such partition.
+        end: The last stable offset; None if the broker has no such partition.
+        kept: Up to where the log still is what was read of it; None if it lost nothing of that,
+            as far as leader epochs tell.
+        recorded_id: The id of the topic that was read, empty if the record does not know it.
+        broker_id: The id of the topic that is there now, empty if there is none.
+        is_added: Whether the partition was added to a topic that is read, since the record was
+            written.
+
+    Example:
+        >>> view = SourceView(
+        ...     place=TopicPartition("lines", 0), recorded=7, group=5, earliest=0, end=9,
+        ...     recorded_id="a", broker_id="a",
+        ... )
+        >>> view.lag, view.trouble
+        (2, 'the group was moved')
+    """
+
+    place: TopicPartition
+    recorded: int | None = None
+    group: int | None = None
+    earliest: int | None = None
+    end: int | None = None
+    kept: int | None = None
+    recorded_id: str = ""
+    broker_id: str = ""
+    is_added: bool = False
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets wait, None where nothing is known of them."""
+        if self.recorded is None or self.end is None:
+            return None
+        return max(0, self.end - self.recorded)
+
+    @property
+    def is_recreated(self) -> bool:
+        """Whether the topic was deleted and made again since it was read."""
+        return bool(self.recorded_id and self.broker_id) and self.recorded_id != self.broker_id
+
+    @property
+    def trouble(self) -> str:
+        """What is not as the application left it; empty if all is well."""
+        if not self.broker_id or self.end is None or self.earliest is None:
+            return "not there"
+        if self.is_recreated:
+            return "the topic was made again"
+        if self.is_added and self.earliest > 0:
+            return "records were deleted unread"
+        if self.recorded is None:
+            return "" if self.group is None else "never read; only the group has an offset"
+        if self.recorded > self.end or self.kept is not None:
+            return "the log was cut"
+        if self.recorded < self.earliest:
+            return "records were deleted unread"
+        if self.group is not None and self.group != self.recorded:
+            return "the group was moved"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to change in a record.
+
+    Attributes:
+        offsets: New next offsets.
+        topic_ids: Ids of the topics that they belong to.
+        dropped: Partitions that are no longer there.
+    """
+
+    offsets: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
+    dropped: frozenset[TopicPartition] = frozenset()
+
+
+Wanted = Mapping[TopicPartition, int]
+Views = Mapping[TopicPartition, SourceView]
+
+
+def move(views: Views, wanted: Wanted) -> Edit:
+    """Set offsets that a person names.
+
+    Raises:
+        UnknownSourceError: If there is no such topic or partition.
+        OffsetNotThereError: If the broker holds no such offset.
+    """
+    for place, offset in wanted.items():
+        view = _there(views, place)
+        assert view.earliest is not None, "it is there"
+        assert view.end is not None, "it is there"
+        if not view.earliest <= offset <= view.end:
+            msg = f"{_name(place)} has no offset {offset}"
+            raise OffsetNotThereError(
+                msg,
+                evidence={"earliest": view.earliest, "end": view.end},
+                fix=f"choose an offset from {view.earliest} to {view.end}",
+                fields={"topic": place.topic, "partition": place.partition},
+            )
+    ids = {place.topic: views[place].broker_id for place in wanted}
+    return _with_rest(views, dict(wanted), ids)
+
+
+def skip(views: Views, place: TopicPartition, offset: int) -> Edit:
+    """Go past one record, which must be the next one.
+
+    Raises:
+        UnknownSourceError: If there is no such topic or partition.
+        SkipNotNextError: If the next record is another one.
+    """
+    view = _there(views, place)
+    if view.recorded == offset and view.end is not None and offset < view.end:
+        return Edit(offsets={place: offset + 1})
+    msg = f"offset {offset} is not the next one of {_name(place)}"
+    past = view.recorded is not None and view.recorded > offset
+    raise SkipNotNextError(
+        msg,
+        evidence={"next": view.recorded, "end": view.end},
+        why="it has been read already" if past else "the records before it have not been read yet",
+        fix="mustela offsets show tells where the application is"
+        if past
+        else "let the application come to it, in epochs of one record: mustela run MODULE:APP"
+        " --set epoch.max_records=1; when it stops at the record, skip it",
+        fields={"next": view.recorded},
+    )
+
+
+def accept_group(views: Views) -> Edit:
+    """Go on from the offsets of the consumer group, which somebody has moved.
+
+    Raises:
+        OffsetNotThereError: If the broker holds no such offset.
+    """
+    moved = {
+        place: view.group
+        for place, view in views.items()
+        if view.group is not None and view.group != view.recorded and view.end is not None
+    }
+    return move(views, moved)
+
+
+def accept_broker(views: Views) -> Edit:
+    """Go on where the broker's logs allow it: topics were made again, or logs were cut.
+
+    A topic that was made again is read from its start. Where records were deleted unread, also of a
+    partition that was added since, reading goes on at the first that is left; where the log lost
+    what was read, where it still is what was read, or at its end if leader epochs do not tell.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    ids: dict[str, str] = {}
+    dropped: set[TopicPartition] = set()
+    for place, view in views.items():
+        if view.is_added and view.earliest:
+            offsets[place] = view.earliest
+            continue
+        if view.recorded is None and not view.is_recreated:
+            continue
+        if view.earliest is None or view.end is None:
+            if view.is_recreated:
+                dropped.add(place)
+            continue
+        if view.is_recreated:
+            offsets[place], ids[place.topic] = view.earliest, view.broker_id
+            continue
+        assert view.recorded is not None, "asked above"
+        kept = max(view.earliest, min(view.recorded if view.kept is None else view.kept, view.end))
+        if kept != view.recorded:
+            offsets[place] = kept
+    return Edit(offsets=offsets, topic_ids=ids, dropped=frozenset(dropped))
+
+
+def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
+    """Return the record after an edit: of a new incarnation, with the same epoch and state.
+
+    Watermarks stay, as they never go back; a partition of a topic that was made again has none.
+    """
+    anew = {topic for topic, id_ in edit.topic_ids.items() if record.topic_ids.get(topic) != id_}
+    partitions: dict[TopicPartition, PartitionState] = {}
+    for part in record.partitions:
+        place = TopicPartition(part.topic, part.partition)
+        if place not in edit.dropped:
+            partitions[place] = part
+    for place, offset in edit.offsets.items():
+        before = partitions.get(place)
+        if before is None or place.topic in anew:
+            partitions[place] = PartitionState(place.topic, place.partition, offset)
+        else:
+            # Anything else that the record knows of the old offset says nothing of the new one.
+            partitions[place] = PartitionState(
+                *place, offset, before.max_timestamp, before.seen_ms, before.idle
+            )
+    return msgspec.structs.replace(
+        record,
+        incarnation=record.incarnation + 1,
+        time_ms=now_ms,
+        partitions=[part for _, part in sorted(partitions.items())],
+        topic_ids={**record.topic_ids, **edit.topic_ids},
+        mirrored_ms=now_ms,
+    )
+
+
+def beginning(
+    record: EpochRecord | None, edit: Edit, *, key_groups: int, now_ms: int, life: str
+) -> EpochRecord:
+    """Return the record of an application without any state, which begins at these offsets.
+
+    Args:
+        record: The last record, whose incarnation goes on.
+        edit: Where to begin.
+        key_groups: The number of key groups.
+        now_ms: Wall-clock time.
+        life: Names the new life.
+    """
+    return EpochRecord(
+        incarnation=1 if record is None else record.incarnation + 1,
+        epoch=0,
+        attempt=0,
+        time_ms=now_ms,
+        partitions=[
+            PartitionState(place.topic, place.partition, offset)
+            for place, offset in sorted(edit.offsets.items())
+        ],
+        topic_ids=dict(edit.topic_ids),
+        groups={},
+        changelog_ends={},
+        watermark=-1,
+        key_groups=key_groups,
+        lanes=1,
+        fingerprint="",
+        state_format=STATE_FORMAT,
+        mirrored_ms=now_ms,
+        life=life,
+    )
+
+
+def _there(views: Views, place: TopicPartition) -> SourceView:
+    view = views.get(place)
+    if view is not None and view.end is not None and view.earliest is not None:
+        return view
+    known = sorted(other.partition for other in views if other.topic == place.topic)
+    if known:
+        msg = f"the topic {place.topic} has no partition {place.partition}"
+        fix = f"its partitions are {known[0]} to {known[-1]}"
+    else:
+        msg = f"there is no topic {place.topic}"
+        topics = ", ".join(sorted({other.topic for other in views}))
+        fix = f"the application reads {topics}" if topics else "check the topic's name"
+    raise UnknownSourceError(msg, fix=fix, fields={"topic": place.topic})
+
+
+def _with_rest(views: Views, wanted: dict[TopicPartition, int], ids: dict[str, str]) -> Edit:
+    """Add what else a topic that was made again needs: all of its offsets mean other records."""
+    again = {place.topic for place in wanted if views[place].is_recreated}
+    rest = accept_broker({p: view for p, view in views.items() if p.topic in again})
+    return Edit(
+        offsets={**rest.offsets, **wanted},
+        topic_ids={**rest.topic_ids, **ids},
+        dropped=rest.dropped,
+    )
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic}-{place.partition}"
+
+
+def whole_topics(views: Views, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return the partitions that topics have on the broker.
+
+    Raises:
+        UnknownSourceError: If there is no such topic.
+    """
+    found: list[TopicPartition] = []
+    for topic in topics:
+        places = [p for p, view in views.items() if p.topic == topic and view.end is not None]
+        if not places:
+            _there(views, TopicPartition(topic, 0))
+        found += sorted(places)
+    return found

@@ -1,0 +1,334 @@
+"""Sets an application that is not running to go on elsewhere: fences it, and writes its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from mustela.config.settings import Settings
+from mustela.errors import EnvironmentFault, UsageError
+from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.commit.epochs import EpochReader
+from mustela.runtime.gate.answers import stop_of
+from mustela.runtime.gate.differences import Difference, Kind, led_by_others
+from mustela.runtime.ports import World
+from mustela.runtime.record.epoch_record import (
+    EPOCH_RECORD_KEY,
+    EpochRecord,
+    encode_epoch_record,
+    epochs_topic,
+)
+from mustela.runtime.repairs.dropping import Drop, without
+from mustela.runtime.repairs.edits import Edit, SourceView, beginning, edited
+from mustela.runtime.repairs.upgrading import (
+    LogRow,
+    Upgrading,
+    in_parts,
+    old_rows,
+    upgraded,
+    written,
+)
+from mustela.runtime.topics.application_topics import internal_topics
+
+__all__ = [
+    "NoEpochRecordError",
+    "RecordMovedError",
+    "Repair",
+    "Sight",
+]
+
+
+class NoEpochRecordError(UsageError):
+    """The application has never run, so that there is nothing to change."""
+
+    code = "NO_EPOCH_RECORD"
+
+
+class RecordMovedError(EnvironmentFault):
+    """The application wrote an epoch between the look at its record and the change of it."""
+
+    code = "EPOCH_RECORD_MOVED"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is there before a change.
+
+    Attributes:
+        record: The last epoch record, None if there is none.
+        views: Each source partition.
+    """
+
+    record: EpochRecord | None
+    views: dict[TopicPartition, SourceView]
+
+
+class Repair:
+    """Looks at where an application is, and commits where it is to go on.
+
+    A change is one transaction of the application's own producer, which fences whoever runs: it
+    holds the new epoch record and the group's offsets that mirror it. The next start finds nothing
+    strange.
+
+    Args:
+        settings: Name the application and the brokers.
+        world: Kafka, and the wall clock.
+    """
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        self._settings = settings
+        self._name = settings.application_id
+        self._world = world
+        self._cluster = world.cluster
+
+    def look(self, more: Iterable[str] = ()) -> Sight:
+        """Return where the application is; nobody is disturbed.
+
+        Args:
+            more: Topics to look at that it may never have read.
+        """
+        record = self._record()
+        group = self._cluster.group_offsets(self._name)
+        recorded: dict[TopicPartition, int] = {}
+        ids: dict[str, str] = {}
+        added = frozenset[TopicPartition]()
+        if record is not None:
+            recorded = {TopicPartition(p.topic, p.partition): p.end for p in record.partitions}
+            ids = dict(record.topic_ids)
+        own = {epochs_topic(self._name)}
+        topics = {*ids, *more, *(place.topic for place in (*recorded, *group))} - own
+        there = self._cluster.describe(topics)
+        places = [
+            TopicPartition(topic, partition)
+            for topic, found in there.items()
+            for partition in range(found.partitions)
+        ]
+        starts = self._cluster.earliest_offsets(places) if places else {}
+        ends = self._cluster.log_ends(places) if places else {}
+        same = {p: e for p, e in ends.items() if there[p.topic].topic_id == ids.get(p.topic)}
+        kept = self._cluster.kept_ends(led_by_others(record, same)) if record else {}
+        if record is not None and record.fingerprint:  # a run names all partitions that are there
+            added = frozenset(same.keys() - recorded.keys())
+        views = {
+            place: SourceView(
+                place=place,
+                recorded=recorded.get(place),
+                group=group.get(place),
+                earliest=starts.get(place),
+                end=ends[place].offset if place in ends else None,
+                kept=kept.get(place),
+                recorded_id=ids.get(place.topic, ""),
+                broker_id=there[place.topic].topic_id if place.topic in there else "",
+                is_added=place in added,
+            )
+            for place in sorted({*places, *recorded, *group})
+        }
+        return Sight(record, views)
+
+    def recorded(self, sight: Sight) -> EpochRecord:
+        """Return the record, which must be there.
+
+        Raises:
+            NoEpochRecordError: If there is none.
+        """
+        if sight.record is None:
+            msg = f"{self._name} has no epoch record: it has never run on these brokers"
+            raise NoEpochRecordError(
+                msg,
+                evidence={"brokers": self._settings.bootstrap_servers},
+                fix="check the application's id; a first start begins where auto_offset_reset says",
+            )
+        return sight.record
+
+    def group_alone(self, sight: Sight) -> bool:
+        """Return whether the group has offsets, and nothing else of the application is there.
+
+        Raises:
+            StateWithoutRecordError: If a changelog holds rows, which the record of a new
+                application would not know.
+        """
+        ends_with = changelog_topic(self._name, "")[len(self._name) + 1 :]
+        begins_with = f"{self._name}-"
+        logs = [
+            topic
+            for topic in self._cluster.topics()
+            if topic.startswith(begins_with) and topic.endswith(ends_with)
+        ]
+        places = [
+            TopicPartition(topic, partition)
+            for topic, found in self._cluster.describe(logs).items()
+            for partition in range(found.partitions)
+        ]
+        ends = self._cluster.end_offsets(places) if places else {}
+        full = sorted({place.topic for place, end in ends.items() if end > 0})
+        left = [Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic) for topic in full]
+        if (error := stop_of(left, self._name)) is not None:
+            raise error
+        return any(view.group is not None for view in sight.views.values())
+
+    def take_over(self) -> None:
+        """End whoever runs the application."""
+        self._world.transactions.reopen()
+
+    def fence(self, sight: Sight) -> None:
+        """End whoever runs the application, and see that the record is still the one looked at.
+
+        Raises:
+            RecordMovedError: If it is not.
+        """
+        self.take_over()
+        now, then = self._record(), sight.record
+        if _token(now) != _token(then):
+            msg = f"{self._name} wrote an epoch meanwhile, so that nothing was changed"
+            raise RecordMovedError(
+                msg,
+                evidence={"record then": _token(then), "record now": _token(now)},
+                why="an instance was running; it has been fenced now",
+                fix="run the command again",
+            )
+
+    def change(self, sight: Sight, edit: Edit) -> EpochRecord:
+        """Commit an edit of the record; state stays. To be called when older instances are fenced.
+
+        Args:
+            sight: What the edit was made from.
+            edit: What is to change.
+        """
+        now_ms = self._world.clock.now_ms()
+        record = edited(self.recorded(sight), edit, now_ms=now_ms)
+        return self._commit(record, _mirrored(record, sight))
+
+    def drop(self, sight: Sight, drop: Drop) -> EpochRecord:
+        """Commit that a store is not in the record any more.
+
+        To be called when older instances are fenced and its changelog is deleted. In this order no
+        start between the two goes on: one that finds the store in the record, and its changelog
+        gone, is stopped; one that found rows in the changelog of a store that is not in the record
+        would take them for rows of the new store.
+
+        Args:
+            sight: What the drop was made from.
+            drop: The store.
+        """
+        now_ms = self._world.clock.now_ms()
+        record = without(self.recorded(sight), drop.store, now_ms=now_ms)
+        return self._commit(record, {})  # whether a tool moved the group is not for this to decide
+
+    def upgrade(
+        self,
+        sight: Sight,
+        jobs: Iterable[Upgrading],
+        read: Callable[[str, int, int], Iterator[LogRow]],
+        say: Callable[[str], None],
+    ) -> EpochRecord:
+        """Rewrite the older rows of stores, and commit that there are none any more.
+
+        To be called when older instances are fenced. Each transaction holds some rows and a record
+        that names the new end of their changelog, so that an application can go on after any of
+        them, and this can be begun again.
+
+        Args:
+            sight: What the jobs were made from.
+            jobs: The stores.
+            read: Reads a partition of a changelog up to an offset.
+            say: Is told what was done.
+
+        Raises:
+            SerdeError: If a row cannot be read, or its upgrade fails; what was committed stays.
+        """
+        record = self.recorded(sight)
+        for job in jobs:
+            count = 0
+            for group, end in enumerate(record.changelog_ends[job.store]):
+                rows = old_rows(job, partial(read, job.topic, group, end)) if end else iter(())
+                for part in in_parts(rows):
+                    record = self._rewrite(record, job, group, part)
+                    count += len(part)
+            record = self._commit(upgraded(record, job, now_ms=self._world.clock.now_ms()), {})
+            say(f"rewrote {count} rows of {job.spec.name}")
+        return record
+
+    def _rewrite(
+        self, record: EpochRecord, job: Upgrading, group: int, rows: list[tuple[bytes, bytes]]
+    ) -> EpochRecord:
+        transactions = self._world.transactions
+        transactions.begin()
+        keys: list[bytes | None] = [key for key, _ in rows]
+        values: list[bytes | None] = [row for _, row in rows]
+        transactions.produce_tracked(job.topic, group, keys, values)
+        end = transactions.flush()[job.topic, group]
+        record = written(record, job, group, end, now_ms=self._world.clock.now_ms())
+        transactions.produce_tracked(
+            epochs_topic(self._name), 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
+        )
+        transactions.commit()
+        return record
+
+    def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
+        """Commit the record of an application without state, which begins at these offsets.
+
+        To be called when older instances are fenced, and what they left is deleted.
+
+        Args:
+            sight: What the edit was made from.
+            edit: Where to begin.
+            key_groups: The number of key groups.
+        """
+        nothing = Plan(stages=(), topics=(), fingerprint="")
+        self._cluster.create([*internal_topics(self._settings, nothing).values()])
+        made = beginning(
+            sight.record,
+            edit,
+            key_groups=key_groups,
+            now_ms=self._world.clock.now_ms(),
+            life=self._world.new_id(),
+        )
+        return self._commit(made, _mirrored(made, sight))
+
+    def offsets_at(
+        self, places: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that is not older than a time; else the end."""
+        asked = list(places)
+        found = self._cluster.offsets_for_times(dict.fromkeys(asked, time_ms)) if asked else {}
+        offsets = {place: at for place, at in found.items() if at is not None}
+        rest = [place for place in asked if place not in offsets]
+        return {**offsets, **(self._cluster.end_offsets(rest) if rest else {})}
+
+    def _record(self) -> EpochRecord | None:
+        if not self._cluster.describe([epochs_topic(self._name)]):
+            return None
+        return EpochReader(self._world.epochs, self._name).last()
+
+    def _commit(self, record: EpochRecord, offsets: Mapping[tuple[str, int], int]) -> EpochRecord:
+        transactions = self._world.transactions
+        transactions.begin()
+        if offsets:
+            transactions.send_offsets(offsets)
+        transactions.produce_tracked(
+            epochs_topic(self._name), 0, [EPOCH_RECORD_KEY], [encode_epoch_record(record)]
+        )
+        transactions.commit()
+        return record
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._world.transactions.close()
+        self._cluster.close()
+
+
+def _mirrored(record: EpochRecord, sight: Sight) -> dict[tuple[str, int], int]:
+    """Return the group's offsets that mirror a record, of the partitions that are there."""
+    there = {place for place, view in sight.views.items() if view.end is not None}
+    return {
+        (part.topic, part.partition): part.end
+        for part in record.partitions
+        if (part.topic, part.partition) in there
+    }
+
+
+def _token(record: EpochRecord | None) -> tuple[int, int, int] | None:
+    return None if record is None else (record.incarnation, record.epoch, record.attempt)

@@ -1,0 +1,249 @@
+"""Rewrites the rows of older versions in the changelogs of an application that does not run.
+
+Local state follows its changelog: a key group whose copy is behind reads what was written since. So
+nothing is written but changelogs and the epoch record, in transactions of bounded size, each of
+which leaves a state that an application can go on with. What is done is seen by the rows, so that
+a job that was broken off is begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from mustela.errors import UsageError
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.record.epoch_record import EpochRecord, GroupState, StoreState
+from mustela.runtime.repairs.dropping import UnknownStoreError
+from mustela.serdes.row_versions import UpgradingSerde, version_of
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.values import REWRITTEN, with_values
+from mustela.topology.meaning_changes import compare_meanings
+from mustela.topology.store_meaning import StoreMeaning
+
+__all__ = [
+    "ROWS_MAX",
+    "LogRow",
+    "StateNotUpgradedError",
+    "Upgrading",
+    "in_parts",
+    "is_old",
+    "old_rows",
+    "rewritten",
+    "upgraded",
+    "upgrades_of",
+    "written",
+]
+
+ROWS_MAX: Final = 5_000
+"""How many rows one transaction rewrites at most."""
+
+LogRow = tuple[int, bytes, bytes | None]
+"""Offset, key and row of a changelog's record."""
+
+
+class StateNotUpgradedError(UsageError):
+    """The rows of a store cannot be rewritten."""
+
+    code = "STATE_UPGRADE_REFUSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrading:
+    """A store whose older rows are to be rewritten.
+
+    Attributes:
+        store: The name that the record has it under.
+        spec: The store, as the program has it.
+        stage: Identity of the stage where it lives.
+        topic: Its changelog.
+        versions: The older versions of which there may be rows.
+        meaning: What its rows mean when this is done.
+    """
+
+    store: str
+    spec: StoreSpec
+    stage: str
+    topic: str
+    versions: tuple[int, ...]
+    meaning: Mapping[str, Any]
+
+
+def upgrades_of(
+    record: EpochRecord, plan: Plan, application_id: str, only: str | None
+) -> tuple[list[Upgrading], list[str]]:
+    """Return the stores whose rows are to be rewritten, and what is said of those that are not.
+
+    Args:
+        record: The last epoch record.
+        plan: The program.
+        application_id: The application.
+        only: The store that is meant; None for all.
+
+    Raises:
+        UnknownStoreError: If the program has no such store.
+        StateNotUpgradedError: If rows of one cannot be read, or local state of some would be lost.
+    """
+    if only is not None and only not in plan.stores:
+        msg = f"{application_id} has no store {only!r} in its program"
+        fix = f"its stores are {', '.join(plan.stores)}" if plan.stores else "there is none"
+        raise UnknownStoreError(msg, fix=fix, fields={"store": only})
+    found: list[Upgrading] = []
+    left: list[str] = []
+    for name, (index, spec) in plan.stores.items():
+        state = record.stores.get(spec.log_name)
+        if only not in (None, name) or state is None or not state.meaning:
+            continue
+        stage = plan.stages[index]
+        then, now = StoreMeaning.from_dict(state.meaning), plan.meanings[name]
+        versions = [old.version for old in then.older]
+        versions += [then.version] if then.version < now.version else []
+        if not versions or not any(record.changelog_ends.get(spec.log_name, ())):
+            continue
+        _check(name, then, now)
+        if spec.kind not in REWRITTEN:
+            left.append(
+                f"leave {name}: what waits there is upgraded when it goes on, so its upgrades"
+                " have to stay in the program"
+            )
+            continue
+        _check_local(name, [store for store in stage.stores if not store.logged])
+        meaning = replace(
+            then, version=now.version, value=now.value, value_shape=now.value_shape, older=()
+        )
+        found.append(
+            Upgrading(
+                store=spec.log_name,
+                spec=spec,
+                stage=stage.identity,
+                topic=changelog_topic(application_id, spec.log_name),
+                versions=tuple(versions),
+                meaning=meaning.as_dict(),
+            )
+        )
+    return found, left
+
+
+def _check(store: str, then: StoreMeaning, now: StoreMeaning) -> None:
+    wrong = [change for change in compare_meanings(then, now) if not change.compatible]
+    if wrong:
+        msg = f"the rows of store {store!r} cannot be read by this program"
+        raise StateNotUpgradedError(
+            msg,
+            evidence={wrong[0].field: f"{wrong[0].then}, now {wrong[0].now}"},
+            why=wrong[0].why,
+            fix="mustela check MODULE:APP says what a start would do, and what goes on",
+            fields={"store": store},
+        )
+
+
+def _check_local(store: str, unlogged: list[StoreSpec]) -> None:
+    if not unlogged:
+        return
+    names = ", ".join(f"'{one.name}'" for one in unlogged)
+    msg = f"store {store!r} cannot be rewritten beside {names}, without a changelog"
+    raise StateNotUpgradedError(
+        msg,
+        why="the job writes changelogs, which local state follows; rows that only local state has"
+        " could be lost on the way",
+        fix="keep the upgrades in the program: each row is upgraded when it is read",
+        fields={"store": store, "beside": [one.name for one in unlogged]},
+    )
+
+
+def old_rows(job: Upgrading, read: Callable[[], Iterator[LogRow]]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and new rows of the rows in a changelog's partition that are of older versions.
+
+    Only the newest row of a key counts. The log is read twice, so that no more than the keys of
+    old rows are held in memory.
+
+    Args:
+        job: The store.
+        read: Reads the partition from its start.
+    """
+    last: dict[bytes, int] = {}
+    for offset, key, row in read():
+        if row is not None and is_old(job.spec, key, row):
+            last[key] = offset
+        else:
+            last.pop(key, None)
+    if last:
+        for offset, key, row in read():
+            if row is not None and last.get(key) == offset:
+                yield key, rewritten(job.spec, key, row)
+
+
+def is_old(spec: StoreSpec, key: bytes, row: bytes) -> bool:
+    """Whether a row holds a value of an older version."""
+    assert spec.row_versions is not None, spec.name
+    newest, found = spec.row_versions.version, False
+
+    def look(value: bytes) -> bytes:
+        nonlocal found
+        found = found or version_of(value) != newest
+        return value
+
+    with_values(spec, key, row, look)
+    return found
+
+
+def rewritten(spec: StoreSpec, key: bytes, row: bytes) -> bytes:
+    """Return a row with all of its values in the newest version.
+
+    Raises:
+        SerdeError: If one cannot be read, or its upgrade fails.
+    """
+    serde = spec.rows_of(spec.value_serde or ValueSerde())
+    assert isinstance(serde, UpgradingSerde), spec.name
+
+    def change(value: bytes) -> bytes:
+        data = serde.serialize(serde.deserialize(value))
+        assert data is not None, "an upgrade never gives None"
+        return data
+
+    return with_values(spec, key, row, change)
+
+
+def in_parts(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Yield rows in lists that fit into a transaction."""
+    while part := list(islice(rows, ROWS_MAX)):
+        yield part
+
+
+def written(
+    record: EpochRecord, job: Upgrading, group: int, end: int, *, now_ms: int
+) -> EpochRecord:
+    """Return the record after a transaction that wrote rows of a key group."""
+    incarnation = record.incarnation + 1
+    ends = list(record.changelog_ends[job.store])
+    ends[group] = end
+    groups = dict(record.groups)
+    if job.stage in groups:
+        states = list(groups[job.stage])
+        states[group] = GroupState(incarnation, record.epoch, record.attempt, now_ms)
+        groups[job.stage] = states
+    return msgspec.structs.replace(
+        record,
+        incarnation=incarnation,
+        time_ms=now_ms,
+        groups=groups,
+        changelog_ends={**record.changelog_ends, job.store: ends},
+    )
+
+
+def upgraded(record: EpochRecord, job: Upgrading, *, now_ms: int) -> EpochRecord:
+    """Return the record that says that a store has no row of an older version."""
+    was: StoreState = record.stores[job.store]
+    state = msgspec.structs.replace(was, meaning=dict(job.meaning))
+    return msgspec.structs.replace(
+        record,
+        incarnation=record.incarnation + 1,
+        time_ms=now_ms,
+        stores={**record.stores, job.store: state},
+    )

@@ -1,0 +1,289 @@
+"""From nothing to the first epoch: topics, the claim, the program, the state."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from mustela.config.clients import client_properties
+from mustela.config.settings import Settings, app_configs
+from mustela.connectors.kafka.errors import TransactionFenced
+from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
+from mustela.plan.epoch import Program, RestoreOrder
+from mustela.plan.plan import Plan
+from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.commit.committer import Committer
+from mustela.runtime.commit.successor import Successor
+from mustela.runtime.engine import Engine, EpochJobError
+from mustela.runtime.events import Listener, Restoring, Said
+from mustela.runtime.passing_faults import PassingFaults
+from mustela.runtime.ports import LocalState, World
+from mustela.runtime.start.recovery import Recovery
+from mustela.runtime.time.epoch_timer import call_wait_ms
+from mustela.runtime.time.watermark import steady_ms, topic_options
+from mustela.runtime.topics.application_topics import first_chooser
+from mustela.runtime.topics.global_tables import GlobalFollower
+from mustela.state.faults import StateDamagedError, StateGoneError
+
+__all__ = ["Opening", "all_groups", "check_before_start", "row_limits"]
+
+
+def row_limits(settings: Settings) -> RowLimits:
+    """Return what the settings say of output rows."""
+    return RowLimits.of(
+        client_properties(settings, "producer"),
+        header=settings.epoch_header,
+        creates=settings.topics.create,
+        refuses=settings.production_handler == "fail",
+    )
+
+
+def check_before_start(
+    settings: Settings, plan: Plan, world: World, listener: Listener
+) -> Recovery:
+    """See whether the application can run at all, before an engine is started for it.
+
+    It is also before the claim: what cannot run must not end an instance that does.
+
+    Returns:
+        What has found the topics, for `Opening`, which need not look again.
+
+    Raises:
+        MustelaError: If topics are missing, or record, broker and program do not fit.
+    """
+    recovery = Recovery(settings, plan, world, lambda text: listener.on_event(Said(text=text)))
+    faults = PassingFaults(world.clock, limit=settings.commit_timeout.total_seconds())
+    _check(recovery, faults, listener)
+    return recovery
+
+
+def _check(recovery: Recovery, faults: PassingFaults, listener: Listener) -> None:
+    faults.retry(recovery.examine, listener.on_error)
+    faults.retry(recovery.ensure_topics, listener.on_error)
+
+
+class Opening:
+    """Brings an application to where its next epoch can run.
+
+    Args:
+        settings: The settings.
+        plan: The physical plan.
+        engine: A started engine.
+        world: Kafka, disk and clocks.
+        listener: Is told of what happens.
+        lanes: Number of lanes.
+        checked: What `check_before_start` gave; None checks here.
+
+    Attributes:
+        plan: The plan that runs: it reads the topics that patterns have found, too.
+        recovery: Finds topics, the last record and start offsets.
+        global_tables: Follows the topics of global tables.
+    """
+
+    def __init__(  # noqa: PLR0913 - an application, its world, and what is known of it
+        self,
+        settings: Settings,
+        plan: Plan,
+        engine: Engine,
+        *,
+        world: World,
+        listener: Listener,
+        lanes: int,
+        checked: Recovery | None = None,
+    ) -> None:
+        self._settings = settings
+        self.plan = plan
+        self._engine = engine
+        self._world = world
+        self._listener = listener
+        self._lanes = lanes
+        self.recovery = checked or Recovery(settings, plan, world, self._say)
+        self._is_checked = checked is not None
+        self.global_tables = GlobalFollower(plan, world.cluster, self._say)
+        self._state_dir = settings.state_dir
+        self._is_loaded = False
+
+    def row_checks(self) -> RowChecks:
+        """Return what finds rows that the broker would refuse, before they are sent."""
+        settings, recovery, world = self._settings, self.recovery, self._world
+        return RowChecks(
+            world.cluster,
+            world.clock,
+            row_limits(settings),
+            partitions=lambda: (recovery.widest_source, settings.replication_factor),
+            origin=first_chooser(self.plan),
+        )
+
+    def open(
+        self, committer: Committer, successor: Successor, faults: PassingFaults
+    ) -> CommittedState:
+        """Check topics, fence older instances, read the last epoch and restore what is missing.
+
+        Raises:
+            FencedError: If a newer instance started meanwhile.
+            MustelaError: If the application cannot go on.
+        """
+        on_fault = self._listener.on_error
+        # Before the claim: what cannot run must not end an instance that does.
+        self._engine.check(self.plan)
+        if not self._is_checked:
+            _check(self.recovery, faults, self._listener)
+        faults.retry(self.recovery.tell_of_weak_topics, on_fault)
+        state = faults.retry(lambda: self._claim(committer, successor), on_fault)
+        self.global_tables.resume(state.global_marks)
+        faults.retry(self.global_tables.find, on_fault)
+        state.watermark.resume(steady_ms(self._world.clock))
+        self._place_state()
+        self._load(state)
+        if not state.is_empty:
+            self._restore(state)
+        return state
+
+    def _say(self, text: str) -> None:
+        self._listener.on_event(Said(text=text))
+
+    def take_plan(self, state: CommittedState) -> bool:
+        """Go on with the plan of the state, which may read topics that a pattern has found.
+
+        Returns:
+            Whether it is another one.
+        """
+        if state.plan is self.plan:
+            return False
+        self.plan = state.plan
+        if self._is_loaded:
+            self._load(state)
+        return True
+
+    def settle(self, state: CommittedState) -> None:
+        """Sync and close local state before a clean stop."""
+        if self._is_loaded and not state.is_empty:
+            self._engine.settle(all_groups(state))
+
+    def release(self) -> None:
+        """Let go of the place of local state."""
+        self._world.disk.release(self._state_dir)
+
+    def _claim(self, committer: Committer, successor: Successor) -> CommittedState:
+        """Fence older instances, read what they left, and commit that this one goes on.
+
+        Who fences this one without a claim of its own is an older one that asks how its last
+        commit ended: then the claim is made a second time.
+        """
+        for is_last in (False, True):
+            self._world.transactions.reopen()
+            before = self.recovery.read_state(lanes=self._lanes)
+            state = before.claimed_by(before.incarnation + 1)
+            state.watermark.by_topic = topic_options(state.plan, state.watermark.options)
+            self.take_plan(state)
+            try:
+                committer.claim(state.to_record(self._world.clock.now_ms()))
+            except TransactionFenced as error:
+                if is_last:
+                    raise successor.fenced(error) from error
+                successor.refuse_soon(before.incarnation, error)
+            else:
+                break
+        return state
+
+    def _place_state(self) -> None:
+        """Choose where local state lives, and delete what no stage claims any more."""
+        settings, disk = self._settings, self._world.disk
+        name = settings.application_id
+        backend = "memory" if settings.state.backend == "memory" else "disk"
+        self._state_dir = disk.choose(
+            LocalState(application_id=name, root=settings.state_dir, backend=backend),
+            self._say,
+        )
+        claimed = {stage.identity for stage in self.plan.stages if stage.stores}
+        claimed |= self.global_tables.claimed
+        for place in {self._state_dir, settings.state_dir}:
+            disk.remove_unclaimed(place, name, claimed)
+
+    def _load(self, state: CommittedState) -> None:
+        self._engine.load(self._program(state))
+        self._is_loaded = True
+
+    def _program(self, state: CommittedState) -> Program:
+        settings = self._settings
+        new_topics = (self.recovery.widest_source, settings.replication_factor)
+        return Program(
+            identity=self._world.new_id(),
+            application_id=settings.application_id,
+            cluster_id=self.recovery.cluster_id,
+            plan=self.plan,
+            lanes=self._lanes,
+            key_groups=settings.key_groups,
+            guarantee=settings.processing_guarantee,
+            kernel=self._kernel_options(),
+            consumer=client_properties(settings, "consumer"),
+            producer=client_properties(settings, "producer"),
+            state_dir=str(self._state_dir),
+            saved_dir="" if self._state_dir == settings.state_dir else str(settings.state_dir),
+            state_backend=settings.state.backend,
+            map_size=settings.state.map_size,
+            result_bytes=settings.epoch.result_bytes,
+            small_seconds=settings.epoch.small.total_seconds(),
+            row_rules={
+                "admin": client_properties(settings, "admin"),
+                "limits": asdict(row_limits(settings)),
+                "new_topics": new_topics,
+                "origin": first_chooser(self.plan),
+            },
+            stale_after_ms=self.recovery.stale_after_ms(),
+            life=state.life,
+            changelog_ids={
+                name: store.changelog_id
+                for name, store in state.stores.items()
+                if store.changelog_id
+            },
+            adopts_unnamed=state.adopts_unnamed,
+        )
+
+    def _kernel_options(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "emit": settings.emit,
+            "event_time": settings.event_time,
+            "key_groups": settings.key_groups,
+            "deserialization_handler": settings.deserialization_handler,
+            "processing_handler": settings.processing_handler,
+            "production_handler": settings.production_handler,
+            "topic_partitions": self.recovery.sink_partitions(),
+            "late_letters": self.plan.late_letters,
+            "application_id": settings.application_id,
+            "app_configs": app_configs(settings),
+            "call_wait_ms": call_wait_ms(
+                self.plan,
+                settings.commit_interval.total_seconds(),
+                lanes=self._lanes,
+                cores=self._engine.cores,
+            ),
+        }
+
+    def _restore(self, state: CommittedState) -> None:
+        order = all_groups(state)
+        total: dict[str, int] = {}
+
+        def progress(reports: Any, done: int, groups: int) -> None:
+            for report in reports:
+                for store, count in report.restored.items():
+                    total[store] = total.get(store, 0) + count
+            self._listener.on_event(Restoring(done=done, groups=groups, records=dict(total)))
+
+        for suspect in (False, True):
+            try:
+                self._engine.restore(replace(order, suspect=suspect), progress)
+            except (EpochJobError, StateDamagedError, StateGoneError):
+                if suspect:
+                    raise
+            else:
+                self.recovery.unlogged.restored(total)
+                return
+
+
+def all_groups(state: CommittedState) -> RestoreOrder:
+    """Return the order that names what is committed of every key group."""
+    return RestoreOrder(
+        incarnation=state.incarnation, marks=state.marks(), watermark=state.watermark.value
+    )

@@ -1,0 +1,284 @@
+"""What a start finds in Kafka: topics, the last epoch record, and where to begin reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from mustela.config.settings import Settings
+from mustela.config.units import reset_duration_ms
+from mustela.connectors.kafka.admin import TopicDescription
+from mustela.errors import MustelaError, UsageError
+from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.commit.epochs import refuse_gone
+from mustela.runtime.commit.epochs_watch import EpochsWatch
+from mustela.runtime.gate.adopt import adopted
+from mustela.runtime.gate.answers import stop_of, told
+from mustela.runtime.gate.differences import Difference, Kind, expired
+from mustela.runtime.gate.gate import Gate
+from mustela.runtime.ports import World
+from mustela.runtime.start.unlogged import UnloggedStores
+from mustela.runtime.time.watermark import steady_ms, watermark_options
+from mustela.runtime.topics.application_topics import ensure_topics, internal_topics, sink_topics
+from mustela.runtime.topics.found_topics import with_found
+from mustela.runtime.topics.lagging import describe_all
+from mustela.runtime.topics.staleness import stale_ages
+
+__all__ = ["NoStartOffsetError", "Recovery"]
+
+
+class NoStartOffsetError(UsageError):
+    """A source has no recorded offset, and ``auto_offset_reset`` is ``none``."""
+
+    code = "NO_START_OFFSET"
+
+
+class Recovery:
+    """Reads what the last run left, and refuses to go on where it does not fit.
+
+    Args:
+        settings: The settings.
+        plan: The plan that is to run.
+        world: Kafka, and the wall clock.
+        say: Is told what goes on differently.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: Plan,
+        world: World,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._admin = world.cluster
+        self._gate = Gate(settings, world)
+        self._epochs = EpochsWatch(settings.application_id, world)
+        self._new_id = world.new_id
+        self._say = say
+        self._clock = world.clock
+        self._partitions: Mapping[str, int] = {}
+        self._is_told_of_weak = False
+        self.cluster_id = ""
+        self.unlogged = UnloggedStores(plan, say)
+
+    def ensure_topics(self) -> None:
+        """Check all topics and create the internal ones."""
+        self.cluster_id = self._admin.cluster_id()
+        self._partitions = ensure_topics(self._admin, self._settings, self._plan, self._clock)
+
+    def tell_of_weak_topics(self) -> None:
+        """Say once which internal topics can lose what was committed."""
+        if not self._is_told_of_weak:
+            for text in self._admin.weak_topics(internal_topics(self._settings, self._plan)):
+                self._say(text)
+            self._is_told_of_weak = True
+
+    def stale_after_ms(self) -> dict[str, int]:
+        """Return by topic the age above which a local copy of it is not believed."""
+        topics = [table.topic for table in self._plan.global_tables]
+        for _, store in self._plan.stores.values():
+            if store.logged:
+                topics.append(changelog_topic(self._settings.application_id, store.log_name))
+        return stale_ages(self._admin.configs(topics))
+
+    @property
+    def widest_source(self) -> int:
+        """The number of partitions of the widest source topic: what a new topic gets."""
+        return max(self._partitions.values(), default=1)
+
+    def examine(self) -> None:
+        """Look whether record, broker and program fit, before anything is started or written.
+
+        Raises:
+            MustelaError: If they do not.
+        """
+        self._gate.look(self._plan).decide(lambda _text: None)
+
+    def sink_partitions(self) -> dict[str, int]:
+        """Return the partition count of each sink topic that exists."""
+        known = describe_all(self._admin, self._clock, sink_topics(self._plan))
+        return {topic: described.partitions for topic, described in known.items()}
+
+    def read_state(self, *, lanes: int) -> CommittedState:
+        """Return the committed state, with a start offset for every live partition.
+
+        Only to be called when older instances are fenced.
+
+        Raises:
+            MustelaError: If record, broker and program do not fit; see `gate`.
+        """
+        seen = self._gate.look(self._plan)
+        seen.decide(self._say)
+        self.unlogged.begin(seen.record)
+        self._plan = seen.program.plan
+        there, may_go = seen.broker.topics, set(self._plan.found_topics)
+        for topic in self._plan.topics:
+            if topic not in there and topic not in may_go:
+                raise self._admin.missing_topic(topic, use="source")
+        self._partitions = {
+            topic: there[topic].partitions for topic in self._plan.topics if topic in there
+        }
+        state = adopted(
+            seen, lanes=lanes, options=watermark_options(self._settings), new_id=self._new_id
+        )
+        then = seen.record.topic_ids if seen.record else {}
+        is_whole = seen.record is not None and bool(seen.record.fingerprint)
+        self._start_offsets(state, known=_still(then, state.topic_ids), is_whole=is_whole)
+        return state
+
+    def add_new_partitions(self, state: CommittedState) -> None:
+        """Read what was made since: partitions of known topics, and topics that match a pattern.
+
+        New partitions are read from their start, new topics as ``auto_offset_reset`` says. With
+        new topics ``state`` gets another plan. A topic that a pattern has found may go, and rests
+        until it is back: one answer that does not mention it is no reason to forget it.
+        """
+        before = dict(state.topic_ids)
+        if self._plan.has_patterns:
+            there = self._admin.topics()
+            self._plan = state.plan = with_found(self._plan, self._settings, (), there)
+        internal = internal_topics(self._settings, self._plan)
+        may_go = set(self._plan.found_topics)
+        wanted = {*internal, *self._plan.topics} - (may_go - (before.keys() - state.dormant.keys()))
+        described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
+        refuse_gone(self._settings.application_id, internal.keys() - described.keys())
+        self._epochs.see(state, described[self._epochs.topic])
+        self._epochs.learn(state, described[self._epochs.topic])
+        for topic in self._plan.topics:
+            if topic in described:
+                self._see(state, topic, described[topic].topic_id, may_go=topic in may_go)
+            elif topic not in may_go:
+                raise self._admin.missing_topic(topic, use="source")
+            elif topic in state.topic_ids and topic not in state.dormant:
+                state.let_rest(topic)
+        self._partitions = {
+            topic: found.partitions for topic, found in described.items() if topic not in internal
+        }
+        self._start_offsets(state, known=_still(before, state.topic_ids), is_whole=True)
+
+    def refuse_recreated(
+        self,
+        state: CommittedState,
+        places: Iterable[TopicPartition],
+        beside: Collection[str] = (),
+    ) -> dict[str, TopicDescription]:
+        """See that topics which were read just now, and the epochs topic, are what they were.
+
+        One that is not there tells nothing: what was read of it was read before it went.
+
+        Args:
+            state: What is known of them.
+            places: What was read.
+            beside: More topics, which the same question is to be about.
+
+        Returns:
+            What was found of those.
+
+        Raises:
+            SourceTopicRecreatedError: If one was made anew.
+            EpochsTopicGoneError: If the epochs topic was.
+        """
+        read = {place.topic for place in places}
+        described = self._admin.describe({*read, *beside, self._epochs.topic})
+        self._epochs.see(state, described.get(self._epochs.topic))
+        for topic in read & described.keys():
+            now = described[topic].topic_id
+            then = state.topic_ids.get(topic, now)
+            if now != then:
+                raise _recreated(topic, then, now, self._settings.application_id)
+        return {topic: described[topic] for topic in beside if topic in described}
+
+    def _see(self, state: CommittedState, topic: str, now: str, *, may_go: bool) -> None:
+        """Note that a topic is there, under the id that it has now."""
+        then = state.topic_ids.get(topic, now)
+        if now == then:
+            state.wake(topic, steady_ms(self._clock))
+        elif may_go and topic in state.dormant:
+            state.forget(topic)
+            replaced = Difference(kind=Kind.SOURCE_REPLACED, subject=topic, then=then, now=now)
+            self._say(told(replaced, self._settings.application_id))
+        else:
+            raise _recreated(topic, then, now, self._settings.application_id)
+        state.topic_ids[topic] = now
+
+    def _start_offsets(self, state: CommittedState, known: set[str], *, is_whole: bool) -> None:
+        """Give every live partition without a recorded offset a start.
+
+        Args:
+            state: What is committed.
+            known: Topics that are those which were read.
+            is_whole: Whether the state has all partitions that these had when it was written.
+        """
+        places = [
+            TopicPartition(topic, partition)
+            for topic, partitions in self._partitions.items()
+            for partition in range(partitions)
+        ]
+        new = [place for place in places if place not in state.sources.next_offsets]
+        if not new:
+            return
+        resets = self._resets()
+        earliest = [p for p in new if p.topic in known or resets[p.topic] == "earliest"]
+        others = [p for p in new if p.topic not in known]
+        latest = [p for p in others if resets[p.topic] == "latest"]
+        refused = [p for p in others if resets[p.topic] == "none"]
+        since = {p: ms for p in others if (ms := reset_duration_ms(resets[p.topic])) is not None}
+        if refused:
+            msg = f"no recorded offset for {refused[0].topic}-{refused[0].partition}"
+            raise NoStartOffsetError(
+                msg,
+                why="auto_offset_reset is none",
+                fix="set auto_offset_reset to earliest, latest or by_duration:<duration>",
+            )
+        if since:
+            state.sources.next_offsets.update(self._since(since))
+        starts = self._admin.earliest_offsets(earliest)
+        if is_whole:
+            self._refuse_expired({p: at for p, at in starts.items() if p.topic in known})
+        state.sources.next_offsets.update(starts)
+        state.sources.next_offsets.update(self._admin.end_offsets(latest))
+
+    def _refuse_expired(self, added: Mapping[TopicPartition, int]) -> None:
+        """See that nothing was deleted of partitions which were added since the last look.
+
+        Raises:
+            SourceExpiredError: If one does not begin with its first record.
+        """
+        lost = [expired(place, None, first) for place, first in sorted(added.items()) if first > 0]
+        error = stop_of(lost, self._settings.application_id)
+        if error is not None:
+            raise error
+
+    def _since(self, spans: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that is not older than a span; else the end."""
+        now = self._clock.now_ms()
+        found = self._admin.offsets_for_times(
+            {place: max(0, now - span) for place, span in spans.items()}
+        )
+        offsets = {place: offset for place, offset in found.items() if offset is not None}
+        offsets.update(self._admin.end_offsets([place for place in spans if place not in offsets]))
+        return offsets
+
+    def _resets(self) -> dict[str, str]:
+        resets = dict.fromkeys(self._plan.topics, self._settings.auto_offset_reset)
+        for source in self._plan.stages[0].sources:
+            if source.auto_offset_reset is not None:
+                for topic in source.topics:
+                    resets[topic] = source.auto_offset_reset  # type: ignore[assignment]
+        return resets  # type: ignore[return-value]
+
+
+def _still(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Return the topics that are the same as they were."""
+    return {topic for topic, topic_id in then.items() if now.get(topic) == topic_id}
+
+
+def _recreated(topic: str, then: str, now: str, application_id: str) -> MustelaError:
+    difference = Difference(kind=Kind.SOURCE_RECREATED, subject=topic, then=then, now=now)
+    error = stop_of([difference], application_id)
+    assert error is not None, "a topic that was made anew is a stop"
+    return error

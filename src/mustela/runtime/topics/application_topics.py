@@ -1,0 +1,170 @@
+"""The topics an application needs: sources and sinks that exist, internal ones that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from mustela.clock import Clock
+from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import TopicSpec
+from mustela.connectors.kafka.topic_checks import BROKER_TIME, missing_topics
+from mustela.errors import Origin
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Plan
+from mustela.runtime.ports import Cluster
+from mustela.runtime.record.epoch_record import epochs_topic
+from mustela.runtime.topics.lagging import describe_all
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.sink import SinkNode
+
+__all__ = ["ensure_topics", "first_chooser", "internal_topics", "sink_topics"]
+
+_SEGMENT_BYTES = 50 * 1024 * 1024
+_DAY_MS = 86_400_000
+
+
+def changelog_config(store: StoreSpec) -> dict[str, str]:
+    """Return the settings of a store's changelog topic.
+
+    LogAppendTime, because a record's own time is inside its value and an old one would make the
+    broker delete the segment it lies in. Windows leave the log by age: the store drops them by
+    itself and says nothing. Every other kind deletes what it no longer needs, and its log is
+    compacted only.
+    """
+    config = {
+        "cleanup.policy": "compact",
+        **BROKER_TIME,
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "retention.ms": "-1",
+    }
+    if store.retention_ms is not None and store.kind == "window":
+        config["cleanup.policy"] = "compact,delete"
+        config["retention.ms"] = str(store.retention_ms + _DAY_MS)
+    return {**config, **store.topic_config}
+
+
+def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
+    """Return every internal topic of the application, as it must be."""
+    replication = settings.replication_factor
+    name = epochs_topic(settings.application_id)
+    topics = {
+        name: TopicSpec(
+            name=name,
+            application_id=settings.application_id,
+            partitions=1,
+            replication_factor=replication,
+            config={
+                "cleanup.policy": "compact",
+                "segment.bytes": str(_SEGMENT_BYTES),
+                "retention.ms": "-1",
+            },
+            created_with=BROKER_TIME,
+        )
+    }
+    for _, store in plan.stores.values():
+        if store.logged:
+            topic = changelog_topic(settings.application_id, store.log_name)
+            topics[topic] = TopicSpec(
+                name=topic,
+                application_id=settings.application_id,
+                partitions=settings.key_groups,
+                replication_factor=replication,
+                config=changelog_config(store),
+            )
+    return topics
+
+
+def sink_topics(plan: Plan) -> dict[str, SinkNode]:
+    """Return the topics that sinks name outright, each with one of its sinks."""
+    sinks: dict[str, SinkNode] = {}
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step.node, SinkNode) and isinstance(step.node.topic, str):
+                sinks.setdefault(step.node.topic, step.node)
+    return sinks
+
+
+def first_chooser(plan: Plan) -> Origin | None:
+    """Return the line of the first sink whose topics a function names, None if there is none."""
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step.node, SinkNode) and not isinstance(step.node.topic, str):
+                return step.node.origin
+    return None
+
+
+def ensure_topics(
+    admin: Cluster, settings: Settings, plan: Plan, clock: Clock
+) -> Mapping[str, int]:
+    """Check all topics, create the internal ones, and return the sources' partition counts.
+
+    Raises:
+        MissingTopicError: If source topics or global tables' do not exist, or sink topics do not
+            and ``topics.create`` is off; it names all of them.
+        InternalTopicError: If an internal topic exists with other partitions or policy.
+    """
+    sinks = sink_topics(plan)
+    wanted = internal_topics(settings, plan)
+    dead_letters = _dead_letter_topics(settings, plan)
+    known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
+    required = _required(settings, plan, sinks)
+    if required.keys() - known.keys():
+        known |= describe_all(admin, clock, required)
+        _refuse_missing(admin, required, known)
+    admin.check_internal([spec for name, spec in wanted.items() if name in known])
+    missing = [spec for name, spec in wanted.items() if name not in known]
+    widest = max((known[name].partitions for name in plan.topics), default=1)
+    missing.extend(
+        TopicSpec(
+            name=topic,
+            partitions=widest,
+            replication_factor=settings.replication_factor,
+            config={},
+        )
+        for topic in [*sinks, *dead_letters]
+        if topic not in known
+    )
+    admin.create(missing)
+    return {topic: known[topic].partitions for topic in plan.topics}
+
+
+def _required(
+    settings: Settings, plan: Plan, sinks: Mapping[str, SinkNode]
+) -> dict[str, tuple[str, Origin | None]]:
+    """Return the topics that nobody makes for the user, each with its use and the user's line."""
+    required: dict[str, tuple[str, Origin | None]] = {}
+    for source in plan.stages[0].sources:
+        for topic in source.topics:
+            required.setdefault(topic, ("source", source.origin))
+    for table in plan.global_tables:
+        required.setdefault(table.topic, ("global table", table.origin))
+    if not settings.topics.create:
+        for topic, sink in sinks.items():
+            required.setdefault(topic, ("sink", sink.origin))
+    return required
+
+
+def _refuse_missing(
+    admin: Cluster, required: Mapping[str, tuple[str, Origin | None]], known: Collection[str]
+) -> None:
+    """Name all missing topics at once, so that nobody has to find them one start at a time.
+
+    Raises:
+        MissingTopicError: If there is one.
+    """
+    errors = [
+        admin.missing_topic(topic, use=use, at=at)
+        for topic, (use, at) in required.items()
+        if topic not in known
+    ]
+    if errors:
+        raise errors[0] if len(errors) == 1 else missing_topics(errors)
+
+
+def _dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
+    handlers = (
+        settings.deserialization_handler,
+        settings.processing_handler,
+        settings.production_handler,
+    )
+    return [settings.dead_letter_topic] if "dead_letter" in handlers or plan.writes_letters else []
