@@ -31,7 +31,7 @@ from mustela.cli.repairing import (
 from mustela.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from mustela.config.settings import Settings
     from mustela.connectors.kafka.admin import KafkaAdmin
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NothingConfirmedError",
     "NothingRecordedError",
-    "internal_topics_of",
     "reset",
 ]
 
@@ -236,33 +235,8 @@ def _delete(plan: Plan, admin: KafkaAdmin) -> None:
         shutil.rmtree(state)
 
 
-def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
-    """Return those of ``topics`` that an application made for itself.
-
-    The changelogs of ``a-b`` begin with ``a-`` too, and are not those of ``a``: an application is
-    known by its epochs topic.
-
-    Example:
-        >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
-        ['a-epochs', 'a-lease', 'a-n-changelog']
-        >>> internal_topics_of("a", ["a-n-changelog", "a-b-n-changelog", "a-b-epochs"])
-        ['a-n-changelog']
-    """
-    from mustela.runtime.record.epoch_record import epochs_topic
-    from mustela.runtime.topics.found_topics import is_internal
-
-    there = set(topics)
-    end = epochs_topic("")
-    applications = (topic.removesuffix(end) for topic in there if topic.endswith(end))
-    others = tuple(f"{name}-" for name in applications if name.startswith(f"{application_id}-"))
-    return sorted(
-        topic
-        for topic in there
-        if is_internal(application_id, topic) and not topic.startswith(others)
-    )
-
-
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
+    from mustela.runtime.topics.found_topics import internal_topics_of
     from mustela.state.directories import memory_directory
 
     name = settings.application_id

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mustela.broker.tools import TOOLS
-from mustela.cli import examination, records, reset, tools
+from mustela.cli import examination, records, tools
 from mustela.cli.console import ExitCode
 from mustela.cli.demo.report import Outcome, Screen, State, next_lines, outcome_fields
 from mustela.cli.doctor import report
@@ -23,6 +23,7 @@ from mustela.cli.records import BadValueError, parse_value
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
 from mustela.runtime.events import AppState, EpochDone, Restoring, StateChanged
+from mustela.runtime.topics.found_topics import internal_topics_of
 from mustela.serdes.resolve import resolve_serde, serde_names
 
 SAMPLES = {
@@ -98,7 +99,7 @@ def test_reset_takes_only_what_is_the_applications_own() -> None:
         "other-totals-changelog",
         "counts",
     ]
-    assert reset.internal_topics_of("shop", topics) == ["shop-epochs", "shop-totals-changelog"]
+    assert internal_topics_of("shop", topics) == ["shop-epochs", "shop-totals-changelog"]
 
 
 def test_every_tool_that_asks_a_broker_exists() -> None:

@@ -397,6 +397,17 @@ def test_a_pattern_matches_no_internal_topic(tmp_path: Path) -> None:
         assert found.topics == ("lines", *others)
 
 
+def test_a_pattern_matches_topics_of_an_application_with_a_longer_name(tmp_path: Path) -> None:
+    """They are those that ``reset`` leaves alone; a changelog that it writes itself is its own."""
+    there = ["app-eu-epochs", "app-eu-old-changelog", "app-old-changelog"]
+    builder = StreamsBuilder()
+    found = builder.stream(re.compile("app-.*"), key=str, value=str, name="found")
+    found.group_by_key().count(store="eu-counts").to_stream().to("out", key=str, value=int)
+    program = plan(builder.build())
+    topics = [*there, "app-eu-counts-changelog"]
+    assert with_found(program, settings_for(tmp_path), (), topics).topics == tuple(there[:2])
+
+
 def test_a_pattern_does_not_match_where_the_applications_own_dead_letters_go(
     tmp_path: Path,
 ) -> None:

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mustela.config.settings import Settings
+from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.lease import lease_topic
 from mustela.runtime.record.epoch_record import epochs_topic
 
-__all__ = ["is_internal", "with_found"]
+__all__ = ["internal_topics_of", "with_found"]
 
 _KAFKAS_OWN = "__"
 _CHANGELOG = "-changelog"
 
 
-def is_internal(application_id: str, topic: str) -> bool:
-    """Whether a topic is one that an application makes for itself, by its name.
+def internal_topics_of(
+    application_id: str, topics: Iterable[str], own: Collection[str] = ()
+) -> list[str]:
+    """Return those of ``topics`` that an application made for itself, by their names, in order.
 
-    So also the changelog of a store that no step of the program has any more is one.
+    So also the changelog of a store that no step of the program has any more is one. The changelogs
+    of ``a-b`` begin with ``a-`` too, and are not those of ``a``: an application is known by its
+    epochs topic.
+
+    Args:
+        application_id: The application.
+        topics: All topics of the cluster.
+        own: Those that are known to be its own, whatever other applications there are.
 
     Example:
-        >>> [t for t in ("a-epochs", "a-n-changelog", "a-n", "ab-lease") if is_internal("a", t)]
-        ['a-epochs', 'a-n-changelog']
+        >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
+        ['a-epochs', 'a-lease', 'a-n-changelog']
+        >>> internal_topics_of("a", ["a-n-changelog", "a-b-n-changelog", "a-b-epochs"])
+        ['a-n-changelog']
     """
-    return topic in {epochs_topic(application_id), lease_topic(application_id)} or (
-        topic.startswith(f"{application_id}-") and topic.endswith(_CHANGELOG)
-    )
+    there = set(topics)
+    mine = {epochs_topic(application_id), lease_topic(application_id), *own} & there
+    end = epochs_topic("")
+    applications = (topic.removesuffix(end) for topic in there if topic.endswith(end))
+    others = tuple(f"{name}-" for name in applications if name.startswith(f"{application_id}-"))
+    logs = {
+        topic
+        for topic in there
+        if topic.startswith(f"{application_id}-")
+        and topic.endswith(_CHANGELOG)
+        and not topic.startswith(others)
+    }
+    return sorted(mine | logs)
 
 
 def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iterable[str]) -> Plan:
@@ -48,8 +70,9 @@ def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iter
     if not plan.has_patterns:
         return plan
     name, letters = settings.application_id, settings.dead_letter_topic
+    topics = [*known, *sorted(there)]
+    own = [changelog_topic(name, log) for log in plan.log_names.values()]
+    left_out = {*internal_topics_of(name, topics, own), letters}
     return plan.with_topics(
-        topic
-        for topic in [*known, *sorted(there)]
-        if not (topic.startswith(_KAFKAS_OWN) or topic == letters or is_internal(name, topic))
+        topic for topic in topics if not (topic.startswith(_KAFKAS_OWN) or topic in left_out)
     )
