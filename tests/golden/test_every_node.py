@@ -63,6 +63,7 @@ def stateless(clicks: KStream[str, str]) -> None:
     clicks.map(pair, name="map").flat_map(pairs, name="flat-map").foreach(other, name="foreach")
     mapped = clicks.map_values(str.upper, name="values").flat_map_values(str.split, name="words")
     mapped.filter(other, name="kept").peek(other, name="seen").to(choose, value=str, name="chosen")
+    clicks.distinct(within=MINUTE, key=pair, store="seen").foreach(other, name="once")
     selected = clicks.select_key(other, name="new-key")
     selected.repartition(key=str, name="spread", partitioner=partition).to("spread", name="all")
 

@@ -27,6 +27,7 @@ MODULES = [
     *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
     *("mustela.topology.watermarks", "mustela.dsl.aggregates", "mustela.dsl.said"),
     *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),
+    "mustela.dsl.distinct",
 ]
 
 

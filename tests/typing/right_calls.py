@@ -93,6 +93,11 @@ assert_type(words.flat_map_values(str.split), KStream[str, str])
 assert_type(words.flat_map_values_with_key(lambda key, word: {key, word}), KStream[str, str])
 assert_type(orders.select_key(lambda _key, order: order.user), KStream[str, Order])
 assert_type(orders.filter(lambda _key, order: order.total), KStream[str, Order])
+assert_type(orders.distinct(within=timedelta(hours=1)), KStream[str, Order])
+assert_type(
+    orders.distinct(within=timedelta(hours=1), key=lambda _key, order: (order.user, order.total)),
+    KStream[str, Order],
+)
 assert_type(orders.filter_not(lambda key, _order: key), KStream[str, Order])
 assert_type(orders.peek(print), KStream[str, Order])
 orders.foreach(print)

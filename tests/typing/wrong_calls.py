@@ -45,6 +45,9 @@ words.group_by_key().count(materialized=Materialized(value=str))  # pyright: ign
 words.map_values(two)  # pyright: ignore[reportArgumentType]
 words.map_values_with_key(len)  # pyright: ignore[reportArgumentType]
 words.filter(lambda word: word)  # pyright: ignore
+words.distinct()  # pyright: ignore[reportCallIssue]
+words.distinct(within=60)  # pyright: ignore[reportArgumentType]
+words.distinct(within=timedelta(1), key=len)  # pyright: ignore[reportArgumentType]
 lengths.map_values(str.upper)  # pyright: ignore[reportArgumentType]
 words.map(two)  # pyright: ignore[reportArgumentType]
 lengths.flat_map_values(abs)  # pyright: ignore

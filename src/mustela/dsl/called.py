@@ -59,6 +59,7 @@ _EXAMPLES = {
     "topic": '"..."',
     "value": "str",
     "windows": "JoinWindows.of_time_difference(timedelta(...))",
+    "within": "timedelta(hours=1)",
 }
 _SHOWN_MAX = 60
 

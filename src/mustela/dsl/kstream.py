@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from mustela.dsl.async_calls import AsyncCalls
+from mustela.dsl.distinct import Distinct
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.given_types import Part, read_serde
 from mustela.dsl.grouped import KGroupedStream
@@ -63,6 +64,7 @@ class KStream(
     Processing[K, V],
     Transactions[K, V],
     AsyncCalls[K, V],
+    Distinct[K, V],
     Handle[K, V],
 ):
     """A stream of records with keys of type K and values of type V.

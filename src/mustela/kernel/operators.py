@@ -26,7 +26,7 @@ from mustela.kernel.processors.update import UpdateOperator
 from mustela.kernel.records import routing, sink, source, stateless
 from mustela.kernel.records.scheduled import ScheduledSourceOperator
 from mustela.kernel.tables import global_table, settle, table, table_group
-from mustela.kernel.windows import suppress
+from mustela.kernel.windows import distinct, suppress
 from mustela.kernel.windows.session_aggregate import SessionAggregateOperator
 from mustela.kernel.windows.sliding_aggregate import SlidingAggregateOperator
 from mustela.kernel.windows.window_aggregate import WindowCountOperator, WindowFoldOperator
@@ -35,6 +35,7 @@ from mustela.plan.step import Role, Step
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.async_calls import AsyncNode
 from mustela.topology.cogroup import CogroupNode
+from mustela.topology.distinct import DistinctKeysNode, DistinctNode
 from mustela.topology.foreign_key import (
     ForeignKeyJoinNode,
     ForeignKeyMatchNode,
@@ -180,6 +181,8 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (StreamJoinNode, "whole"): stream_join.StreamJoinOperator,
         (StreamTableJoinNode, "whole"): _stream_table_join,
         (TableJoinNode, "whole"): table_join.TableJoinOperator,
+        (DistinctKeysNode, "whole"): distinct.DistinctKeysOperator,
+        (DistinctNode, "whole"): distinct.DistinctOperator,
         (SuppressNode, "whole"): suppress.SuppressOperator,
         (TransactKeysNode, "whole"): transact.TransactKeysOperator,
         (TransactOrderNode, "whole"): transact.TransactOrderOperator,

@@ -14,6 +14,7 @@ from mustela.planner.placement import Placement
 from mustela.planner.shared_stores import place_all
 from mustela.planner.sinks import spread_sinks
 from mustela.state.interfaces import StoreSpec
+from mustela.topology.distinct import DistinctNode
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.table_join import TableJoinNode
@@ -125,7 +126,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
 def _before_windows(flow: Flow) -> set[StepId]:
     """Return the steps that late records come through on their way to a dead letter."""
     letters = any(step.role is None and step.node.writes_letters for step in flow)
-    windows = (step for step in flow if isinstance(step.node, WindowAggregateNode))
+    windows = (s for s in flow if isinstance(s.node, WindowAggregateNode | DistinctNode))
     return flow.up_to(windows) if letters else set()
 
 

@@ -1,0 +1,140 @@
+"""Streams without what comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mustela.dsl.functions import check_function, function_name
+from mustela.dsl.given_types import read_serde
+from mustela.dsl.handle import Handle
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.names import path_name
+from mustela.dsl.options import Materialized
+from mustela.dsl.origin import user_origin
+from mustela.dsl.registry import Place
+from mustela.dsl.windows import milliseconds
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BoolSerde
+from mustela.topology.distinct import DistinctKeysNode, DistinctNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.kstream import KStream
+
+__all__ = ["Distinct"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NO_GRACE = timedelta(0)
+
+
+class Distinct(Handle[K, V]):
+    """What `KStream` can do with records that come again: distinct."""
+
+    def distinct(
+        self,
+        *,
+        within: timedelta,
+        key: Callable[[K, V], object] | None = None,
+        grace: timedelta = _NO_GRACE,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """Leave out records that come again within a span of event time.
+
+        The first record of a key goes on, as it is; another one of the same key does not if its
+        timestamp is at most ``within`` before or after that of one that went on. A record that was
+        left out extends nothing: the one after it is compared with those that went on. Records
+        without a key all go on. Two keys are the same if their bytes are.
+
+        What went on is remembered for ``within`` and ``grace``, counted from its timestamp. A
+        record that is older than that goes on if nothing like it is remembered, and is counted as
+        ``late``; where its source has ``late=LatePolicy.DEAD_LETTER``, it becomes a dead letter.
+
+        Args:
+            within: How far apart records of a key count as the same, more than nothing. It has to
+                be said: a stream has no end, and what is remembered for ever grows for ever.
+            key: Called with key and value; returns what tells records from others, in place of
+                their key, which they keep: a field of the value, or a tuple of several. A record
+                for which it returns None goes on.
+            grace: How much longer to remember, for records that come late.
+            store: Name of the store of what went on; made from the step's name if not given.
+            name: Step name; made from the step's place if not given.
+
+        Returns:
+            The records that go on. With ``key=`` they are where what it chose put them, so a later
+            grouping or join sends them to the lane of their key.
+
+        Raises:
+            BadOptionError: If a span is no timedelta or negative, or ``within`` is nothing.
+            FunctionError: If ``key`` cannot be called with a key and a value.
+            DuplicateNameError: If another step already has this name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> by_number = lambda _user, order: order["number"]
+            >>> once = orders.distinct(within=timedelta(minutes=1), key=by_number, store="seen")
+            >>> once.to("once")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     order = driver.create_input_topic("orders")
+            ...     order.pipe_input("ann", {"number": 7}, timestamp=0)
+            ...     order.pipe_input("bob", {"number": 7}, timestamp=60_000)
+            ...     order.pipe_input("cid", {"number": 7}, timestamp=60_001)
+            ...     driver.create_output_topic("once").read_key_values_to_list()
+            [('ann', {'number': 7}), ('cid', {'number': 7})]
+        """
+        from mustela.dsl.kstream import KStream  # a stream is made of its parts
+
+        at = user_origin()
+        within_ms = milliseconds("distinct", "within", within, at=at, positive=True)
+        grace_ms = milliseconds("distinct", "grace", grace, at=at)
+        if key is not None:
+            check_function(key, ("key", "value"), role="key", verb="distinct", at=at)
+        apart = store or (None if key is None else function_name(key))
+        place = self._registry.place(
+            "distinct", parents=(self._name,), at=at, name=name, apart=apart
+        )
+        serde = self._key
+        if key is not None:
+            serde = self._choose(place, key)
+        spec, explicit = store_spec(
+            place,
+            Materialized[Any, Any](),
+            store=store,
+            key=serde,
+            value=BoolSerde(),
+            kinds=("window",),
+        )
+        self._registry.add(
+            DistinctNode(
+                **place,
+                within_ms=within_ms,
+                grace_ms=grace_ms,
+                store=replace(
+                    spec,
+                    kind="window",
+                    window_ms=within_ms,
+                    retention_ms=within_ms + grace_ms,
+                    indexed=True,
+                ),
+                chosen=key is not None,
+                explicit_store=explicit,
+            )
+        )
+        return KStream(self._registry, place["name"], self._key, self._value)
+
+    def _choose(self, place: Place, key: Callable[[K, V], object]) -> Serde[Any] | None:
+        """Add the step that chooses, before the one of ``place``; return the serde of choices."""
+        chosen = path_name(place["name"], "key")
+        before = self._registry.place(
+            "key", parents=place["parents"], at=place["origin"], name=chosen
+        )
+        before["explicit_name"] = place["explicit_name"]
+        self._registry.add(DistinctKeysNode(**before, chooser=key))
+        place["parents"] = (before["name"],)
+        return read_serde(key, key=True)
