@@ -91,7 +91,7 @@ def _with_global_table(builder: StreamsBuilder) -> None:
     names = builder.global_table(_NAMES, key=str, value=str, store="named")
     lines = builder.stream(_LINES, key=str, value=str)
     joined = lines.left_join(
-        names, lambda line, _name: line, key_mapper=lambda _key, line: line, value=str
+        names, lambda line, _name: line, foreign_key_with_key=lambda _key, line: line, value=str
     )
     words = joined.flat_map_values(str.split, name="words").group_by(lambda _key, word: word)
     words.count(store="counted").to_stream().to(_COUNTS, key=str, value=int)

@@ -244,7 +244,7 @@ def join_plans(count: int) -> dict[str, tuple[Plan, dict[str, Records]]]:
         builder = StreamsBuilder()
         left = builder.stream("left", key=str, value=str)
         right = builder.stream("right", key=str, value=str)
-        near = JoinWindows.of_time_difference(timedelta(seconds=10))
+        near = JoinWindows.of_time_difference(timedelta(seconds=10), grace=timedelta(0))
         join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
         join(right, lambda one, _other: one, windows=near, store="j", value=str).to("out")
         return plan(builder.build())

@@ -188,7 +188,7 @@ def global_join(source: str, output: str) -> Build:
         rows = builder.global_table(f"{source}-table", key=str, value=bytes, store="customers")
         stream = builder.stream(source, key=str, value=bytes)
         joined = stream.left_join(
-            rows, _with_row, key_mapper=lambda key, _payment: key, name="with-customer"
+            rows, _with_row, foreign_key_with_key=lambda key, _payment: key, name="with-customer"
         )
         joined.to(output, key=str, value=bytes)
 

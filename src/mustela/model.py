@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from operator import index
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from mustela.errors import DataError, UsageError
 
@@ -18,6 +19,7 @@ __all__ = [
     "NegativeTimestampError",
     "Record",
     "RecordContext",
+    "RecordTimeError",
     "SessionWindowed",
     "SourceRecord",
     "TopicPartition",
@@ -167,6 +169,12 @@ class NegativeTimestampError(DataError):
     code = "NEGATIVE_TIMESTAMP"
 
 
+class RecordTimeError(UsageError):
+    """What a record is given as its time is none."""
+
+    code = "RECORD_TIME"
+
+
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):
     """A record of a stream; it never changes, and its ``with_…`` methods give other records.
@@ -174,7 +182,8 @@ class Record(Generic[K, V]):
     Attributes:
         key: The key, or None.
         value: The value, or None.
-        timestamp: Milliseconds since 1970-01-01 UTC.
+        timestamp: Milliseconds since 1970-01-01 UTC. A datetime with a time zone may be given, and
+            becomes milliseconds.
         headers: The record's headers.
         topic: The topic it was read from or written to, where known.
         partition: The partition, where known, else -1.
@@ -182,11 +191,14 @@ class Record(Generic[K, V]):
 
     Raises:
         NegativeTimestampError: If the timestamp is negative.
+        RecordTimeError: If it is neither whole milliseconds nor a datetime with a time zone.
 
     Example:
         >>> order = Record("o-1", 30, 1_000)
         >>> order.with_value("thirty").with_timestamp(2_000)
         Record(key='o-1', value='thirty', timestamp=2000)
+        >>> Record("o-1", 30, datetime(1970, 1, 1, 0, 1, tzinfo=UTC)).timestamp
+        60000
     """
 
     key: K
@@ -197,9 +209,23 @@ class Record(Generic[K, V]):
     partition: int = field(default=-1, compare=False, kw_only=True)
     offset: int = field(default=-1, compare=False, kw_only=True)
 
+    if TYPE_CHECKING:
+
+        def __init__(  # noqa: PLR0913 - the fields
+            self,
+            key: K,
+            value: V,
+            timestamp: int | datetime = 0,
+            headers: Headers = (),
+            *,
+            topic: str | None = None,
+            partition: int = -1,
+            offset: int = -1,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        if self.timestamp < 0:
-            raise _negative(self.timestamp)
+        if type(self.timestamp) is not int or self.timestamp < 0:
+            object.__setattr__(self, "timestamp", _milliseconds(self.timestamp))
 
     @property
     def time(self) -> datetime:
@@ -224,11 +250,15 @@ class Record(Generic[K, V]):
         """
         return Record(self.key, value, self.timestamp, self.headers)
 
-    def with_timestamp(self, timestamp: int) -> Record[K, V]:
+    def with_timestamp(self, timestamp: int | datetime) -> Record[K, V]:
         """Return the same record at another time.
+
+        Args:
+            timestamp: Milliseconds since 1970-01-01 UTC, or a datetime with a time zone.
 
         Raises:
             NegativeTimestampError: If the timestamp is negative.
+            RecordTimeError: If it is neither.
 
         Example:
             >>> Record("o-1", 30).with_timestamp(5).timestamp
@@ -305,11 +335,15 @@ class FixedKeyRecord(Generic[K, V]):
         """
         return fixed_key_record(self.key, value, self.timestamp, self.headers)
 
-    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
+    def with_timestamp(self, timestamp: int | datetime) -> FixedKeyRecord[K, V]:
         """Return the same record at another time.
+
+        Args:
+            timestamp: Milliseconds since 1970-01-01 UTC, or a datetime with a time zone.
 
         Raises:
             NegativeTimestampError: If the timestamp is negative.
+            RecordTimeError: If it is neither.
 
         Example:
             >>> fixed_key_record("ann", 1, 5).with_timestamp(7).timestamp
@@ -344,15 +378,16 @@ class FixedKeyRecord(Generic[K, V]):
 
 
 def fixed_key_record(
-    key: K, value: V, timestamp: int, headers: Headers = ()
+    key: K, value: V, timestamp: int | datetime, headers: Headers = ()
 ) -> FixedKeyRecord[K, V]:
     """Return a record for a `FixedKeyProcessor`; for engines and for tests.
 
     Raises:
         NegativeTimestampError: If the timestamp is negative.
+        RecordTimeError: If it is neither whole milliseconds nor a datetime with a time zone.
     """
-    if timestamp < 0:
-        raise _negative(timestamp)
+    if type(timestamp) is not int or timestamp < 0:
+        timestamp = _milliseconds(timestamp)
     record: FixedKeyRecord[Any, Any] = object.__new__(FixedKeyRecord)  # pyright: ignore[reportUnknownVariableType]
     fill = object.__setattr__
     fill(record, "_key", key)
@@ -372,6 +407,31 @@ def as_headers(headers: HeadersLike) -> Headers:
     if isinstance(headers, Mapping):
         headers = cast("Mapping[str, bytes | None]", headers).items()
     return tuple((str(name), value) for name, value in headers)
+
+
+def _milliseconds(moment: Any) -> int:
+    """Return the time that a record is given as milliseconds.
+
+    Raises:
+        NegativeTimestampError: If it is before 1970.
+        RecordTimeError: If it is no time.
+    """
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        moment = (moment - _EPOCH) // timedelta(milliseconds=1)
+    try:
+        found = index(cast("int", moment))
+    except TypeError:
+        why, fix = "times are whole milliseconds since 1970-01-01 UTC", "give milliseconds"
+        if isinstance(moment, datetime):
+            why = "without a time zone it is another moment on each host"
+            fix = "write datetime(..., tzinfo=UTC), or milliseconds since 1970"
+        elif isinstance(moment, float):
+            fix = "write int(seconds * 1000), or int(milliseconds)"
+        msg = f"a record cannot have the timestamp {moment!r}"
+        raise RecordTimeError(msg, why=why, fix=fix, fields={"timestamp": moment}) from None
+    if found < 0:
+        raise _negative(found)
+    return found
 
 
 def _negative(timestamp: int) -> NegativeTimestampError:

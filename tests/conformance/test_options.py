@@ -24,10 +24,10 @@ def test_a_global_join_may_see_the_key(run_topology: RunTopology) -> None:
     stream = builder.stream("in", key=str, value=str)
     table = builder.global_table("prices", key=str, value=str)
     inner = stream.join_with_key(
-        table, lambda k, v, row: f"{k}:{v}:{row}", key_mapper=lambda _k, v: v, value=str
+        table, lambda k, v, row: f"{k}:{v}:{row}", foreign_key_with_key=lambda _k, v: v, value=str
     )
     left = stream.left_join_with_key(
-        table, lambda k, v, row: f"{k}:{v}:{row}", key_mapper=lambda _k, v: v, value=str
+        table, lambda k, v, row: f"{k}:{v}:{row}", foreign_key_with_key=lambda _k, v: v, value=str
     )
     inner.to("inner")
     left.to("left")

@@ -58,7 +58,9 @@ def stream_global(how: str) -> Callable[[StreamsBuilder], KStream[Any, str]]:
     def build(builder: StreamsBuilder) -> KStream[Any, str]:
         left = builder.stream(LEFT, key=str, value=str)
         table = builder.global_table(RIGHT, key=str, value=str)
-        return getattr(left, how)(table, text, key_mapper=lambda key, _value: key, value=str)
+        return getattr(left, how)(
+            table, text, foreign_key_with_key=lambda key, _value: key, value=str
+        )
 
     return build
 

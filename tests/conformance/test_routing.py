@@ -58,7 +58,7 @@ def test_a_repartitioned_stream_loses_what_has_no_key(run_topology: RunTopology)
     assert keyed(produced, "counts") == [("a", 1), ("a", 2)]
 
 
-MINUTE = JoinWindows.of_time_difference(timedelta(minutes=1))
+MINUTE = JoinWindows.of_time_difference(timedelta(minutes=1), grace=timedelta(0))
 
 # What is behind a repartitioned stream, and whether it has results for records without a key.
 READERS: dict[str, tuple[Callable[[StreamsBuilder, KStream[str, str]], object], bool]] = {
@@ -68,13 +68,13 @@ READERS: dict[str, tuple[Callable[[StreamsBuilder, KStream[str, str]], object], 
     "the table of a left join": (lambda b, s: other(b).left_join(s.to_table(), pair), True),
     "inner global join": (
         lambda b, s: s.join(
-            b.global_table("other", key=str, value=str), pair, key_mapper=lambda k, _v: k
+            b.global_table("other", key=str, value=str), pair, foreign_key_with_key=lambda k, _v: k
         ),
         False,
     ),
     "left global join": (
         lambda b, s: s.map_values(str.upper).left_join(
-            b.global_table("other", key=str, value=str), pair, key_mapper=lambda k, _v: k
+            b.global_table("other", key=str, value=str), pair, foreign_key_with_key=lambda k, _v: k
         ),
         True,
     ),

@@ -205,7 +205,7 @@ def test_a_record_goes_first_through_the_join_that_was_written_first(
     """It comes to a join by two ways: as part of the pairs of another one, and as itself."""
     builder = StreamsBuilder()
     left, right = (builder.stream(topic, key=int, value=str) for topic in ("left", "right"))
-    near = JoinWindows.of_time_difference(timedelta(seconds=10))
+    near = JoinWindows.of_time_difference(timedelta(seconds=10), grace=timedelta(0))
     pairs = left.join(right, "{}-{}".format, windows=near, value=str, name="pairs")
     threes = pairs.join(right, "{}-{}".format, windows=near, value=str, name="threes")
     threes.to("out", key=int, value=str)

@@ -109,7 +109,7 @@ def stream_and_global_table(kind: str) -> Topology:
     stream = builder.stream("streamTopic", key=int, value=str)
     table = builder.global_table("globalTableTopic", key=str, value=str)
     join = stream.left_join if kind == "left" else stream.join
-    joined = join(table, lambda v, row: f"{v}+{row or 'null'}", key_mapper=second_token)
+    joined = join(table, lambda v, row: f"{v}+{row or 'null'}", foreign_key_with_key=second_token)
     joined.to("out", key=int, value=str)
     return builder.build()
 

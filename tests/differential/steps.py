@@ -238,7 +238,9 @@ class _Build:
 
     def _global_join(self, step: Step, stream: Any, table: Any) -> Any:
         mapper = partial(f.map_key, step["f"])
-        return getattr(stream, _METHODS[step["how"]])(table, f.join, key_mapper=mapper, value=str)
+        return getattr(stream, _METHODS[step["how"]])(
+            table, f.join, foreign_key_with_key=mapper, value=str
+        )
 
     def _table_join(self, step: Step, left: Any, right: Any) -> Any:
         join = getattr(left, _METHODS[step["how"]])

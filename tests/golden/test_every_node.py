@@ -71,7 +71,7 @@ def stateless(clicks: KStream[str, str]) -> None:
 def joins(builder: StreamsBuilder, clicks: KStream[str, str], users: KTable[str, str]) -> None:
     lands = builder.global_table("lands", key=str, value=str, store="lands")
     named = clicks.join(users, str.__add__, name="named")
-    named.join(lands, str.__add__, key_mapper=other, name="landed")
+    named.join(lands, str.__add__, foreign_key_with_key=other, name="landed")
     windows = JoinWindows.of_time_difference(MINUTE, grace=MINUTE)
     views = builder.stream("views", key=str, value=str)
     clicks.outer_join(views, both, windows=windows, name="both")

@@ -126,7 +126,7 @@ def same_key_twice() -> Topology:
 def with_itself() -> Topology:
     builder = StreamsBuilder()
     clicks = builder.stream("clicks", key=str, value=str)
-    near = JoinWindows.of_time_difference(timedelta(seconds=5))
+    near = JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0))
     clicks.join(clicks, str.__add__, windows=near, name="pairs", value=str).to("pairs", name="out")
     return builder.build()
 

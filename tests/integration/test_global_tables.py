@@ -23,7 +23,7 @@ class Program:
         towns = builder.global_table(self.towns, key=str, value=str)
         calls = builder.stream(self.calls, key=str, value=str)
         named = calls.left_join(
-            towns, lambda call, town: f"{call} {town}", key_mapper=lambda _key, call: call
+            towns, lambda call, town: f"{call} {town}", foreign_key_with_key=lambda _key, call: call
         )
         named.to(self.sink, key=str, value=str)
 

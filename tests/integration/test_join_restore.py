@@ -24,7 +24,7 @@ def pairs(builder: StreamsBuilder, prefix: str) -> None:
     both = builder.stream(f"{prefix}.in", key=str, value=str)
     left = both.filter(lambda _key, value: value.startswith("l"), name="lefts")
     right = both.filter(lambda _key, value: value.startswith("r"), name="rights")
-    windows = JoinWindows.of_time_difference(timedelta(minutes=10))
+    windows = JoinWindows.of_time_difference(timedelta(minutes=10), grace=timedelta(0))
     joined = left.join(right, lambda one, other: f"{one}+{other}", windows=windows, store="kept")
     joined.to(f"{prefix}.out", key=str, value=str)
 

@@ -86,7 +86,7 @@ def shop(topics: dict[str, str], version: int) -> Build:
         asked = builder.stream(topics["ask"], key=str, value=str)
         met = asked.join(table, lambda _, price: worth(price), joined=Joined(name="met"))
         met.to(topics["history"], key=str, value=int)
-        near = JoinWindows.of_time_difference(timedelta(hours=1))
+        near = JoinWindows.of_time_difference(timedelta(hours=1), grace=timedelta(0))
         waiting = StreamJoined[str, Any, str](
             name="near", store="near", value=value, version=version, upgrade=upgrade
         )

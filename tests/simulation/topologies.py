@@ -149,7 +149,7 @@ def global_(builder: StreamsBuilder, version: int) -> None:
     """A join with a global table."""
     table = builder.global_table("side", key=str, value=str, store="side")
     records = builder.stream("in", key=str, value=str)
-    joined = records.join(table, _both, key_mapper=lambda key, _value: key, name="joined")
+    joined = records.join(table, _both, foreign_key_with_key=lambda key, _value: key, name="joined")
     joined.to("out", key=str, value=str)
 
 

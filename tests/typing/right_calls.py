@@ -205,7 +205,7 @@ assert_type(documents, KStream[str, dict[str, Any]])
 documents.to("out", value=dict)
 
 # Joins of streams: what the other side is decides what must be said, and what the joiner gets.
-near = JoinWindows.of_time_difference(timedelta(seconds=1))
+near = JoinWindows.of_time_difference(timedelta(seconds=1), grace=timedelta(0))
 assert_type(
     words.join(orders, lambda word, order: (word, order.total), windows=near),
     KStream[str, tuple[str, int]],
@@ -226,11 +226,17 @@ assert_type(words.join(prices, lambda word, price: price * 2), KStream[str, int]
 assert_type(words.left_join(prices, lambda word, price: price), KStream[str, int | None])
 rates = builder.global_table("rates", key=int, value=float)
 assert_type(
-    words.join(rates, lambda word, rate: rate, key_mapper=lambda _key, word: len(word)),
+    words.join(rates, lambda word, rate: rate, foreign_key_with_key=lambda _key, word: len(word)),
     KStream[str, float],
 )
 assert_type(
-    words.left_join(rates, lambda word, rate: rate, key_mapper=lambda _key, word: len(word)),
+    words.left_join(
+        rates, lambda word, rate: rate, foreign_key_with_key=lambda _key, word: len(word)
+    ),
+    KStream[str, float | None],
+)
+assert_type(
+    words.left_join(rates, lambda word, rate: rate, foreign_key=len),
     KStream[str, float | None],
 )
 

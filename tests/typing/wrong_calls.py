@@ -87,9 +87,9 @@ counts.map(two)  # pyright: ignore
 counts.to("out")  # pyright: ignore
 words.foreach(print).to("out")  # pyright: ignore
 
-# Joins: a stream needs windows, a table takes none, a global table needs a key mapper; keys of
+# Joins: a stream needs windows, a table takes none, a global table needs a foreign key; keys of
 # one type; a joiner that takes what it gets.
-near = JoinWindows.of_time_difference(timedelta(seconds=1))
+near = JoinWindows.of_time_difference(timedelta(seconds=1), grace=timedelta(0))
 numbered = builder.stream("numbered", key=int, value=str)
 everywhere = builder.global_table("everywhere", key=str, value=str)
 words.join(words, str.__add__)  # pyright: ignore
@@ -100,6 +100,7 @@ words.left_join(counts, lambda word, count: word * count)  # pyright: ignore
 words.join(everywhere, str.__add__)  # pyright: ignore
 words.outer_join(counts, lambda word, count: (word, count))  # pyright: ignore
 JoinWindows(before=timedelta(0), after=timedelta(0))  # pyright: ignore[reportCallIssue]
+JoinWindows.of_time_difference(timedelta(0))  # pyright: ignore[reportCallIssue]
 
 # Windows: grace is always said; sessions cannot be aggregated without a merger.
 TimeWindows(size=timedelta(hours=1))  # pyright: ignore[reportCallIssue]

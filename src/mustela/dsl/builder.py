@@ -339,7 +339,7 @@ class StreamsBuilder(Stage):
             >>> in_euro = sales.join(
             ...     rates,
             ...     lambda amount, rate: amount * rate,
-            ...     key_mapper=lambda currency, _amount: currency,
+            ...     foreign_key_with_key=lambda currency, _amount: currency,
             ...     value=float,
             ... )
             >>> in_euro.to("euros")

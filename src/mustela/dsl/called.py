@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -17,20 +18,30 @@ from typing import Any, NamedTuple
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import BadCallError
 
-__all__ = ["bad_call", "take_calls"]
+__all__ = ["answer_calls", "bad_call", "take_calls"]
 
 _OPTION = re.compile(r"\b(?:[A-Z]\w+(?:ed|Windows|Options))\b")
 _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
-_MISSING = re.compile(r"missing a required (?:keyword-only )?argument: '(\w+)'")
+_MISSING = re.compile(r"missing (?:a|\d+) required (?:[\w-]+ )?arguments?: '(\w+)'")
 _MEANT = {
     "as_": "store",
+    "config": "settings",
+    "foreign_key_extractor": "foreign_key",
+    "gap": "inactivity_gap",
+    "key_mapper": "foreign_key",
+    "key_selector": "foreign_key",
     "key_serde": "key",
     "key_type": "key",
     "named": "name",
-    "other_key": "key_mapper",
-    "key_selector": "key_mapper",
+    "on": "foreign_key",
+    "other_key": "foreign_key",
+    "properties": "settings",
+    "props": "settings",
     "serde": "value",
     "store_name": "store",
+    "time": "timestamp",
+    "timestamp_ms": "timestamp",
+    "ts": "timestamp",
     "value_serde": "value",
     "value_type": "value",
     "window": "windows",
@@ -38,29 +49,39 @@ _MEANT = {
 }
 """Keywords that are tried first, and what they are called here."""
 
+_FORMER = {"key_mapper": "foreign_key_with_key"}
+"""Keywords of the release before: they are taken, with a warning."""
+
 _EXAMPLES = {
     "adder": "lambda total, value: total + value",
     "branched": "Branched(...)",
     "consumed": "Consumed(...)",
     "foreign_key": "lambda value: ...",
+    "foreign_key_with_key": "lambda key, value: ...",
+    "grace": "timedelta(0)",
     "grouped": "Grouped(...)",
+    "inactivity_gap": "timedelta(minutes=30)",
     "initializer": "lambda: 0",
     "joined": "Joined(...)",
     "joiner": "lambda left, right: (left, right)",
     "key": "str",
-    "key_mapper": "lambda key, value: key",
     "mapper": "lambda ...: ...",
     "materialized": "Materialized(...)",
     "merger": "lambda key, left, right: left + right",
     "predicate": "lambda key, value: True",
     "produced": "Produced(...)",
+    "size": "timedelta(minutes=5)",
     "store": '"..."',
     "subtractor": "lambda total, value: total - value",
+    "time_difference": "timedelta(minutes=5)",
     "topic": '"..."',
+    "topics": '"..."',
     "value": "str",
-    "windows": "JoinWindows.of_time_difference(timedelta(...))",
+    "windows": "JoinWindows.of_time_difference(timedelta(...), grace=timedelta(0))",
+    "windowed_by.windows": "TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))",
     "within": "timedelta(hours=1)",
 }
+"""By keyword, or by verb and keyword: what may be given."""
 _SHOWN_MAX = 60
 
 
@@ -97,6 +118,65 @@ def _taking(function: FunctionType) -> Callable[..., Any]:
         given, named = look(function, taken, given, named)
         return function(*given, **named)
 
+    return _in_place_of(function, verb)
+
+
+def answer_calls(kind: type) -> None:
+    """Let a class say what its methods take where they are called so that they cannot be.
+
+    Args:
+        kind: A class whose methods users call.
+    """
+    for name, found in list(vars(kind).items()):
+        bound = isinstance(found, staticmethod | classmethod)
+        function: Any = found.__func__ if bound else found  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if name.startswith("_") or not isinstance(function, FunctionType):
+            continue
+        if "__wrapped__" not in function.__dict__:
+            owner: Callable[[Any], type] | None = type
+            if bound:
+                owner = None if isinstance(found, staticmethod) else _itself
+            verb = _answering(function, kind, owner)
+            setattr(kind, name, type(found)(verb) if bound else verb)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _itself(kind: type) -> type:
+    return kind
+
+
+def _answering(
+    function: FunctionType, kind: type, owner: Callable[[Any], type] | None
+) -> Callable[..., Any]:
+    """Return a method that does what this one does; ``owner`` tells the class of its first one."""
+    answer = _answer  # the method has the other module's globals
+
+    def verb(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised by what the function did
+                raise
+            asked = kind if owner is None else owner(given[0])
+            users = given if owner is None else given[1:]
+            raise answer(function, asked, users, named, str(error)) from None
+
+    return _in_place_of(function, verb)
+
+
+def _answer(
+    function: FunctionType,
+    asked: type,
+    given: tuple[Any, ...],
+    named: Mapping[str, Any],
+    reason: str,
+) -> BadCallError:
+    called = f"{asked.__name__}.{function.__name__}"
+    return bad_call(called, inspect.signature(function), given, named, reason=reason)
+
+
+def _in_place_of(function: FunctionType, verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method pass for the one that it calls."""
     # A function of its own module still: that is where examples and documentation look for it.
     found = FunctionType(
         verb.__code__, function.__globals__, function.__name__, None, verb.__closure__
@@ -125,6 +205,8 @@ def _fitting(
     Raises:
         BadCallError: If it cannot be called with them.
     """
+    if not _FORMER.keys().isdisjoint(named):
+        named = _renamed(function.__name__, taken.signature, named)
     try:
         bound = taken.signature.bind(*given, **named).arguments
     except TypeError:
@@ -134,6 +216,7 @@ def _fitting(
             return given, named
     moved = dict(named)
     rest = tuple(one for one in given if not _move(one, taken.options, moved))
+    rest = _by_foreign_key(taken.signature, rest, moved)
     try:
         taken.signature.bind(*rest, **moved)
     except TypeError as error:
@@ -156,6 +239,29 @@ def _move(one: object, options: Mapping[str, str], named: dict[str, Any]) -> boo
     return True
 
 
+def _renamed(verb: str, signature: inspect.Signature, named: dict[str, Any]) -> dict[str, Any]:
+    """Return keywords by the names that they have now."""
+    now = dict(named)
+    for former, name in _FORMER.items():
+        if former in named and name in signature.parameters and name not in named:
+            text = f"{verb}({former}=) is {name}= now, or foreign_key= where the value is enough"
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
+            now[name] = now.pop(former)
+    return now
+
+
+def _by_foreign_key(
+    signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Take Kafka Streams' order of a join by foreign key: table, how its key is found, joiner."""
+    taken = signature.parameters
+    by_key = "foreign_key" in taken and "windows" not in taken
+    if not by_key or len(given) != 4 or not (callable(given[2]) and callable(given[3])):
+        return given
+    named.setdefault("foreign_key", given[2])
+    return (*given[:2], given[3])
+
+
 def bad_call(
     called: str,
     signature: inspect.Signature,
@@ -174,8 +280,8 @@ def bad_call(
         reason: What Python says of it.
     """
     verb = called.rpartition(".")[2]
-    taken = {name: one for name, one in signature.parameters.items() if name != "self"}
-    said, fix = _said(verb, taken, given, reason)
+    taken = {one: p for one, p in signature.parameters.items() if one not in {"self", "cls"}}
+    said, fix = _said(verb, taken, (given, named), reason)
     return BadCallError(
         f"{called} {said}",
         at=user_origin(),
@@ -186,35 +292,74 @@ def bad_call(
 
 
 def _said(
-    verb: str, taken: Mapping[str, inspect.Parameter], given: tuple[Any, ...], reason: str
+    verb: str,
+    taken: Mapping[str, inspect.Parameter],
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
+    reason: str,
 ) -> tuple[str, str]:
     """Return what is wrong with a call, and what to write."""
-    if found := _KEYWORD.search(reason):
-        asked = found[1]
-        meant = _MEANT.get(asked)
-        close = difflib.get_close_matches(asked, taken, n=1)
-        right = meant if meant in taken else close[0] if close else None
-        fix = f"write {right}={_EXAMPLES.get(right, '...')}" if right else f"leave out {asked}="
-        return f"has no {asked}=", fix
-    if found := _MISSING.search(reason):
-        name = found[1]
-        example = _EXAMPLES.get(name, "...")
-        return f"needs {name}=", f"write {verb}(..., {name}={example})"
+    given, named = arguments
+    kinds = {one.kind for one in taken.values()}
+    unknown = [] if inspect.Parameter.VAR_KEYWORD in kinds else [n for n in named if n not in taken]
+    found = _KEYWORD.search(reason)
+    if asked := next(iter(unknown), found and found[1]):
+        return f"has no {asked}=", _instead(verb, asked, taken)
     places = [one for one in taken.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    extra = given[len(places) :]
+    extra = [] if inspect.Parameter.VAR_POSITIONAL in kinds else list(given[len(places) :])
+    if found := _MISSING.search(reason):
+        name = next(iter(found.groups()))
+        if not extra:
+            return f"needs {name}=", f"write {verb}(..., {name}={_example(verb, name)})"
     if extra:
-        one = extra[0]
-        keyword = "store" if "store" in taken else "name"
-        fix = f"write what it is: {', '.join(f'{name}=' for name in list(taken)[len(places) :])}"
-        if isinstance(one, str) and keyword in taken:
-            fix = f"write {keyword}={one!r}"
-        return f"cannot tell what {_brief(one)} is", fix
+        return f"cannot tell what {_brief(extra[0])} is", _as_keywords(taken, given, len(places))
     return f"cannot be called so: {reason}", f"call it as {verb}({_shown(taken)})"
+
+
+def _instead(verb: str, asked: str, taken: Mapping[str, inspect.Parameter]) -> str:
+    """Return what to write in place of a keyword that there is not."""
+    if asked == "how" and "joiner" in taken:
+        return "say it by the verb: join, left_join or outer_join"
+    meant = _MEANT.get(asked)
+    close = difflib.get_close_matches(asked, taken, n=1)
+    right = meant if meant in taken else close[0] if close else None
+    if right is not None:
+        return f"write {right}={_example(verb, right)}"
+    needed = [n for n, one in taken.items() if one.default is one.empty and n.isidentifier()]
+    if len(needed) == 1 and len(taken) == 1:  # what it is called does not matter
+        return f"write {verb}({_example(verb, needed[0])})"
+    return f"leave out {asked}="
+
+
+def _as_keywords(
+    taken: Mapping[str, inspect.Parameter], given: tuple[Any, ...], places: int
+) -> str:
+    """Return how to write what stands in a place that there is not."""
+    one: Any = given[places]
+    keyword = "store" if "store" in taken else "name"
+    if isinstance(one, str) and keyword in taken:
+        return f"write {keyword}={one!r}"
+    if issubclass(type(one), dict) and "settings" in taken:
+        return "write settings={...}"
+    if "joiner" in taken and type(one).__name__ == "JoinWindows":
+        return "leave the windows out: rows of tables meet by their keys, whatever their times"
+    types = [each.__name__ for each in given if isinstance(each, type)]
+    wanted = ("key", "value") if len(types) == 2 else ("value",)
+    if len(types) == len(wanted) and all(name in taken for name in wanted):
+        told = zip(wanted, types, strict=True)
+        return "write " + ", ".join(f"{name}={kind}" for name, kind in told)
+    return f"write what it is: {', '.join(f'{name}=' for name in list(taken)[places:])}"
+
+
+def _example(verb: str, name: str) -> str:
+    return _EXAMPLES.get(f"{verb}.{name}") or _EXAMPLES.get(name, "...")
 
 
 def _shown(taken: Mapping[str, inspect.Parameter]) -> str:
     bare = [
-        one.replace(annotation=inspect.Parameter.empty)
+        one.replace(
+            annotation=inspect.Parameter.empty,
+            default=... if type(one.default) is object else one.default,
+        )
         for one in taken.values()
         if one.kind is not one.VAR_KEYWORD
     ]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from mustela.dsl.extractors import Extractor, check_extractor
 from mustela.dsl.functions import check_function
 from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
@@ -63,8 +64,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
     joiner: Callable[..., Any],
     *,
     kind: Literal["inner", "left"],
-    extractor: Callable[..., Any],
-    with_key: bool,
+    extractor: Extractor,
     options: TableJoined | None,
     name: str | None,
     store: str | None,
@@ -79,8 +79,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         other: The table that is referred to, of the same builder.
         joiner: (left value, right value) -> value.
         kind: Which rows the result has.
-        extractor: (value), or (key, value) if ``with_key``, -> key of the other table, or None.
-        with_key: Whether the extractor takes the left key too.
+        extractor: Gives the key of the other table, or None.
         options: The join's name.
         name: The join's name by keyword.
         store: Name of the result's store.
@@ -96,8 +95,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
     from mustela.dsl.ktable import KTable  # a table is made of its parts
 
     verb = "join" if kind == "inner" else "left_join"
-    arguments = ("key", "value") if with_key else ("value",)
-    check_function(extractor, arguments, role="foreign_key", verb=verb, at=at)
+    check_extractor(extractor, verb=verb, at=at)
     check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
     said = choose(
         "name", name, options_or(options, TableJoined(), at=at).name, holder="TableJoined", at=at
@@ -123,8 +121,8 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         spec, _ = store_spec(place, stored, store=store, key=result.key, value=result.value)
     subscribe = ForeignKeySubscribeNode(
         **_before(left, result, "subscription", (left.name,)),
-        extractor=extractor,
-        with_key=with_key,
+        extractor=extractor.function,
+        with_key=extractor.with_key,
         kind=kind,
         key=result.key,
         value=rows_serde(registry, left.name, _values_of(left)),

@@ -68,7 +68,7 @@ def check_function(
             evidence={"takes": signature, "gets": wanted},
             at=at,
             why=f"{verb} calls {role}{wanted}",
-            fix=_fix(signature, arguments, verb),
+            fix=_fix(signature, arguments, verb, role),
             fields={"role": role, "verb": verb, "arguments": arguments},
         ) from None
     if role in _FOLDS and gives_nothing(function):
@@ -166,13 +166,17 @@ def function_name(function: Callable[..., Any] | None) -> str | None:
     return name if isinstance(name, str) and name.isascii() and name.isidentifier() else None
 
 
-def _fix(signature: inspect.Signature, arguments: tuple[str, ...], verb: str) -> str:
+def _fix(signature: inspect.Signature, arguments: tuple[str, ...], verb: str, role: str) -> str:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     count = sum(parameter.kind in kinds for parameter in signature.parameters.values())
     if verb in {"map_values", "flat_map_values"} and count == 2:
         return f"use {verb}_with_key, which calls it with (key, value)"
     if verb in {"map_values_with_key", "flat_map_values_with_key"} and count == 1:
         return f"use {verb.removesuffix('_with_key')}, which calls it with (value)"
+    if role == "foreign_key" and count == 2:
+        return "give it as foreign_key_with_key=, which is called with (key, value)"
+    if role == "foreign_key_with_key" and count == 1:
+        return "give it as foreign_key=, which is called with (value)"
     if not arguments:
         return "let it take no arguments"
     return f"let it take {len(arguments)}: lambda {', '.join(arguments)}: ..."

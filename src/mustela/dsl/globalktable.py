@@ -38,7 +38,7 @@ class GlobalKTable(Handle[K, V]):
         >>> named = calls.join(
         ...     towns,
         ...     lambda call, town: {**call, "town": town},
-        ...     key_mapper=lambda _number, call: call["prefix"],
+        ...     foreign_key=lambda call: call["prefix"],
         ... )
         >>> named.to("named", value=dict)
         >>> with TopologyTestDriver(builder.build()) as driver:

@@ -77,21 +77,19 @@ class JoinWindows(Option):
         self.spec()
 
     @classmethod
-    def of_time_difference(
-        cls, time_difference: timedelta, *, grace: timedelta = _NOTHING
-    ) -> JoinWindows:
+    def of_time_difference(cls, time_difference: timedelta, *, grace: timedelta) -> JoinWindows:
         """Return windows in which neither record is older than the other by more than so much.
 
         Args:
             time_difference: How far apart two records may be.
-            grace: How long behind the end of its window a record waits for a late partner; not at
-                all if not given.
+            grace: How long after the end of its window a record waits for a late partner;
+                ``timedelta(0)`` for not at all.
 
         Raises:
             BadOptionError: If one of them is negative.
 
         Example:
-            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
+            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1), grace=timedelta(0))
             >>> minute.before == minute.after == timedelta(minutes=1)
             True
         """
@@ -103,7 +101,7 @@ class JoinWindows(Option):
         """From the earliest partner of a record to the latest.
 
         Example:
-            >>> JoinWindows.of_time_difference(timedelta(seconds=5)).size
+            >>> JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0)).size
             datetime.timedelta(seconds=10)
         """
         return self.before + self.after
@@ -159,7 +157,7 @@ class StreamJoined(Option, Generic[K, V, W]):
         >>> clicks = builder.stream("clicks", key=str, value=str)
         >>> views = builder.stream("views", key=str, value=str)
         >>> kept = StreamJoined(name="seen", store="seen", topic_config={"segment.ms": "600000"})
-        >>> near = JoinWindows.of_time_difference(timedelta(seconds=10))
+        >>> near = JoinWindows.of_time_difference(timedelta(seconds=10), grace=timedelta(0))
         >>> clicks.join(views, str.__add__, windows=near, stream_joined=kept).name
         'seen'
     """

@@ -101,6 +101,8 @@ _GONE = {
     ("KStream", "flat_transform"): "stream.process(...)",
     ("KStream", "transform_values"): "stream.process_values(...)",
     ("KStream", "flat_transform_values"): "stream.process_values(...)",
+    ("KStream", "right_join"): "turn the sides round: other.left_join(this, joiner)",
+    ("KTable", "right_join"): "turn the sides round: other.left_join(this, joiner)",
     ("KStream", "windowed_by"): "stream.group_by_key().windowed_by(...)",
 }
 """Steps that Kafka Streams had once, or that are looked for in a wrong place."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mustela.dsl.called import bad_call
+from mustela.dsl.called import answer_calls, bad_call
 from mustela.dsl.names import snake_case
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
-__all__ = ["Option"]
+__all__ = ["Answering", "Option"]
 
 _KEY_VALUE = "write {}(key=..., value=...), with types or serdes"
 _SIZED = "write {}(size=timedelta(...), grace=timedelta(0)), or with another grace"
@@ -59,6 +59,12 @@ _KAFKA = {
     "with_other_store_supplier": {"": "write {}(other_store=...)"},
     "with_function": {"": "write {}(function=...)"},
     "with_consumer": {"": "write {}(consumer=...)"},
+    "add_state_listener": {"App": "write app.add_listener(...): it is told of states too"},
+    "clean_up": {"App": "run: mustela reset MODULE:APP"},
+    "set_state_listener": {"App": "write app.add_listener(...): it is told of states too"},
+    "set_uncaught_exception_handler": {
+        "App": "look at app.error when it has ended, or set processing_handler"
+    },
     "with_grace_period": {"": "say the grace where the windows are made"},
 }
 """By Kafka Streams' method in snake_case, then by class: what to write; ``{}`` is the class."""
@@ -72,11 +78,11 @@ def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
     if fix is None and snake != asked and hasattr(kind, snake):
         fix = f"write {kind.__name__}.{snake}"
     if fix is None:
-        return AttributeError(f"{kind.__name__} has no attribute {asked!r}")
+        return AttributeError(f"{kind.__name__!r} has no attribute {asked!r}", name=asked, obj=kind)
     return NoSuchStepError(
         f"{kind.__name__} has no {asked!r}",
         at=user_origin(),
-        why="options are keywords here",
+        why="options are keywords here" if by_class and issubclass(kind, Option) else None,
         fix=fix.format(kind.__name__),
         fields={"step": kind.__name__, "asked": asked},
     )
@@ -84,16 +90,19 @@ def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
 
 if TYPE_CHECKING:
 
-    class Option:
+    class Answering:
+        """The base of classes that users make, and whose methods they call."""
+
+    class Option(Answering):
         """The base of the classes of options."""
 
 else:
 
-    class _OptionType(type):
-        """Says how options are made here to those who make them as Kafka Streams does."""
+    class _AnsweringType(type):
+        """Says how things are made here to those who make them as Kafka Streams does."""
 
         def __call__(cls, *given: Any, **named: Any) -> Any:
-            """Make the options, or say what they take."""
+            """Make one, or say what it takes."""
             signature = inspect.signature(cls.__init__)
             try:
                 signature.bind(None, *given, **named)
@@ -108,10 +117,15 @@ else:
                 raise AttributeError(msg)
             raise _told(cls, name)
 
-    class Option(metaclass=_OptionType):
-        """The base of the classes of options."""
+    class Answering(metaclass=_AnsweringType):
+        """The base of classes that users make, and whose methods they call."""
 
         __slots__ = ()
+
+        def __init_subclass__(cls) -> None:
+            """Say of each call that cannot be what to write."""
+            super().__init_subclass__()
+            answer_calls(cls)
 
         def __getattr__(self, name: str) -> Any:
             """Say what to write."""
@@ -119,3 +133,8 @@ else:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)
             raise _told(type(self), name)
+
+    class Option(Answering):
+        """The base of the classes of options."""
+
+        __slots__ = ()

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
+from mustela.dsl.option import Answering
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.upgrades import Upgrades, read_versions
@@ -236,7 +237,7 @@ class StoreBuilder:
         )
 
 
-class Stores:
+class Stores(Answering):
     """Kinds of stores, by the names that Kafka Streams gives them.
 
     ``persistent`` and ``in_memory`` name the same store here: rows are in memory-mapped files, on

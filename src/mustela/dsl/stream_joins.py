@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from mustela.dsl.extractors import read_extractor
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_keys import join_key
+from mustela.dsl.join_stores import JoinStores
 from mustela.dsl.join_windows import JoinWindows, StreamJoined
+from mustela.dsl.join_wish import Wish
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose, choose_serde, said_or_read
-from mustela.dsl.stores import StoreSupplier, checked_supplier
 from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
-from mustela.dsl.upgrades import Upgrades, read_versions
 from mustela.dsl.windows import check_windows_for
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.list import LIST_FORMAT
-from mustela.state.kinds.waiting import WAITING_FORMAT
-from mustela.topology.errors import BadOptionError, DuplicateStoreError
-from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind, StreamJoinNode
+from mustela.topology.errors import BadOptionError
+from mustela.topology.stream_join import JoinWindowSpec, StreamJoinNode
 
 if TYPE_CHECKING:
     from mustela.dsl.globalktable import GlobalKTable
@@ -42,34 +38,6 @@ GK = TypeVar("GK")
 
 _STORE_SUFFIX_LENGTH_MAX = 30
 _WINDOWS = "JoinWindows(before=timedelta(...), after=timedelta(...), grace=timedelta(...))"
-_VERBS: dict[StreamJoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """What a user said of a join, whatever it is with."""
-
-    kind: StreamJoinKind
-    with_key: bool
-    joiner: Callable[..., Any]
-    windows: JoinWindows | None = None
-    key_mapper: Callable[[Any, Any], Any] | None = None
-    value: type[Any] | Serde[Any] | None = None
-    name: str | None = None
-    store: str | None = None
-    stream_joined: StreamJoined[Any, Any, Any] | None = None
-    joined: Joined[Any, Any, Any] | None = None
-
-    def of_global_table(self) -> _Wish:
-        """Take Kafka Streams' order: the table, how its key is found, the joiner."""
-        if self.key_mapper is None and callable(self.windows):
-            return replace(self, key_mapper=self.joiner, joiner=self.windows, windows=None)
-        return self
-
-    @property
-    def verb(self) -> str:
-        """The method."""
-        return _VERBS[self.kind] + ("_with_key" if self.with_key else "")
 
 
 class StreamJoins(Handle[K, V]):
@@ -106,7 +74,17 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[V, W], R],
         *,
-        key_mapper: Callable[[K, V], GK | None],
+        foreign_key: Callable[[V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[V, W], R],
+        *,
+        foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -117,7 +95,8 @@ class StreamJoins(Handle[K, V]):
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        key_mapper: Callable[[Any, Any], Any] | None = None,
+        foreign_key: Callable[[Any], Any] | None = None,
+        foreign_key_with_key: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
@@ -129,15 +108,15 @@ class StreamJoins(Handle[K, V]):
         a result, once, when the later of the two arrives; its time is that of the younger one. A
         record that comes late meets whatever is still kept. With a table, each record meets the
         row that its key has at that moment; with a global table, the row of the key that
-        ``key_mapper`` gives. Records without a key or without a value have no partner, and records
+        ``foreign_key`` gives. Records without a key or without a value have no partner, and records
         without a partner are dropped.
 
         Args:
             other: A stream, a table or a global table.
             joiner: Called with the two values.
             windows: For a stream: which records meet.
-            key_mapper: For a global table: called with key and value of the record; returns the
-                key of the row.
+            foreign_key: For a global table: gives from the record's value the key of the row.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the results, where a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
             store: For a stream: what the names of the join's stores begin with; ``name`` if not
@@ -161,7 +140,7 @@ class StreamJoins(Handle[K, V]):
             >>> builder = StreamsBuilder()
             >>> views = builder.stream("views", key=str, value=str)
             >>> clicks = builder.stream("clicks", key=str, value=str)
-            >>> near = JoinWindows.of_time_difference(timedelta(seconds=10))
+            >>> near = JoinWindows.of_time_difference(timedelta(seconds=10), grace=timedelta(0))
             >>> seen = views.join(clicks, lambda view, click: f"{view}, {click}", windows=near)
             >>> seen.to("seen", value=str)
             >>> with TopologyTestDriver(builder.build()) as driver:
@@ -170,12 +149,13 @@ class StreamJoins(Handle[K, V]):
             ...     driver.create_output_topic("seen").read_key_values_to_list()
             [('ann', 'shoes, buy')]
         """
-        wish = _Wish(
+        wish = Wish(
             kind="inner",
             with_key=False,
             joiner=joiner,
             windows=windows,
-            key_mapper=key_mapper,
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
             value=value,
             name=name,
             store=store,
@@ -212,7 +192,17 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[K, V, W], R],
         *,
-        key_mapper: Callable[[K, V], GK | None],
+        foreign_key: Callable[[V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def join_with_key(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[K, V, W], R],
+        *,
+        foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -223,7 +213,8 @@ class StreamJoins(Handle[K, V]):
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        key_mapper: Callable[[Any, Any], Any] | None = None,
+        foreign_key: Callable[[Any], Any] | None = None,
+        foreign_key_with_key: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
@@ -237,8 +228,8 @@ class StreamJoins(Handle[K, V]):
             other: A stream, a table or a global table.
             joiner: Called with the key and the two values.
             windows: For a stream: which records meet.
-            key_mapper: For a global table: called with key and value of the record; returns the
-                key of the row.
+            foreign_key: For a global table: gives from the record's value the key of the row.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the results, where a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
             store: For a stream: what the names of the join's stores begin with; ``name`` if not
@@ -269,12 +260,13 @@ class StreamJoins(Handle[K, V]):
             ...     driver.create_output_topic("costs").read_values_to_list()
             ['apple: 6']
         """
-        wish = _Wish(
+        wish = Wish(
             kind="inner",
             with_key=True,
             joiner=joiner,
             windows=windows,
-            key_mapper=key_mapper,
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
             value=value,
             name=name,
             store=store,
@@ -311,7 +303,17 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[V, W | None], R],
         *,
-        key_mapper: Callable[[K, V], GK | None],
+        foreign_key: Callable[[V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[V, W | None], R],
+        *,
+        foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -322,7 +324,8 @@ class StreamJoins(Handle[K, V]):
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        key_mapper: Callable[[Any, Any], Any] | None = None,
+        foreign_key: Callable[[Any], Any] | None = None,
+        foreign_key_with_key: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
@@ -339,8 +342,8 @@ class StreamJoins(Handle[K, V]):
             other: A stream, a table or a global table.
             joiner: Called with the two values, of which the second may be None.
             windows: For a stream: which records meet.
-            key_mapper: For a global table: called with key and value of the record; returns the
-                key of the row.
+            foreign_key: For a global table: gives from the record's value the key of the row.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the results, where a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
             store: For a stream: what the names of the join's stores begin with; ``name`` if not
@@ -364,7 +367,7 @@ class StreamJoins(Handle[K, V]):
             >>> builder = StreamsBuilder()
             >>> orders = builder.stream("orders", key=str, value=str)
             >>> payments = builder.stream("payments", key=str, value=int)
-            >>> hour = JoinWindows.of_time_difference(timedelta(hours=1))
+            >>> hour = JoinWindows.of_time_difference(timedelta(hours=1), grace=timedelta(0))
             >>> paid = orders.left_join(payments, lambda order, paid: [order, paid], windows=hour)
             >>> paid.filter(lambda _id, pair: pair[1] is None).to("unpaid", value=list)
             >>> with TopologyTestDriver(builder.build()) as driver:
@@ -374,12 +377,13 @@ class StreamJoins(Handle[K, V]):
             ...     driver.create_output_topic("unpaid").read_key_values_to_list()
             [('o-1', ['apples', None])]
         """
-        wish = _Wish(
+        wish = Wish(
             kind="left",
             with_key=False,
             joiner=joiner,
             windows=windows,
-            key_mapper=key_mapper,
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
             value=value,
             name=name,
             store=store,
@@ -416,7 +420,17 @@ class StreamJoins(Handle[K, V]):
         other: GlobalKTable[GK, W],
         joiner: Callable[[K, V, W | None], R],
         *,
-        key_mapper: Callable[[K, V], GK | None],
+        foreign_key: Callable[[V], GK | None],
+        value: type[R] | Serde[R] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, R]: ...
+    @overload
+    def left_join_with_key(
+        self,
+        other: GlobalKTable[GK, W],
+        joiner: Callable[[K, V, W | None], R],
+        *,
+        foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
     ) -> KStream[K, R]: ...
@@ -427,7 +441,8 @@ class StreamJoins(Handle[K, V]):
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        key_mapper: Callable[[Any, Any], Any] | None = None,
+        foreign_key: Callable[[Any], Any] | None = None,
+        foreign_key_with_key: Callable[[Any, Any], Any] | None = None,
         value: Any = None,
         name: str | None = None,
         store: str | None = None,
@@ -441,8 +456,8 @@ class StreamJoins(Handle[K, V]):
             other: A stream, a table or a global table.
             joiner: Called with the key and the two values, of which the second may be None.
             windows: For a stream: which records meet.
-            key_mapper: For a global table: called with key and value of the record; returns the
-                key of the row.
+            foreign_key: For a global table: gives from the record's value the key of the row.
+            foreign_key_with_key: The same, called with key and value.
             value: Type or serde of the results, where a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
             store: For a stream: what the names of the join's stores begin with; ``name`` if not
@@ -469,12 +484,13 @@ class StreamJoins(Handle[K, V]):
             ...     names, lambda user, page, name: f"{name or user} on {page}"
             ... )
         """
-        wish = _Wish(
+        wish = Wish(
             kind="left",
             with_key=True,
             joiner=joiner,
             windows=windows,
-            key_mapper=key_mapper,
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
             value=value,
             name=name,
             store=store,
@@ -527,7 +543,7 @@ class StreamJoins(Handle[K, V]):
             >>> builder = StreamsBuilder()
             >>> ours = builder.stream("ours", key=str, value=int)
             >>> theirs = builder.stream("theirs", key=str, value=int)
-            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
+            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1), grace=timedelta(0))
             >>> both = ours.outer_join(theirs, lambda our, their: [our, their], windows=minute)
             >>> both.filter(lambda _id, pair: pair[0] != pair[1]).to("differ", value=list)
             >>> with TopologyTestDriver(builder.build()) as driver:
@@ -538,7 +554,7 @@ class StreamJoins(Handle[K, V]):
             ...     driver.create_output_topic("differ").read_key_values_to_list()
             [('t-2', [None, 7])]
         """
-        wish = _Wish(
+        wish = Wish(
             kind="outer",
             with_key=False,
             joiner=joiner,
@@ -591,12 +607,12 @@ class StreamJoins(Handle[K, V]):
             >>> builder = StreamsBuilder()
             >>> ours = builder.stream("ours", key=str, value=int)
             >>> theirs = builder.stream("theirs", key=str, value=int)
-            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1))
+            >>> minute = JoinWindows.of_time_difference(timedelta(minutes=1), grace=timedelta(0))
             >>> told = ours.outer_join_with_key(
             ...     theirs, lambda id_, our, their: f"{id_}: {our} / {their}", windows=minute
             ... )
         """
-        wish = _Wish(
+        wish = Wish(
             kind="outer",
             with_key=True,
             joiner=joiner,
@@ -608,7 +624,7 @@ class StreamJoins(Handle[K, V]):
         )
         return self._join(other, wish)
 
-    def _join(self, other: Any, wish: _Wish) -> KStream[Any, Any]:
+    def _join(self, other: Any, wish: Wish) -> KStream[Any, Any]:
         """Add the join with whatever the other side is."""
         from mustela.dsl.kstream import KStream  # handles make each other
         from mustela.dsl.ktable import KTable
@@ -639,9 +655,9 @@ class StreamJoins(Handle[K, V]):
                 self._refuse(option, handle, what, wish, at=at, why=why)
         kind: Literal["inner", "left"] = "left" if wish.kind == "left" else "inner"
         if table:
-            if wish.key_mapper is not None:
+            if wish.key_option is not None:
                 why = "only a global table can be looked up by another key than the record's"
-                self._refuse("key_mapper", handle, what, wish, at=at, why=why)
+                self._refuse(wish.key_option, handle, what, wish, at=at, why=why)
             return join_table(
                 self,
                 handle,
@@ -656,19 +672,22 @@ class StreamJoins(Handle[K, V]):
         if wish.joined is not None:
             why = "a global table has rows of its own, so nothing travels and nothing waits"
             self._refuse("joined", handle, what, wish, at=at, why=why)
-        if wish.key_mapper is None:
-            msg = f"{wish.verb} with the global table {handle.name!r} needs key_mapper="
+        by_value, by_both = wish.foreign_key, wish.foreign_key_with_key
+        extractor = read_extractor(wish.verb, by_value, by_both)
+        if extractor is None:
+            msg = f"{wish.verb} with the global table {handle.name!r} needs foreign_key="
             raise BadOptionError(
                 msg,
                 at=at,
                 why="a global table is looked up by any key; nothing says by which",
-                fix="write key_mapper=lambda key, value: key, or whatever gives the row's key",
-                fields={"verb": wish.verb, "option": "key_mapper"},
+                fix="write foreign_key=lambda value: ..., which gives the row's key; or"
+                " foreign_key_with_key=lambda key, value: key",
+                fields={"verb": wish.verb, "option": "foreign_key"},
             )
         return join_global_table(
             self,
             handle,
-            wish.key_mapper,
+            extractor,
             wish.joiner,
             kind=kind,
             with_key=wish.with_key,
@@ -678,7 +697,14 @@ class StreamJoins(Handle[K, V]):
         )
 
     def _refuse(
-        self, option: str, other: Handle[Any, Any], what: str, wish: _Wish, *, at: Origin, why: str
+        self,
+        option: str,
+        other: Handle[Any, Any],
+        what: str,
+        wish: Wish,
+        *,
+        at: Origin,
+        why: str,
     ) -> NoReturn:
         msg = f"{wish.verb} with the {what} {other.name!r} takes no {option}="
         raise BadOptionError(
@@ -689,10 +715,10 @@ class StreamJoins(Handle[K, V]):
             fields={"verb": wish.verb, "option": option},
         )
 
-    def _join_stream(self, other: KStream[Any, Any], wish: _Wish, at: Origin) -> KStream[Any, Any]:
+    def _join_stream(self, other: KStream[Any, Any], wish: Wish, at: Origin) -> KStream[Any, Any]:
         from mustela.dsl.kstream import KStream  # handles make each other
 
-        for option in ("key_mapper", "joined"):
+        for option in ("foreign_key", "foreign_key_with_key", "joined"):
             if getattr(wish, option) is not None:
                 why = f"{option}= is for joins with a table; streams meet by their keys"
                 self._refuse(option, other, "stream", wish, at=at, why=why)
@@ -707,7 +733,7 @@ class StreamJoins(Handle[K, V]):
         key_said = choose_serde("key", None, options.key, holder="StreamJoined", at=at)
         key = join_key(self, other, key_said, at=at)
         base, named = self._store_base(wish, options, place["name"], at=at)
-        stores = _Stores(base, wish.kind, key, window, options, at)
+        stores = JoinStores(base, wish.kind, key, window, options, at)
         this = choose_serde("value", None, options.value, holder="StreamJoined", at=at)
         others = choose_serde("value", None, options.other_value, holder="StreamJoined", at=at)
         left = stores.left(this or self._value)
@@ -730,7 +756,7 @@ class StreamJoins(Handle[K, V]):
         result = said_or_read("value", wish.value, wish.joiner, step=step, at=at)
         return KStream(self._registry, step, key, result)
 
-    def _window(self, other: Handle[Any, Any], wish: _Wish, at: Origin) -> JoinWindowSpec:
+    def _window(self, other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindowSpec:
         windows: Any = wish.windows
         if isinstance(windows, JoinWindows):
             check_windows_for(windows, at=at)
@@ -749,7 +775,7 @@ class StreamJoins(Handle[K, V]):
 
     @staticmethod
     def _store_base(
-        wish: _Wish, options: StreamJoined[Any, Any, Any], step: str, *, at: Origin
+        wish: Wish, options: StreamJoined[Any, Any, Any], step: str, *, at: Origin
     ) -> tuple[str, bool]:
         """Return what the names of the stores begin with, and whether the user said so."""
         said = choose("store", wish.store, options.store, holder="StreamJoined", at=at)
@@ -758,105 +784,3 @@ class StreamJoins(Handle[K, V]):
             return check_name(said, what="store", at=at, length_max=longest), True
         supplied = options.this_store is not None and options.other_store is not None
         return path_name(step, length_max=longest), supplied
-
-
-@dataclass(frozen=True, slots=True)
-class _Stores:
-    """The stores of a join of two streams, named as Kafka Streams names them."""
-
-    base: str
-    kind: StreamJoinKind
-    key: Serde[Any]
-    window: JoinWindowSpec
-    options: StreamJoined[Any, Any, Any]
-    at: Origin
-
-    def left(self, value: Serde[Any] | None) -> StoreSpec:
-        """Return the store of the left stream's records."""
-        suffix = "-outer-this-join-store" if self.kind == "outer" else "-this-join-store"
-        spec = self._kept(self.options.this_store, suffix, value)
-        said = self.options
-        return self._versioned(spec, said.version, said.upgrade)
-
-    def right(self, value: Serde[Any] | None, left: str) -> StoreSpec:
-        """Return the store of the right stream's records.
-
-        Raises:
-            DuplicateStoreError: If it has the name of the left one.
-        """
-        suffix = "-other-join-store" if self.kind == "inner" else "-outer-other-join-store"
-        said = self.options
-        spec = self._kept(said.other_store, suffix, value)
-        spec = self._versioned(spec, said.other_version, said.other_upgrade)
-        if spec.name == left:
-            msg = f"both sides of a join have a store named {left!r}"
-            raise DuplicateStoreError(
-                msg,
-                at=self.at,
-                why="each side keeps its own records, and a store has one changelog",
-                fix="give the two suppliers different names",
-                fields={"store": left},
-            )
-        return spec
-
-    def unmatched(self) -> StoreSpec | None:
-        """Return where records wait that have no partner yet, if they are results at all."""
-        if self.kind == "inner":
-            return None
-        supplied = self.options.this_store
-        base = self.base if supplied is None else supplied.name
-        return StoreSpec(
-            name=f"{base}-{self.kind}-shared-join-store",
-            kind="buffer",
-            key_serde=self.key,
-            logged=self.options.logged,
-            format_version=WAITING_FORMAT,
-            topic_config=dict(self.options.topic_config),
-        )
-
-    def _versioned(self, spec: StoreSpec, version: int, upgrade: Upgrades[Any] | None) -> StoreSpec:
-        versions = read_versions(spec.name, version, upgrade, at=self.at)
-        return replace(spec, row_versions=versions)
-
-    def _kept(
-        self, supplier: StoreSupplier | None, suffix: str, value: Serde[Any] | None
-    ) -> StoreSpec:
-        supplied = None if supplier is None else self._checked(supplier)
-        return StoreSpec(
-            name=self.base + suffix if supplied is None else supplied.name,
-            kind="list",
-            key_serde=self.key,
-            value_serde=value or ValueSerde(),
-            logged=self.options.logged,
-            retention_ms=self.window.kept_ms + self.window.segment_ms,
-            segment_ms=self.window.segment_ms,
-            format_version=LIST_FORMAT,
-            topic_config=dict(self.options.topic_config),
-        )
-
-    def _checked(self, supplier: StoreSupplier) -> StoreSpec:
-        """Return a supplied store, if it can keep the records of this join.
-
-        Raises:
-            BadOptionError: If it is no window store with duplicates, window and retention of the
-                join.
-        """
-        spec = checked_supplier(supplier, at=self.at)
-        window = self.window
-        wanted = ("window", True, window.size_ms, window.retention_ms)
-        if (spec.kind, spec.duplicates, spec.window_ms, spec.retention_ms) == wanted:
-            return spec
-        msg = f"store {spec.name!r} cannot keep the records of this join"
-        raise BadOptionError(
-            msg,
-            evidence={
-                "has": f"{spec.kind} store, retain_duplicates={spec.duplicates}, window "
-                f"{spec.window_ms} ms, retention {spec.retention_ms} ms",
-                "needs": f"window store, retain_duplicates=True, window {window.size_ms} ms, "
-                f"retention {window.retention_ms} ms",
-            },
-            at=self.at,
-            why="records of one key and time all stay, for before, after and grace together",
-            fix="let the supplier say what the join needs, or leave it out",
-            fields={"store": spec.name},
-        )

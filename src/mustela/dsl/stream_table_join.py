@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
+from mustela.dsl.extractors import Extractor, check_extractor
 from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import kept_for, windows_kept_ms
@@ -209,7 +210,7 @@ def _grace(
 def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
     left: Handle[Any, Any],
     other: Handle[Any, Any],
-    key_mapper: Callable[..., Any],
+    extractor: Extractor,
     joiner: Callable[..., Any],
     *,
     kind: StreamTableJoinKind,
@@ -223,7 +224,7 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
     Args:
         left: The stream.
         other: The global table.
-        key_mapper: (key, value) -> key of the row.
+        extractor: Gives the key of the row.
         joiner: (value, row), or (key, value, row) if ``with_key``.
         kind: Whether records without a row are dropped.
         with_key: Whether the joiner is given the record's key.
@@ -240,7 +241,7 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
     verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
     arguments = ("key", "value", "row") if with_key else ("value", "row")
     check_function(joiner, arguments, role="joiner", verb=verb, at=at)
-    check_function(key_mapper, ("key", "value"), role="key_mapper", verb=verb, at=at)
+    check_extractor(extractor, verb=verb, at=at)
     left._check_builder(other, verb=verb, at=at)  # pyright: ignore[reportPrivateUsage]
     registry = left._registry  # pyright: ignore[reportPrivateUsage]
     table = registry.node(other.name)
@@ -257,7 +258,8 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
     registry.add(
         GlobalJoinNode(
             **place,
-            key_mapper=key_mapper,
+            key_mapper=extractor.function,
+            by_value=not extractor.with_key,
             joiner=joiner,
             table=table.store,
             kind=kind,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from mustela.dsl.extractors import Extractor, read_extractor
 from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
 from mustela.dsl.functions import check_function
 from mustela.dsl.given_types import read_serde
@@ -43,15 +44,6 @@ class _Wish:
     name: str | None
     store: str | None
     materialized: Materialized[Any, Any] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extractor:
-    """What gives the foreign key."""
-
-    function: Callable[..., Any]
-    with_key: bool
-    options: TableJoined | None
 
 
 class TableJoins(Handle[K, V]):
@@ -110,7 +102,7 @@ class TableJoins(Handle[K, V]):
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
         extractor = _extractor("join", foreign_key, foreign_key_with_key, table_joined)
         if extractor is not None:
-            return self._join_by_foreign_key("inner", other, joiner, wish, extractor)
+            return self._join_by_foreign_key("inner", other, joiner, wish, extractor, table_joined)
         return self._join_by_key("inner", other, joiner, wish, at=user_origin())
 
     def left_join(  # noqa: PLR0913 - by key or by foreign key, and the options of the result
@@ -164,7 +156,7 @@ class TableJoins(Handle[K, V]):
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
         extractor = _extractor("left_join", foreign_key, foreign_key_with_key, table_joined)
         if extractor is not None:
-            return self._join_by_foreign_key("left", other, joiner, wish, extractor)
+            return self._join_by_foreign_key("left", other, joiner, wish, extractor, table_joined)
         return self._join_by_key("left", other, joiner, wish, at=user_origin())
 
     def outer_join(
@@ -216,7 +208,8 @@ class TableJoins(Handle[K, V]):
         other: Any,
         joiner: Callable[..., Any],
         wish: _Wish,
-        extractor: _Extractor,
+        extractor: Extractor,
+        options: TableJoined | None,
     ) -> KTable[Any, Any]:
         at = user_origin()
         self._check_table(other, verb=_VERBS[kind], at=at)
@@ -225,9 +218,8 @@ class TableJoins(Handle[K, V]):
             other,
             joiner,
             kind=kind,
-            extractor=extractor.function,
-            with_key=extractor.with_key,
-            options=extractor.options,
+            extractor=extractor,
+            options=options,
             name=wish.name,
             store=wish.store,
             materialized=wish.materialized,
@@ -240,12 +232,16 @@ class TableJoins(Handle[K, V]):
 
         self._check_builder(other, verb=verb, at=at)
         if not isinstance(other, KTable):
-            msg = f"{verb} takes a table, and {other.name!r} is a {type(other).__name__}"
+            kind = type(other).__name__
+            msg = f"{verb} takes a table, and {other.name!r} is a {kind}"
+            fix = "turn it into a table with to_table(), or join the stream with this table"
+            if kind == "GlobalKTable":
+                fix = "read its topic with table(), or join a stream with it"
             raise BadOptionError(
                 msg,
                 at=at,
                 why="a table is joined with what has a row for each key",
-                fix="turn it into a table with to_table(), or join the stream with this table",
+                fix=fix,
                 fields={"verb": verb},
             )
 
@@ -308,21 +304,10 @@ def _extractor(
     by_value: Callable[..., Any] | None,
     by_both: Callable[..., Any] | None,
     options: TableJoined | None,
-) -> _Extractor | None:
+) -> Extractor | None:
     """Return what gives the foreign key, None where rows of equal keys are joined."""
-    if by_value is not None and by_both is not None:
-        msg = f"{verb} is given two foreign keys"
-        raise BadOptionError(
-            msg,
-            at=user_origin(),
-            why="foreign_key= and foreign_key_with_key= say the same thing in two ways",
-            fix="leave one of them out",
-            fields={"verb": verb},
-        )
-    function = by_value if by_both is None else by_both
-    if function is not None:
-        return _Extractor(function=function, with_key=by_both is not None, options=options)
-    if options is not None:
+    extractor = read_extractor(verb, by_value, by_both)
+    if extractor is None and options is not None:
         msg = f"{verb} takes table_joined= only with a foreign key"
         raise BadOptionError(
             msg,
@@ -331,4 +316,4 @@ def _extractor(
             fix="say name=, or give foreign_key=",
             fields={"verb": verb},
         )
-    return None
+    return extractor

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.option import Answering
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError, UsageError
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
@@ -70,18 +71,18 @@ class UnnamedStepError(UsageError):
     code = "APP_UNNAMED_STEP"
 
 
-class App:
+class App(Answering):
     """A stream processing application.
 
     Args:
         application_id: The application's name: consumer group, transactional id and the first
             part of its internal topics.
+        settings: Settings by name: nested, dotted, or Kafka Streams' names; they win over the
+            environment and ``mustela.yaml``.
         session: A SparkSession or SparkContext to run in; without one, the active one or a new
             one is used.
         engine: Name of the engine.
         clock: For tests.
-        settings: Settings by name: nested, dotted, or Kafka Streams' names; they win over the
-            environment and ``mustela.yaml``.
         **more: Settings as keywords; they win over ``settings``.
 
     Example:
@@ -98,12 +99,12 @@ class App:
     def __init__(
         self,
         application_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         session: Any = None,
         engine: str = "spark",
         clock: Clock | None = None,
         debug: bool = False,
-        settings: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
         self._code = {**(settings or {}), **more}

@@ -9,6 +9,7 @@ from typing import Any
 from mustela.clock import Clock, ManualClock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.pool import LoopThread
+from mustela.dsl.option import Answering
 from mustela.plan.calls import CallRequest, Fate, Outcome
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -110,7 +111,7 @@ class DriverCalls:
             self._thread = None
 
 
-class HoldsCalls:
+class HoldsCalls(Answering):
     """What the test driver can do with calls that it holds."""
 
     _cluster: Cluster

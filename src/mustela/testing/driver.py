@@ -119,9 +119,9 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
     def __init__(  # noqa: PLR0913 - keywords, each of which a test may leave out
         self,
         subject: object,
-        *,
         settings: Settings | Mapping[str, Any] | None = None,
         initial_wall_clock: int | datetime | None = None,
+        *,
         key_groups: int = 1,
         lanes: int = 1,
         crash_after_every_record: bool = False,
@@ -177,7 +177,6 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
     def create_input_topic(
         self,
         name: str,
-        *,
         key: Any = None,
         value: Any = None,
         start: int | datetime | None = None,
@@ -216,7 +215,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         raise TestDriverError(msg, evidence={"it reads": known}, fields={"topic": name})
 
     def create_output_topic(
-        self, name: str, *, key: Any = None, value: Any = None
+        self, name: str, key: Any = None, value: Any = None
     ) -> TestOutputTopic[Any, Any]:
         """Return a topic to read results from.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mustela.dsl.option import Answering
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -21,7 +22,7 @@ from mustela.testing.stores import AnyStore, DriverStores
 __all__ = ["StoreAccess"]
 
 
-class StoreAccess:
+class StoreAccess(Answering):
     """The part of the test driver that opens stores; each call sees what is committed."""
 
     def _stores(self) -> DriverStores:

@@ -16,7 +16,7 @@ def to_milliseconds(moment: int | datetime) -> int:
     """Return a moment as milliseconds since 1970-01-01 UTC.
 
     Raises:
-        TestDriverError: If it is a datetime without a time zone, or before 1970.
+        TestDriverError: If it is a datetime without a time zone, before 1970, or no moment.
 
     Example:
         >>> to_milliseconds(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
@@ -27,6 +27,9 @@ def to_milliseconds(moment: int | datetime) -> int:
             msg = f"{moment.isoformat()} has no time zone"
             raise TestDriverError(msg, fix="datetime(…, tzinfo=UTC)")
         moment = (moment - _EPOCH) // _MILLISECOND
+    if type(moment) is not int:
+        msg = f"{moment!r} is no moment"
+        raise TestDriverError(msg, fix="give milliseconds since 1970, or datetime(…, tzinfo=UTC)")
     if moment < 0:
         msg = f"a record's timestamp cannot be negative: {moment}"
         raise TestDriverError(msg, fix="use milliseconds since 1970-01-01 UTC")
@@ -37,13 +40,16 @@ def to_span(span: int | timedelta) -> int:
     """Return a span of time in milliseconds.
 
     Raises:
-        TestDriverError: If it is negative.
+        TestDriverError: If it is negative, or no span of time.
 
     Example:
         >>> to_span(timedelta(seconds=2))
         2000
     """
     milliseconds = span // _MILLISECOND if isinstance(span, timedelta) else span
+    if type(milliseconds) is not int:
+        msg = f"{span!r} is no span of time"
+        raise TestDriverError(msg, fix="give a timedelta, or milliseconds")
     if milliseconds < 0:
         msg = f"time does not go back: {span}"
         raise TestDriverError(msg)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast, overload
 
+from mustela.dsl.option import Answering
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
 from mustela.testing.cluster import Row
@@ -40,7 +41,7 @@ def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | No
         ) from error
 
 
-class TestInputTopic(Generic[K, V]):
+class TestInputTopic(Answering, Generic[K, V]):
     """A source topic of the topology under test; made by `create_input_topic`.
 
     Args:
@@ -81,8 +82,8 @@ class TestInputTopic(Generic[K, V]):
         self,
         key: K | None,
         value: V | None,
-        *,
         timestamp: int | datetime | None = None,
+        *,
         headers: Headers = (),
     ) -> None: ...
     @overload
@@ -100,8 +101,8 @@ class TestInputTopic(Generic[K, V]):
         self,
         key: Any,
         value: Any = _NOTHING,
-        *,
         timestamp: int | datetime | None = None,
+        *,
         headers: Headers = (),
     ) -> None:
         """Pipe one record and process it to the end.
@@ -201,7 +202,7 @@ class TestInputTopic(Generic[K, V]):
         return f"<TestInputTopic {self.name}>"
 
 
-class TestOutputTopic(Generic[K, V]):
+class TestOutputTopic(Answering, Generic[K, V]):
     """A topic that the topology under test writes; made by `create_output_topic`.
 
     Args:

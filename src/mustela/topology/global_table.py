@@ -58,15 +58,17 @@ class GlobalJoinNode(Node):
     """Each record of a stream with a row of a global table, wherever the record is.
 
     Attributes:
-        key_mapper: (key, value) -> key of the row, or None.
+        key_mapper: (key, value), or (value) if ``by_value``, -> key of the row, or None.
         joiner: (value, row), or (key, value, row) if ``with_key``, with the record's own key.
         table: Store of the global table.
         kind: Whether records without a row are dropped.
         with_key: Whether the joiner is given the key.
+        by_value: Whether the value alone says the key of the row.
     """
 
-    key_mapper: Callable[[Any, Any], Any]
+    key_mapper: Callable[..., Any]
     joiner: Callable[..., Any]
     table: StoreSpec
     kind: Literal["inner", "left"] = "inner"
     with_key: bool = False
+    by_value: bool = False

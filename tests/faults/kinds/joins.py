@@ -138,7 +138,7 @@ def stream_table(builder: StreamsBuilder, prefix: str) -> None:
     found.to(f"{prefix}.out", key=str, value=str, name="found-out")
     half = stream.left_join(rows, pair, name="half")
     half.to(f"{prefix}.half", key=str, value=str, name="half-out")
-    placed = stream.join(shops, pair, key_mapper=shop_of, name="placed")
+    placed = stream.join(shops, pair, foreign_key_with_key=shop_of, name="placed")
     placed.to(f"{prefix}.placed", key=str, value=str, name="placed-out")
 
 

@@ -35,7 +35,7 @@ from mustela.topology.errors import (
     NoSuchStepError,
 )
 
-NEAR = JoinWindows.of_time_difference(timedelta(seconds=5))
+NEAR = JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0))
 TEXTS: dict[str, Any] = {"key": str, "value": str}
 
 
@@ -75,7 +75,7 @@ Written = Callable[[Topics], object]
         ),
         (
             lambda t: t.left.join(t.whole, lambda _key, value: value, both),
-            lambda t: t.left.join(t.whole, both, key_mapper=lambda _key, value: value),
+            lambda t: t.left.join(t.whole, both, foreign_key_with_key=lambda _key, value: value),
         ),
         (
             lambda t: t.rows.join(t.rows, both, Materialized(store="met")),
@@ -130,7 +130,7 @@ def test_a_global_table_is_joined_in_the_order_of_kafka_streams() -> None:
         (
             lambda t: t.left.join(t.right, both, within=timedelta(1)),
             "KStream.join has no within=",
-            "windows=JoinWindows.of_time_difference(timedelta(...))",
+            "windows=JoinWindows.of_time_difference(timedelta(...), grace=timedelta(0))",
         ),
         (lambda t: t.left.to(), "KStream.to needs topic=", 'topic="..."'),
         (lambda t: t.left.map_values(), "KStream.map_values needs mapper=", "mapper="),

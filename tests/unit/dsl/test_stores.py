@@ -456,7 +456,7 @@ def test_settings_of_the_changelogs_of_joins_buffers_and_processors_are_texts() 
         one.join(
             two,
             lambda left, right: left + right,
-            windows=JoinWindows.of_time_difference(SECOND),
+            windows=JoinWindows.of_time_difference(SECOND, grace=timedelta(0)),
             stream_joined=StreamJoined(store="j", topic_config=config),
         )
     buffer = BufferConfig.unbounded().with_logging_enabled(config)

@@ -26,7 +26,7 @@ from mustela.topology.stream_join import StreamJoinNode
 
 SECOND = timedelta(seconds=1)
 NONE = timedelta(0)
-NEAR = JoinWindows.of_time_difference(SECOND)
+NEAR = JoinWindows.of_time_difference(SECOND, grace=timedelta(0))
 
 
 class Setting:
@@ -52,9 +52,9 @@ WRONG: dict[str, tuple[Callable[[Setting], Any], type[UsageError], str]] = {
         "not timedelta",
     ),
     "a stream with a key mapper": (
-        lambda s: s.left.join(s.right, pair, windows=NEAR, key_mapper=lambda k, _v: k),
+        lambda s: s.left.join(s.right, pair, windows=NEAR, foreign_key_with_key=lambda k, _v: k),
         BadOptionError,
-        "takes no key_mapper=",
+        "takes no foreign_key_with_key=",
     ),
     "a stream with a table's options": (
         lambda s: s.left.left_join(s.right, pair, windows=NEAR, joined=Joined()),
@@ -77,9 +77,9 @@ WRONG: dict[str, tuple[Callable[[Setting], Any], type[UsageError], str]] = {
         "takes no stream_joined=",
     ),
     "a table with a key mapper": (
-        lambda s: s.left.join(s.table, pair, key_mapper=lambda k, _v: k),
+        lambda s: s.left.join(s.table, pair, foreign_key_with_key=lambda k, _v: k),
         BadOptionError,
-        "takes no key_mapper=",
+        "takes no foreign_key_with_key=",
     ),
     "an outer join with a table": (
         lambda s: s.left.outer_join(s.table, pair),
@@ -91,18 +91,22 @@ WRONG: dict[str, tuple[Callable[[Setting], Any], type[UsageError], str]] = {
         BadOptionError,
         "cannot join 'left' with the global table",
     ),
-    "a global table without a key mapper": (
+    "a global table without a foreign key": (
         lambda s: s.left.join(s.everywhere, pair),
         BadOptionError,
-        "needs key_mapper=",
+        "needs foreign_key=",
     ),
     "a global table with windows": (
-        lambda s: s.left.join(s.everywhere, pair, windows=NEAR, key_mapper=lambda k, _v: k),
+        lambda s: s.left.join(
+            s.everywhere, pair, windows=NEAR, foreign_key_with_key=lambda k, _v: k
+        ),
         BadOptionError,
         "takes no windows=",
     ),
     "a global table with a table's options": (
-        lambda s: s.left.join(s.everywhere, pair, joined=Joined(), key_mapper=lambda k, _v: k),
+        lambda s: s.left.join(
+            s.everywhere, pair, joined=Joined(), foreign_key_with_key=lambda k, _v: k
+        ),
         BadOptionError,
         "takes no joined=",
     ),

@@ -37,13 +37,15 @@ def calls_and_towns() -> StreamsBuilder:
     builder = StreamsBuilder()
     towns = builder.global_table("towns", key=str, value=int, store="whole")
     calls = builder.stream("calls", key=str, value=int)
-    calls.join(towns, told, key_mapper=town_of, name="inner").to("inner", value=str)
+    calls.join(towns, told, foreign_key_with_key=town_of, name="inner").to("inner", value=str)
     left = calls.left_join_with_key(
-        towns, lambda k, v, row: f"{k}{v}|{row}", key_mapper=town_of, name="left"
+        towns, lambda k, v, row: f"{k}{v}|{row}", foreign_key_with_key=town_of, name="left"
     )
     left.to("left", value=str)
     counted = calls.group_by_key().reduce(lambda _old, new: new, store="newest").to_stream()
-    counted.left_join(towns, told, key_mapper=town_of, name="behind").to("behind", value=str)
+    counted.left_join(towns, told, foreign_key_with_key=town_of, name="behind").to(
+        "behind", value=str
+    )
     return builder
 
 
@@ -89,7 +91,7 @@ def test_nothing_travels_for_a_global_table() -> None:
     builder = StreamsBuilder()
     towns = builder.global_table("towns", key=str, value=str)
     calls = builder.stream("calls", key=str, value=str)
-    calls.join(towns, told, key_mapper=lambda _k, v: v, value=str).to("out")
+    calls.join(towns, told, foreign_key_with_key=lambda _k, v: v, value=str).to("out")
     made = plan(builder.build())
     assert len(made.stages) == 1
     assert made.topics == ("calls",)
@@ -112,7 +114,9 @@ def test_a_bad_record_of_the_table_stops_only_who_meets_it() -> None:
     builder = StreamsBuilder()
     towns = builder.global_table("towns", key=str, value=int)
     calls = builder.stream("calls", key=str, value=int)
-    calls.left_join(towns, told, key_mapper=lambda k, _v: k, name="join").to("out", value=str)
+    calls.left_join(towns, told, foreign_key_with_key=lambda k, _v: k, name="join").to(
+        "out", value=str
+    )
     settings = {"processing_handler": "continue"}
     with TopologyTestDriver(builder.build(), settings=settings) as driver:
         driver.create_input_topic("towns", value=bytes).pipe_input("bad", b"x")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from mustela import JoinWindows, KStream, StreamsBuilder
 from mustela.planner.turns import turns
 
-NEAR = JoinWindows.of_time_difference(timedelta(seconds=1))
+NEAR = JoinWindows.of_time_difference(timedelta(seconds=1), grace=timedelta(0))
 
 
 def stream() -> tuple[StreamsBuilder, KStream[str, str]]:

@@ -89,7 +89,7 @@ def test_all_missing_topics_are_named_at_once(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     prices = builder.global_table("prices", key=str, value=str)
     lines = builder.stream("lines", key=str, value=str)
-    joined = lines.join(prices, str.__add__, key_mapper=lambda key, _: key, name="joined")
+    joined = lines.join(prices, str.__add__, foreign_key_with_key=lambda key, _: key, name="joined")
     joined.to("out", value=str)
     made, admin = plan(builder.build()), FakeAdmin({})
     with pytest.raises(MissingTopicError) as caught:

@@ -25,7 +25,10 @@ class Following:
         builder = StreamsBuilder()
         towns = builder.global_table("towns", key=str, value=str, store="towns")
         joined = builder.stream("lines", key=str, value=str).join(
-            towns, lambda line, town: line + town, key_mapper=lambda key, _line: key, name="joined"
+            towns,
+            lambda line, town: line + town,
+            foreign_key_with_key=lambda key, _line: key,
+            name="joined",
         )
         joined.to("out", key=str, value=str)
         self.plan = plan(builder.build())

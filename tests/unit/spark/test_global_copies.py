@@ -27,7 +27,9 @@ def test_a_copy_that_was_cut_short_is_read_from_nothing(
     builder = StreamsBuilder()
     table = builder.global_table("prices", key=str, value=str, store="prices")
     records = builder.stream("in", key=str, value=str)
-    joined = records.join(table, lambda _value, row: row, key_mapper=lambda key, _value: key)
+    joined = records.join(
+        table, lambda _value, row: row, foreign_key_with_key=lambda key, _value: key
+    )
     joined.to("out", key=str, value=str)
     planned = plan(builder.build())
     process = Process(0, replace(program(tmp_path, "life"), plan=planned))

@@ -314,7 +314,10 @@ def test_a_table_with_headers_is_joined_as_one_without() -> None:
     stream = builder.stream("in", key=str, value=int)
     found = stream.join(rows, lambda left, right: (left, right), name="found")
     every = found.join(
-        whole, lambda left, right: (*left, right), key_mapper=lambda key, _: key, name="every"
+        whole,
+        lambda left, right: (*left, right),
+        foreign_key_with_key=lambda key, _: key,
+        name="every",
     )
     every.map_values(repr).to("out", key=str, value=str)
     twice = rows.join(

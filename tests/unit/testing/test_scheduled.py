@@ -325,7 +325,9 @@ def joined(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
 
 def joined_globally(builder: StreamsBuilder, ticks: KStream[str, int]) -> None:
     names = builder.global_table("names", key=str, value=int, store="names")
-    keyed = ticks.join(names, int.__add__, key_mapper=lambda key, _value: key, name="named")
+    keyed = ticks.join(
+        names, int.__add__, foreign_key_with_key=lambda key, _value: key, name="named"
+    )
     keyed.to("out", key=str, value=int)
 
 

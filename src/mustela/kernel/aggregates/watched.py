@@ -10,6 +10,13 @@ from typing import Any
 
 __all__ = ["MissingReturnWarning", "ends_without_return", "watched"]
 
+_IN_PLACE = frozenset(
+    {
+        *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend"),
+        *("extendleft", "insert", "intersection_update", "remove", "reverse", "sort", "update"),
+    }
+)
+"""Methods by which Python's own collections change and give nothing."""
 _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 _SAYS_NOTHING = _RETURNS | {"LOAD_CONST", "NOP", "RESUME"}
 
@@ -44,7 +51,8 @@ def watched(adder: Callable[..., Any], step: str) -> Callable[..., Any]:
 def ends_without_return(function: object) -> bool:
     """Say whether a function has a way on which it ends without a ``return``.
 
-    Where Python keeps no columns of instructions (``-X no_debug_ranges``) nothing is found.
+    A lambda has, if all it does is to call a method by which collections change. Where Python
+    keeps no columns of instructions (``-X no_debug_ranges``) nothing else is found.
 
     Example:
         >>> def add(key, value, seen):
@@ -57,11 +65,15 @@ def ends_without_return(function: object) -> bool:
         ...     return seen if value else None
         >>> ends_without_return(drop)
         False
+        >>> ends_without_return(lambda key, value, seen: seen.append(value))
+        True
     """
     code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType) or code.co_name == "<lambda>":
+    if not isinstance(code, CodeType):
         return False
     steps = list(dis.get_instructions(code))
+    if code.co_name == "<lambda>":
+        return _only_changes(steps)
     # What a way without `return` ends with stands where its last statement stands; a `return` has
     # a place of its own.
     statements = {step.positions for step in steps if step.opname not in _SAYS_NOTHING}
@@ -76,16 +88,33 @@ def ends_without_return(function: object) -> bool:
     return False
 
 
+def _only_changes(steps: list[dis.Instruction]) -> bool:
+    """Say whether all that is done is one call of a method that changes what it belongs to."""
+    works = [step for step in steps if step.opname not in {"RESUME", "NOP", "COPY_FREE_VARS"}]
+    if any("JUMP" in step.opname for step in works):
+        return False
+    calls = len(works) > 3 and works[-1].opname == "RETURN_VALUE" and "CALL" in works[-2].opname
+    if not calls or not works[0].opname.startswith("LOAD_FAST"):
+        return False
+    method = works[1]
+    return method.opname in {"LOAD_METHOD", "LOAD_ATTR"} and method.argval in _IN_PLACE
+
+
 def _has_place(step: dis.Instruction) -> bool:
     return step.positions is not None and step.positions.col_offset is not None
 
 
 def _warn(adder: Callable[..., Any], step: str) -> None:
-    name = getattr(adder, "__name__", "adder")
     code: CodeType = adder.__code__
+    lambda_ = code.co_name == "<lambda>"
+    what = "a lambda that only changes the aggregate" if lambda_ else code.co_name
+    fix = (
+        "Let it give the aggregate, as lambda key, value, items: [*items, value] does"
+        if lambda_
+        else "Return the aggregate on every way; where a row is to be deleted, say: return None"
+    )
     warnings.warn_explicit(
-        f"{name} ended without a return in step {step!r}, which deleted the row of a key. Return "
-        "the aggregate on every way; where a row is to be deleted, say: return None",
+        f"{what} ended without a return in step {step!r}, which deleted the row of a key. {fix}",
         MissingReturnWarning,
         code.co_filename,
         code.co_firstlineno,

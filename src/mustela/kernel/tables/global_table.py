@@ -96,7 +96,8 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
         batch = self.without_null(batch, "value", batch.values)
         mapper = self.node.key_mapper
         on_mapper = failing(batch, self.user_failures(mapper))
-        wanted, failed = call_each(mapper, (batch.keys, batch.values), on_mapper)
+        columns = (batch.values,) if self.node.by_value else (batch.keys, batch.values)
+        wanted, failed = call_each(mapper, columns, on_mapper)
         batch, wanted = without(batch, failed), drop(wanted, failed)
         encoded, failed = encode_column(self._key, wanted, batch, self.encode_failures())
         batch, key_bytes = without(batch, failed), drop(encoded, failed)
