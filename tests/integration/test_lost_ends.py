@@ -14,6 +14,7 @@ from mustela.cli.main import main
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
+from mustela.runtime.events import AppState
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -146,3 +147,31 @@ def test_a_leader_that_lost_nothing_is_no_stop(small: World) -> None:
     assert small.numbers(out) == {"k": 25}
     (now,) = small.records()[-1].partitions
     assert now.leader_epoch > then.leader_epoch >= 0
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_source_begun_at_its_end_of_which_nothing_was_read(
+    small: World, is_running: bool
+) -> None:
+    """The leader epoch of the start offset tells that the log has others in front of it now."""
+    lines, out = small.topic("lines"), small.topic("out")
+    send(small, lines, 20, "a")
+    build = count(lines, out)
+    app, _ = small.app(build, auto_offset_reset="latest")
+    app.start()
+    small.until(lambda: app.state is AppState.RUNNING, "the application runs")
+    if not is_running:
+        app.close()
+    cut(small.broker, lines, 10)
+    send(small, lines, 15, "b")
+    if is_running:
+        small.until(lambda: app.state.ended, "the application ends")
+        app.close()
+        error: Any = app.error
+    else:
+        error = small.fail(build, auto_offset_reset="latest")
+    assert error.code == "SOURCE_TRUNCATED"
+    servers = ("-b", small.broker.bootstrap_servers)
+    assert main(["offsets", "accept", small.name, "--truncated", "--yes", *servers]) == 0
+    small.run(build, auto_offset_reset="latest")
+    assert small.numbers(out) == {"k": 15}

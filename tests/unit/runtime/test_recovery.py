@@ -11,6 +11,7 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.dsl.builder import StreamsBuilder
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
@@ -83,6 +84,29 @@ def test_a_first_start_begins_where_the_setting_says(start: Any, reset: str, off
     assert state.sources.next_offsets == {LINES[0]: offset}
     assert state.is_empty
     assert state.topic_ids == {"lines": "id-1"}
+
+
+@pytest.mark.parametrize(("reset", "led"), [("earliest", 3), ("latest", 9), ("by_duration:PT1S", 9)])
+def test_a_start_offset_has_a_leader_epoch(start: Any, reset: str, led: int) -> None:
+    """By it alone the next start finds that the log was cut, and has grown past the offset."""
+    admin = admin_with(2, first={LINES[0]: 3}, ends={LINES[0]: 9})
+    admin.leaders = dict.fromkeys(LINES, 4)
+    state = start(admin, auto_offset_reset=reset)
+    assert state.sources.position(LINES[0]) == LogPosition(led, 4)
+    assert LINES[1] not in state.sources.leaders  # nothing can be lost before offset 0
+    record = state.claimed_by(1).to_record(1)
+    admin.ends = {LINES[0]: 30, **dict.fromkeys(LINES[1:], 30)}
+    admin.leaders, admin.kept = dict.fromkeys(LINES, 5), {LINES[0]: 2}
+    admin.group = {}
+    error = refused(start, "SOURCE_TRUNCATED", admin, record, auto_offset_reset=reset)
+    assert "another log from 2 on" in str(error)
+
+
+def test_a_log_that_was_cut_between_two_questions_has_no_leader_epoch(start: Any) -> None:
+    """That of the later answer is of another log, and would make it look as it should."""
+    admin = admin_with(1, first={LINES[0]: 3}, ends={LINES[0]: 2})
+    admin.leaders = dict.fromkeys(LINES, 4)
+    assert start(admin).progress.position(LINES[0]) == LogPosition(3)
 
 
 def test_without_a_reset_policy_a_first_start_is_refused(start: Any) -> None:

@@ -73,6 +73,19 @@ def test_offsets_that_are_set_are_in_the_record_and_in_the_group(bench: Bench) -
     assert written.partitions[0] == old.partitions[0]
 
 
+def test_an_offset_that_a_person_names_has_a_leader_epoch(bench: Bench) -> None:
+    """A log that is cut before the next start, and grows past the offset again, is found by it."""
+    bench.admin.leaders = {LINES[0]: 6, LINES[1]: 7}
+    moved = bench.change(lambda views: edits.move(views, {LINES[0]: 0, LINES[1]: 25}))
+    assert [part.leader_epoch for part in moved.partitions] == [-1, 7]
+    skipped = bench.change(lambda views: edits.skip(views, LINES[0], 10))
+    assert [part.leader_epoch for part in skipped.partitions] == [6, -1]
+    sight = bench.repair.look()
+    edit = edits.move(sight.views, {LINES[1]: 25})
+    begun = edits.beginning(None, edit, key_groups=4, now_ms=1, life="new")
+    assert [part.leader_epoch for part in begun.partitions] == [7]
+
+
 @pytest.mark.parametrize(("offset", "fits"), [(4, False), (5, True), (30, True), (31, False)])
 def test_only_offsets_that_the_broker_holds_are_set(bench: Bench, offset: int, fits: bool) -> None:
     """Any other would stop the next start."""

@@ -61,6 +61,7 @@ class SourceView:
         group: The offset of the consumer group, which mirrors the record; None without.
         earliest: The first offset that the broker holds; None if it has no such partition.
         end: The last stable offset; None if the broker has no such partition.
+        leader: The leader epoch of that look, or -1 if it is not known.
         kept: Up to where the log still is what was read of it; None if it lost nothing of that,
             as far as leader epochs tell.
         recorded_id: The id of the topic that was read, empty if the record does not know it.
@@ -82,6 +83,7 @@ class SourceView:
     group: int | None = None
     earliest: int | None = None
     end: int | None = None
+    leader: int = -1
     kept: int | None = None
     recorded_id: str = ""
     broker_id: str = ""
@@ -125,11 +127,13 @@ class Edit:
 
     Attributes:
         offsets: New next offsets.
+        leaders: Leader epochs in which the logs reached them, where these are known.
         topic_ids: Ids of the topics that they belong to.
         dropped: Partitions that are no longer there.
     """
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    leaders: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     dropped: frozenset[TopicPartition] = frozenset()
 
@@ -170,7 +174,7 @@ def skip(views: Views, place: TopicPartition, offset: int) -> Edit:
     """
     view = _there(views, place)
     if view.recorded == offset and view.end is not None and offset < view.end:
-        return Edit(offsets={place: offset + 1})
+        return _edit(views, {place: offset + 1})
     msg = f"offset {offset} is not the next one of {_name(place)}"
     past = view.recorded is not None and view.recorded > offset
     raise SkipNotNextError(
@@ -226,7 +230,7 @@ def accept_broker(views: Views) -> Edit:
         kept = max(view.earliest, min(view.recorded if view.kept is None else view.kept, view.end))
         if kept != view.recorded:
             offsets[place] = kept
-    return Edit(offsets=offsets, topic_ids=ids, dropped=frozenset(dropped))
+    return _edit(views, offsets, ids, frozenset(dropped))
 
 
 def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
@@ -241,14 +245,13 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
         if place not in edit.dropped:
             partitions[place] = part
     for place, offset in edit.offsets.items():
-        before = partitions.get(place)
+        before, leader = partitions.get(place), edit.leaders.get(place, -1)
         if before is None or place.topic in anew:
-            partitions[place] = PartitionState(place.topic, place.partition, offset)
+            partitions[place] = PartitionState(*place, offset, leader_epoch=leader)
         else:
             # Anything else that the record knows of the old offset says nothing of the new one.
-            partitions[place] = PartitionState(
-                *place, offset, before.max_timestamp, before.seen_ms, before.idle
-            )
+            time = before.max_timestamp, before.seen_ms, before.idle
+            partitions[place] = PartitionState(*place, offset, *time, leader)
     return msgspec.structs.replace(
         record,
         incarnation=record.incarnation + 1,
@@ -277,7 +280,7 @@ def beginning(
         attempt=0,
         time_ms=now_ms,
         partitions=[
-            PartitionState(place.topic, place.partition, offset)
+            PartitionState(*place, offset, leader_epoch=edit.leaders.get(place, -1))
             for place, offset in sorted(edit.offsets.items())
         ],
         topic_ids=dict(edit.topic_ids),
@@ -312,10 +315,24 @@ def _with_rest(views: Views, wanted: dict[TopicPartition, int], ids: dict[str, s
     """Add what else a topic that was made again needs: all of its offsets mean other records."""
     again = {place.topic for place in wanted if views[place].is_recreated}
     rest = accept_broker({p: view for p, view in views.items() if p.topic in again})
+    offsets = {**rest.offsets, **wanted}
+    return _edit(views, offsets, {**rest.topic_ids, **ids}, rest.dropped)
+
+
+def _edit(
+    views: Views,
+    offsets: dict[TopicPartition, int],
+    topic_ids: Mapping[str, str] | None = None,
+    dropped: frozenset[TopicPartition] = frozenset(),
+) -> Edit:
+    """Return an edit that names the leaders, who have the logs up to the offsets."""
+    leaders = {
+        place: views[place].leader
+        for place, offset in offsets.items()
+        if 0 < offset <= (views[place].end or 0)
+    }
     return Edit(
-        offsets={**rest.offsets, **wanted},
-        topic_ids={**rest.topic_ids, **ids},
-        dropped=rest.dropped,
+        offsets=offsets, leaders=leaders, topic_ids=dict(topic_ids or {}), dropped=dropped
     )
 
 

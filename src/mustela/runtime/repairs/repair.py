@@ -119,6 +119,7 @@ class Repair:
                 group=group.get(place),
                 earliest=starts.get(place),
                 end=ends[place].offset if place in ends else None,
+                leader=ends[place].leader_epoch if place in ends else -1,
                 kept=kept.get(place),
                 recorded_id=ids.get(place.topic, ""),
                 broker_id=there[place.topic].topic_id if place.topic in there else "",

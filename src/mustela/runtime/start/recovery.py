@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from mustela.config.settings import Settings
 from mustela.config.units import reset_duration_ms
 from mustela.connectors.kafka.admin import TopicDescription
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import MustelaError, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
@@ -234,13 +235,35 @@ class Recovery:
                 why="auto_offset_reset is none",
                 fix="set auto_offset_reset to earliest, latest or by_duration:<duration>",
             )
-        if since:
-            state.sources.next_offsets.update(self._since(since))
         starts = self._admin.earliest_offsets(earliest)
         if is_whole:
             self._refuse_expired({p: at for p, at in starts.items() if p.topic in known})
-        state.sources.next_offsets.update(starts)
-        state.sources.next_offsets.update(self._admin.end_offsets(latest))
+        if since:
+            starts.update(self._since(since))
+        self._begin_at(state, starts, latest)
+
+    def _begin_at(
+        self,
+        state: CommittedState,
+        starts: Mapping[TopicPartition, int],
+        latest: Collection[TopicPartition],
+    ) -> None:
+        """Begin at offsets, or at ends, and note a leader epoch in which each log reached it.
+
+        Without one a log that is cut before anything was read of it, and grows past the offset
+        again, would be read on in the middle of other records. Nothing can be lost before offset 0.
+
+        Args:
+            state: What is committed.
+            starts: Where partitions begin.
+            latest: Partitions that begin at their end.
+        """
+        asked = [*(place for place, at in starts.items() if at > 0), *latest]
+        # Asked after the offsets: in the time of that leader the log had them all.
+        ends = self._admin.log_ends(asked) if asked else {}
+        for place, at in {**starts, **{place: ends[place].offset for place in latest}}.items():
+            led = 0 < at <= ends[place].offset if place in ends else False
+            state.sources.put(place, LogPosition(at, ends[place].leader_epoch if led else -1))
 
     def _refuse_expired(self, added: Mapping[TopicPartition, int]) -> None:
         """See that nothing was deleted of partitions which were added since the last look.
