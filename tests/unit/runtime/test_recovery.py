@@ -106,7 +106,7 @@ def test_a_log_that_was_cut_between_two_questions_has_no_leader_epoch(start: Any
     """That of the later answer is of another log, and would make it look as it should."""
     admin = admin_with(1, first={LINES[0]: 3}, ends={LINES[0]: 2})
     admin.leaders = dict.fromkeys(LINES, 4)
-    assert start(admin).progress.position(LINES[0]) == LogPosition(3)
+    assert start(admin).sources.position(LINES[0]) == LogPosition(3)
 
 
 def test_without_a_reset_policy_a_first_start_is_refused(start: Any) -> None:
@@ -357,6 +357,26 @@ def test_the_epochs_topic_that_holds_the_last_epoch_is_the_right_one(tmp_path: P
         watched(admin_with(2), tmp_path, state.to_record(1)).add_new_partitions(state)
         assert state.epochs_id == "epochs-1"
         assert state.to_record(1).epochs_id == "epochs-1"
+
+
+def test_a_first_run_learns_the_epochs_topic_with_its_claim(tmp_path: Path) -> None:
+    """The next answer corrects one that lagged, before an epoch names it in its record."""
+    state = replace(some_state(PLAN), epoch=0)
+    admin = LagsOnce({"lines": 2, "counts": 1, "app-epochs": 1, "app-counts-changelog": GROUPS})
+    admin.ids |= {"lines": "id-1", "app-epochs": "epochs-1"}
+    admin.lies = 0
+    recovery = watched(admin, tmp_path)
+    recovery.claimed(state)
+    assert state.epochs_id == ""  # the claim cannot be read yet
+    watched(admin, tmp_path, state.to_record(1)).refuse_recreated(state, [])
+    assert state.epochs_id == "epochs-1"
+    state.epochs_id = ""
+    recovery = watched(admin, tmp_path, state.to_record(1))
+    admin.lies = 1
+    recovery.claimed(state)
+    assert (admin.lies, state.epochs_id) == (0, "epochs-0")
+    recovery.refuse_recreated(state, [])
+    assert state.epochs_id == "epochs-1"
 
 
 def test_an_epochs_topic_that_was_made_again_while_it_was_stopped_is_a_stop(start: Any) -> None:

@@ -13,6 +13,7 @@ from mustela.runtime.record.epoch_record import epochs_topic
 __all__ = ["EpochsWatch"]
 
 _LOOKS_MAX = 3
+_PAUSE_S = 0.1
 
 
 class EpochsWatch:
@@ -39,8 +40,8 @@ class EpochsWatch:
     def see(self, state: CommittedState, found: TopicDescription | None) -> None:
         """Compare what was found of the topic with what is known of it.
 
-        A topic that is not there tells nothing here: see `refuse_gone`. A first run knows no id
-        before it has learned one: see `learn`.
+        A topic that is not there tells nothing here: see `refuse_gone`. A first run learns the id
+        when it has committed its claim: see `claimed`.
 
         Raises:
             EpochsTopicGoneError: If it is another topic, which lacks the last epoch.
@@ -62,11 +63,27 @@ class EpochsWatch:
                 return
         refuse_remade(self._application_id, f"id {state.epochs_id}", f"id {found.topic_id}")
 
-    def learn(self, state: CommittedState, found: TopicDescription) -> None:
+    def learn(self, state: CommittedState, found: TopicDescription | None) -> None:
         """Take the id of the topic that holds the last epoch for the right one, if none is known.
 
-        Not at the start: an answer may be of before it, when a reset had deleted another topic.
+        The answer with the id may lag, and be of a topic that a reset has deleted: `see` compares
+        it once more before the first commit that names it, and before each one after that.
         """
-        row = None if state.epochs_id else self._reader.newest()
+        if found is None or state.epochs_id:
+            return
+        row = self._reader.newest()
         if row is not None and token_of(row) == (state.incarnation, state.epoch, state.attempt):
             state.epochs_id = found.topic_id
+
+    def claimed(self, state: CommittedState) -> None:
+        """Learn the id where a first run has just committed its claim: see `learn`.
+
+        A commit returns before its rows can be read. Where that takes longer than the looks here,
+        the id is learned by the look before the next commit.
+        """
+        found = None if state.epochs_id else self._cluster.describe([self.topic]).get(self.topic)
+        for _ in range(0 if found is None else _LOOKS_MAX):
+            self.learn(state, found)
+            if state.epochs_id:
+                return
+            self._clock.sleep(_PAUSE_S)

@@ -130,6 +130,7 @@ class Opening:
             _check(self.recovery, faults, self._listener)
         faults.retry(self.recovery.tell_of_weak_topics, on_fault)
         state = faults.retry(lambda: self._claim(committer, successor), on_fault)
+        faults.retry(lambda: self.recovery.claimed(state), on_fault)
         self.global_tables.resume(state.global_marks)
         faults.retry(self.global_tables.find, on_fault)
         state.watermark.resume(steady_ms(self._world.clock))

@@ -131,6 +131,10 @@ class Recovery:
         self._start_offsets(state, known=_still(then, state.topic_ids), is_whole=is_whole)
         return state
 
+    def claimed(self, state: CommittedState) -> None:
+        """Learn which epochs topic it is that holds the claim, where no run has known it yet."""
+        self._epochs.claimed(state)
+
     def add_new_partitions(self, state: CommittedState) -> None:
         """Read what was made since: partitions of known topics, and topics that match a pattern.
 
@@ -147,8 +151,7 @@ class Recovery:
         wanted = {*internal, *self._plan.topics} - (may_go - (before.keys() - state.dormant.keys()))
         described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
         refuse_gone(self._settings.application_id, internal.keys() - described.keys())
-        self._epochs.see(state, described[self._epochs.topic])
-        self._epochs.learn(state, described[self._epochs.topic])
+        self._look_at_epochs(state, described[self._epochs.topic])
         for topic in self._plan.topics:
             if topic in described:
                 self._see(state, topic, described[topic].topic_id, may_go=topic in may_go)
@@ -185,13 +188,17 @@ class Recovery:
         """
         read = {place.topic for place in places}
         described = self._admin.describe({*read, *beside, self._epochs.topic})
-        self._epochs.see(state, described.get(self._epochs.topic))
+        self._look_at_epochs(state, described.get(self._epochs.topic))
         for topic in read & described.keys():
             now = described[topic].topic_id
             then = state.topic_ids.get(topic, now)
             if now != then:
                 raise _recreated(topic, then, now, self._settings.application_id)
         return {topic: described[topic] for topic in beside if topic in described}
+
+    def _look_at_epochs(self, state: CommittedState, found: TopicDescription | None) -> None:
+        self._epochs.see(state, found)
+        self._epochs.learn(state, found)
 
     def _see(self, state: CommittedState, topic: str, now: str, *, may_go: bool) -> None:
         """Note that a topic is there, under the id that it has now."""
