@@ -86,7 +86,10 @@ def test_a_first_start_begins_where_the_setting_says(start: Any, reset: str, off
     assert state.topic_ids == {"lines": "id-1"}
 
 
-@pytest.mark.parametrize(("reset", "led"), [("earliest", 3), ("latest", 9), ("by_duration:PT1S", 9)])
+RESETS = [("earliest", 3), ("latest", 9), ("by_duration:PT1S", 9)]
+
+
+@pytest.mark.parametrize(("reset", "led"), RESETS)
 def test_a_start_offset_has_a_leader_epoch(start: Any, reset: str, led: int) -> None:
     """By it alone the next start finds that the log was cut, and has grown past the offset."""
     admin = admin_with(2, first={LINES[0]: 3}, ends={LINES[0]: 9})

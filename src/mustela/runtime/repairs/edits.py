@@ -331,9 +331,7 @@ def _edit(
         for place, offset in offsets.items()
         if 0 < offset <= (views[place].end or 0)
     }
-    return Edit(
-        offsets=offsets, leaders=leaders, topic_ids=dict(topic_ids or {}), dropped=dropped
-    )
+    return Edit(offsets=offsets, leaders=leaders, topic_ids=dict(topic_ids or {}), dropped=dropped)
 
 
 def _name(place: TopicPartition) -> str:
