@@ -30,6 +30,7 @@ from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.script import Produced, Run, Sent, Written
 from tests.faults.inside import await_condition
+from tests.patience import PATIENCE_S
 
 __all__ = ["SPARK_WAYS", "START_MS", "SparkWay"]
 
@@ -118,7 +119,7 @@ class _Case:
         self._properties = {"bootstrap.servers": settings.bootstrap_servers}
         self._admin = KafkaAdmin(self._properties)
         self._producer = Producer({**self._properties, "log_level": 0})
-        self._reader = RangeReader(self._properties, read_timeout=20.0)
+        self._reader = RangeReader(self._properties, read_timeout=PATIENCE_S)
         self._probe = Consumer(
             {**self._properties, "group.id": "probe", "isolation.level": "read_uncommitted"}
         )
@@ -191,7 +192,7 @@ class _Case:
                 timestamp=START_MS + sent.timestamp,
                 headers=list(sent.headers),
             )
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
         while coordinator.run_once():
             pass
         self._last += counted
@@ -222,14 +223,14 @@ class _Case:
         highs: dict[str, int] = {}
         for topic in self._sinks:
             _, highs[topic] = self._probe.get_watermark_offsets(
-                TopicPartition(topic, 0), timeout=10
+                TopicPartition(topic, 0), timeout=PATIENCE_S
             )
 
         def settled() -> bool:
             stable = self._admin.end_offsets([(topic, 0) for topic in highs])
             return all(end >= highs[topic] for (topic, _), end in stable.items())
 
-        await_condition(settled, timeout_s=20)
+        await_condition(settled)
         return highs
 
     def crash(self, *, settle: bool = False) -> None:
@@ -267,7 +268,7 @@ def _sources(topology: Topology) -> Iterator[tuple[str, tuple[Serde[Any] | None,
             yield node.topic, (node.key, node.value)
 
 
-_MARKS = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(300)]
+_MARKS = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 SPARK_WAYS: list[Any] = [
     pytest.param(SparkWay(restarts=False), id="spark", marks=_MARKS),
     pytest.param(SparkWay(restarts=True), id="spark-restart", marks=_MARKS),

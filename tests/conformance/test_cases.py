@@ -50,7 +50,6 @@ def test_a_case_with_a_crash_after_every_record(case: Case) -> None:
 
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("restarts", [False, True], ids=["straight-on", "with-restarts"])
 @every_case
 def test_a_case_on_spark(case: Case, restarts: bool, spark_bundles: Bundles) -> None:

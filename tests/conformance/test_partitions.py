@@ -119,7 +119,6 @@ def rows(produced: Produced) -> Counter[tuple[Any, Any, int]]:
 
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("join", sorted(JOINS))
 def test_topics_of_different_partition_counts_are_joined(
     join: str, broker: DevelopmentBroker, spark_context: Any, tmp_path: Path

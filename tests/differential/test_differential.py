@@ -23,7 +23,6 @@ TOGETHER = 5
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(missing_compiler()), reason=missing_compiler() or "there is one"),
 ]
 

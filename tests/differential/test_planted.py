@@ -20,7 +20,6 @@ SLICES = 10
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.skipif(bool(missing_compiler()), reason=missing_compiler() or "there is one")
 def test_planted_bugs_are_found() -> None:
     """By examples of their operators alone, which are clean without: see the differential test."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, Producer
 
 from tests.integration.http_service import HttpService
+from tests.patience import PATIENCE_S
 
 __all__ = ["AROUND", "Around"]
 
@@ -100,12 +101,12 @@ class Answerer:
                     (request.value() or b"").upper(),
                     headers=request.headers(),
                 )
-            self._producer.flush(30)
+            self._producer.flush(PATIENCE_S)
 
     def stop(self) -> None:
         """Answer no more."""
         self._stopping.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         self._consumer.close()
 
 

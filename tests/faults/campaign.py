@@ -19,11 +19,11 @@ from tests.faults.kinds.registry import KINDS
 from tests.faults.oracle import check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
 from tests.faults.watch import Row, Watcher, ends_of
+from tests.patience import PATIENCE_S
 
 PARTITIONS = 2
 EPOCH_RECORDS = 1_000
 WRITTEN_AT_ONCE = 2_000
-CATCH_UP_S = 120.0
 
 
 @dataclass(slots=True)
@@ -302,7 +302,7 @@ class Campaign:
         reached = ends_of(self.watcher.seen.records[-1]) if self.watcher.seen.records else {}
         return f"stable {stable}, written {ends}, read {reached}"
 
-    def wait_caught_up(self, timeout_s: float = CATCH_UP_S) -> None:
+    def wait_caught_up(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until all input was read, and all that follows was done; the feeder has stopped.
 
         Raises:

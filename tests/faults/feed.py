@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.faults.kinds.kind import MakeRecord
 from tests.faults.watch import Row
+from tests.patience import PATIENCE_S
 
 BATCH = 20
 ABORT_EVERY = 9
-SETTLE_S = 1.0
-READ_DEADLINE_S = 60.0
+SETTLE_S = 10.0
 TRANSACTION_S = 120.0
 """Long, because a machine that does other things as well may stand still for a while."""
 FAILURES_MAX = 20
@@ -122,7 +122,7 @@ class Feeder:
         """Stop writing."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(60)
+            self._thread.join(PATIENCE_S)
         if self.error is not None:
             raise self.error
 
@@ -149,7 +149,10 @@ def _stable_ends(settings: dict[str, Any], places: list[TopicPartition]) -> dict
     try:
         while True:
             ends, all_ends = (
-                {place.partition: client.get_watermark_offsets(place, 30)[1] for place in places}
+                {
+                    place.partition: client.get_watermark_offsets(place, PATIENCE_S)[1]
+                    for place in places
+                }
                 for client in (committed, written)
             )
             if ends == all_ends or time.monotonic() > deadline:
@@ -177,7 +180,7 @@ def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
     try:
         consumer.assign(places)
         left = {partition for partition, end in ends.items() if end > 0}
-        deadline = time.monotonic() + READ_DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while left:
             assert time.monotonic() < deadline, f"{topic} cannot be read up to {ends}"
             message = consumer.poll(1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -19,9 +19,9 @@ from mustela.model import TopicPartition
 from mustela.runtime.events import AppState, EpochDone, Event, Restoring
 from tests.faults.feed import read_all
 from tests.faults.watch import Row
+from tests.patience import PATIENCE_S, looks
 
 PARTITIONS = 2
-DEADLINE_S = 90.0
 _NUMBERS = itertools.count()
 
 
@@ -65,7 +65,7 @@ class Inside:
         self, servers: str, context: Any, directory: Path, name: str, *outputs: str
     ) -> None:
         self.servers = servers
-        self.name = f"{name}-{next(_NUMBERS)}"
+        self.name = f"{name}-{os.getpid()}-{next(_NUMBERS)}"
         self.state_dir = directory / "state"
         self.settings: dict[str, Any] = {}
         self.admin = KafkaAdmin({"bootstrap.servers": servers})
@@ -76,7 +76,12 @@ class Inside:
         for output in outputs or ("out",):
             self.create(output)
         self._producer = Producer(
-            {"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0}
+            {
+                "bootstrap.servers": servers,
+                "partitioner": "murmur2_random",
+                "linger.ms": 10_000,  # what is sent at once is one batch: `flush` does not linger
+                "log_level": 0,
+            }
         )
 
     def close(self) -> None:
@@ -101,12 +106,12 @@ class Inside:
         more: dict[str, Any] = {} if timestamp is None else {"timestamp": timestamp}
         for key, value in records:
             self._producer.produce(self.input, value, key=key, **more)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def produce(self, topic: str, key: bytes | None, value: bytes) -> None:
         """Write one record anywhere."""
         self._producer.produce(topic, value, key=key)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def app(self, **settings: Any) -> tuple[App, Heard]:
         """Make a run of the application, with a listener."""
@@ -116,7 +121,7 @@ class Inside:
             "state_dir": str(self.state_dir),
             "key_groups": 8,
             "commit_interval": "20ms",
-            "commit_timeout": "20s",
+            "commit_timeout": "60s",
             **self.settings,
             **settings,
         }
@@ -131,7 +136,7 @@ class Inside:
         places = [(self.input, partition) for partition in range(PARTITIONS)]
         return {TopicPartition(*place): n for place, n in self.admin.end_offsets(places).items()}
 
-    def await_caught_up(self, app: App, timeout_s: float = DEADLINE_S) -> None:
+    def await_caught_up(self, app: App, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the application has committed all input; raise what ended it."""
         ends = self.ends()
 
@@ -151,7 +156,7 @@ class Inside:
             self.await_caught_up(app)
         return heard
 
-    def fail(self, timeout_s: float = DEADLINE_S, **settings: Any) -> MustelaError:
+    def fail(self, timeout_s: float = PATIENCE_S, **settings: Any) -> MustelaError:
         """Run until the application ends with an error, and return that."""
         app, _ = self.app(**settings)
         app.start()
@@ -174,12 +179,13 @@ class Inside:
 
 
 def await_condition(
-    reached: Callable[[], bool], app: App | None = None, timeout_s: float = DEADLINE_S
+    reached: Callable[[], bool], app: App | None = None, timeout_s: float = PATIENCE_S
 ) -> None:
     """Wait until ``reached``; raise what ended the application first."""
-    deadline = time.monotonic() + timeout_s
-    while not reached():
+    for found in looks(reached, timeout_s):
+        if found:
+            return
         if app is not None and app.state is AppState.ERROR and app.error is not None:
             raise app.error
-        assert time.monotonic() < deadline, "the time is up"
-        time.sleep(0.01)
+    msg = f"it is not so within {timeout_s:g} s"
+    raise AssertionError(msg)

@@ -14,12 +14,12 @@ import psutil
 from mustela.broker.process import DevelopmentBroker
 from tests.faults.campaign import Campaign
 from tests.faults.process import ChildApp, ChildEndedError
+from tests.patience import PATIENCE_S
 
 __all__ = ["Life", "NotHappenedError"]
 
 POLL_S = 0.02
-PROGRESS_S = 150.0
-POINT_S = 60.0
+POINT_S = 120.0
 RESTARTS_MAX = 24
 ANY_POINT = "*"
 BORNE_EXITS = {3}
@@ -76,7 +76,7 @@ class Life:
         Raises:
             ChildEndedError: If it ends as it may not, or goes on without an epoch.
         """
-        deadline = time.monotonic() + PROGRESS_S
+        deadline = time.monotonic() + PATIENCE_S
         while self.epoch <= mark:
             child = self.campaign.child
             if child is None or child.returncode is not None:
@@ -84,7 +84,7 @@ class Life:
             if time.monotonic() > deadline:
                 said = [] if child is None else [child.events()[-3:], child.stacks()]
                 fed = f"{self.campaign.feeder.told()}, {self.campaign.waiting()}"
-                msg = f"no epoch after {mark} in {PROGRESS_S:g} s: {fed}, {said}"
+                msg = f"no epoch after {mark} in {PATIENCE_S:g} s: {fed}, {said}"
                 raise ChildEndedError(msg)
             time.sleep(POLL_S)
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import psutil
 
+from tests.patience import PATIENCE_S, looks
+
 ROOT = Path(__file__).parent.parent.parent
-POLL_S = 0.02
-START_TIMEOUT_S = 150.0
-KILL_TIMEOUT_S = 120.0
 
 
 class ChildEndedError(AssertionError):
@@ -115,22 +114,23 @@ class ChildApp:
         return self.output_file.read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def wait_for(
-        self, what: str, reached: Callable[[], bool], timeout_s: float = START_TIMEOUT_S
+        self, what: str, reached: Callable[[], bool], timeout_s: float = PATIENCE_S
     ) -> None:
         """Wait until ``reached``.
 
         Raises:
             ChildEndedError: If the application ends, or the time is up, first.
         """
-        deadline = time.monotonic() + timeout_s
-        while not reached():
-            ended = self.returncode is not None
-            if (ended and not reached()) or time.monotonic() > deadline:
-                how = f"ended with {self.returncode}" if ended else f"is not there in {timeout_s} s"
-                last = self.events()[-3:]
-                msg = f"waiting for {what}: the application {how}\n{last}\n{self.text()}"
-                raise ChildEndedError(msg)
-            time.sleep(POLL_S)
+        for found in looks(reached, timeout_s):
+            if found:
+                return
+            if self.returncode is not None and not reached():
+                how = f"ended with {self.returncode}"
+                break
+        else:
+            how = f"is not there in {timeout_s:g} s"
+        msg = f"waiting for {what}: the application {how}\n{self.events()[-3:]}\n{self.text()}"
+        raise ChildEndedError(msg)
 
     def wait_for_point(self) -> None:
         """Wait until some process of it has come to the point."""
@@ -140,7 +140,7 @@ class ChildApp:
         """Wait until this run has committed so many epochs."""
         self.wait_for(f"{count} epochs", lambda: self.epochs() >= count)
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait until it has ended; return its exit code."""
         return self._process.wait(timeout_s)
 
@@ -172,7 +172,7 @@ class ChildApp:
     def kill(self) -> int:
         """Kill the whole tree with SIGKILL; return how many processes there were."""
         count = 0
-        deadline = time.monotonic() + KILL_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while living := self.processes():
             count = max(count, len(living))
             for process in living:
@@ -187,10 +187,10 @@ class ChildApp:
             if time.monotonic() > deadline:
                 msg = f"these do not die: {living}"
                 raise ChildEndedError(msg)
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
         return count
 
-    def stop(self, timeout_s: float = 90.0) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """Ask it to stop, as Ctrl-C does; return its exit code."""
         if self.returncode is None:
             self._process.send_signal(signal.SIGTERM)

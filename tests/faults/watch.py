@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.record_rows import RecordFold
+from tests.patience import PATIENCE_S
 
 POLL_S = 0.2
 HEADER = "mustela.epoch"
@@ -173,7 +174,7 @@ class Watcher:
             if end < ends.get(place, 0) or moved:
                 violations.append(f"{name}: offset of {place} is {end} after {ends[place]}")
 
-    def read_to_end(self, timeout_s: float = 30.0) -> None:
+    def read_to_end(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until everything that is committed was read, and no transaction hangs.
 
         Raises:
@@ -203,11 +204,14 @@ class Watcher:
         latest: Any = OffsetSpec.latest()
         wanted = {TopicPartition(p.topic, p.partition): latest for p in self._places}
         asked = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=10
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=60
         )
         behind: list[str] = []
         for place, future in asked.items():
-            end, read = future.result(15).offset, self._ends.get((place.topic, place.partition), 0)
+            end, read = (
+                future.result(PATIENCE_S).offset,
+                self._ends.get((place.topic, place.partition), 0),
+            )
             if read < end:
                 behind.append(f"{place.topic}-{place.partition}: read to {read} of {end}")
         return behind
@@ -215,7 +219,7 @@ class Watcher:
     def stop(self) -> None:
         """Stop reading."""
         self._stopping.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._consumer.close()
 
 

@@ -13,15 +13,18 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from mustela import App, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
+from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
 from mustela.runtime.events import AppState, EpochDone, Event, Said, StateChanged
 from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.record.record_rows import RecordFold
+from tests.patience import PATIENCE_S, looks
 
-DEADLINE_S = 90.0
-SETTLE_S = 10.0
+SETTLE_S = 30.0
+RESTS = 40
+"""So often in a row an application finds nothing to do before it counts as resting: two seconds."""
 _NUMBERS = itertools.count()
 
 
@@ -63,6 +66,21 @@ class Watcher:
         return sum(epoch.counters.get(name, 0) for epoch in self.epochs)
 
 
+class HeldClock(SystemClock):
+    """The machine's clocks, but the one on the wall stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self._now_ms = super().now_ms()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        return self._now_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Move it forward."""
+        self._now_ms += milliseconds
+
+
 class World:
     """Topics, applications and rows of one test.
 
@@ -80,7 +98,8 @@ class World:
         self.name = f"{name[:40]}-{next(_NUMBERS)}"
         self.properties: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         self.admin = KafkaAdmin(self.properties)
-        self._producer = Producer({"log_level": 0, "linger.ms": 5, **self.properties})
+        # What is sent at once is in one batch of each partition: `flush` does not linger.
+        self._producer = Producer({"log_level": 0, "linger.ms": 10_000, **self.properties})
         self._probe = Consumer(
             {
                 **self.properties,
@@ -113,12 +132,12 @@ class World:
         for key, value, *rest in rows:
             stamp = {"timestamp": rest[0]} if rest else {}
             self._producer.produce(topic, key=key, value=value, **place, **stamp)
-        assert self._producer.flush(DEADLINE_S) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def send_with_headers(self, topic: str, key: Any, value: Any, headers: list[Any]) -> None:
         """Send one row with headers."""
         self._producer.produce(topic, key=key, value=value, headers=headers)
-        assert self._producer.flush(DEADLINE_S) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Settings of an application of this test."""
@@ -127,7 +146,7 @@ class World:
             "bootstrap_servers": self.broker.bootstrap_servers,
             "state_dir": self.directory / "state",
             "key_groups": 4,
-            "commit_timeout": 20.0,
+            "commit_timeout": 60.0,
             **more,
         }
 
@@ -159,13 +178,13 @@ class World:
         self, holds: Callable[[], Any], what: str = "it is so", app: App | None = None
     ) -> Any:
         """Wait until a condition holds; fail at the deadline, or when the application ended."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not (found := holds()):
+        for found in looks(holds):
+            if found:
+                return found
             if app is not None and app.state is AppState.ERROR and app.error is not None:
                 raise app.error
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-            time.sleep(0.02)
-        return found
+        msg = f"not within {PATIENCE_S:g} s: {what}"
+        raise AssertionError(msg)
 
     def drain(self, app: App) -> None:
         """Wait until an application has committed all that its topics hold now."""
@@ -181,6 +200,25 @@ class World:
 
         self.until(committed, "all input is committed", app)
 
+    def rest(self, app: App) -> None:
+        """Wait until an application has found nothing to do, many times in a row.
+
+        It has told of all that it did by then.
+        """
+        self.until(lambda: app.state is AppState.RUNNING, "the application runs", app)
+        coordinator: Any = app.coordinator
+        run_once, found = coordinator.run_once, [True]
+
+        def noted() -> bool:
+            found.append(run_once())
+            return found[-1]
+
+        coordinator.run_once = noted
+        try:
+            self.until(lambda: len(found) > RESTS and not any(found[-RESTS:]), "it rests", app)
+        finally:
+            coordinator.run_once = run_once
+
     def _settle(self, places: Sequence[TopicPartition]) -> None:
         """Give the broker time for the markers of a commit: they come after it has returned.
 
@@ -191,7 +229,7 @@ class World:
         while time.monotonic() < deadline:
             stable = self.admin.end_offsets(places)
             try:
-                found = self._probe.offsets_for_times(asked, timeout=10)
+                found = self._probe.offsets_for_times(asked, timeout=PATIENCE_S)
             except KafkaException:  # the broker was restarted: now the client knows
                 continue
             if [place.offset for place in found] == [stable[place] for place in places]:
@@ -200,7 +238,7 @@ class World:
     def rows(self, topic: str) -> list[Row]:
         """Return the committed rows of a topic, partition by partition."""
         found: list[Row] = []
-        reader = RangeReader(self.properties, read_timeout=10.0)
+        reader = RangeReader(self.properties, read_timeout=PATIENCE_S)
         places = [TopicPartition(topic, n) for n in range(self.admin.partitions(topic))]
         self._settle(places)
         for place, end in self.admin.end_offsets(places).items():

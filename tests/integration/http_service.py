@@ -10,12 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.patience import PATIENCE_S
+
 
 class HttpService:
-    """Answers ``GET /<path>?delay=<seconds>&fail=<n>&hang=1`` with the path in capitals.
+    """Answers ``GET /<path>?delay=<seconds>&fail=<n>&hang=1&held=1`` with the path in capitals.
 
     ``fail`` lets the first n requests of an idempotency key fail with status 503, ``hang`` answers
-    only when the service is closed. The headers ``Idempotency-Key`` are counted.
+    only when the service is closed, ``held`` when a test lets such answers go. The headers
+    ``Idempotency-Key`` are counted.
 
     Args:
         body: Gives the answer to a path instead.
@@ -28,6 +31,7 @@ class HttpService:
         self._now = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._may_answer = threading.Event()
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -55,6 +59,7 @@ class HttpService:
 
     def __exit__(self, *_error: object) -> None:
         self._closing.set()
+        self.let_go()
         self._server.shutdown()
         self._server.server_close()
 
@@ -62,6 +67,10 @@ class HttpService:
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    def let_go(self) -> None:
+        """Give the answers that are held, now and from now on."""
+        self._may_answer.set()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Answer one request."""
@@ -75,7 +84,9 @@ class HttpService:
             self.most_at_once = max(self.most_at_once, self._now)
         try:
             if "hang" in wish:
-                self._closing.wait(120)
+                self._closing.wait(PATIENCE_S)
+            if "held" in wish:
+                self._may_answer.wait(PATIENCE_S)
             time.sleep(float(wish.get("delay", "0")))
             status = 503 if nth <= int(wish.get("fail", "0")) else 200
             body = self._body(parts.path.strip("/")).encode() if status == 200 else b"busy"

@@ -51,7 +51,7 @@ def make_sink(properties: dict[str, Any], request: pytest.FixtureRequest) -> Ite
 
     def make(identity: str = "", **options: Any) -> TransactionalSink:
         name = identity or f"{request.node.originalname}-{next(_NUMBERS)}"
-        limits = {"commit_timeout": 20.0, "open_timeout": 20.0, **options}
+        limits = {"commit_timeout": 60.0, "open_timeout": 60.0, **options}
         sink = TransactionalSink(properties, name, options=TransactionOptions(**limits))
         made.append(sink)
         sink.open()
@@ -64,7 +64,7 @@ def make_sink(properties: dict[str, Any], request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture
 def reader(properties: dict[str, Any]) -> Iterator[RangeReader]:
-    """A reader of committed records, with little patience."""
-    made = RangeReader(properties, read_timeout=5.0)
+    """A reader of committed records, of committed records."""
+    made = RangeReader(properties, read_timeout=60.0)
     yield made
     made.close()

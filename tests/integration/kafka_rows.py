@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import TransactionalSink
+from tests.patience import PATIENCE_S
 
 MakeTopic = Callable[..., str]
 MakeSink = Callable[..., TransactionalSink]
@@ -56,13 +57,22 @@ def add_partitions(properties: dict[str, Any], topic: str, partitions: int) -> N
     """Give a topic more partitions, by a client that no other knows of."""
     client = AdminClient(properties)
     asked = [NewPartitions(topic, partitions)]
-    for future in client.create_partitions(asked, operation_timeout=20).values():
-        future.result(20)
+    for future in client.create_partitions(asked, operation_timeout=PATIENCE_S).values():
+        future.result(PATIENCE_S)
+
+
+def move_group(admin: KafkaAdmin, group: str, offsets: dict[tuple[str, int], int]) -> None:
+    """Set offsets of a group as a tool does, after all that the application has committed.
+
+    The broker writes that down after a commit has returned, and would write it over these.
+    """
+    admin.group_offsets(group)  # is answered when nothing of the group is undecided
+    admin.set_group_offsets(group, offsets)
 
 
 def await_end(admin: KafkaAdmin, topic: str, end: int, *, partition: int = 0) -> None:
     """Wait until a partition ends at ``end``: markers are written after a commit has returned."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         (found,) = admin.end_offsets([(topic, partition)]).values()
         if found >= end:
@@ -77,7 +87,7 @@ def await_settled(properties: dict[str, Any], topic: str) -> None:
     probe = Consumer(
         {**properties, "group.id": "probe", "isolation.level": "read_uncommitted", "log_level": 0}
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         places = [(topic, partition) for partition in range(admin.partitions(topic))]
         stable = admin.end_offsets(places)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mustela import ContextualProcessor, Record, StoreBuilder, Stores, StreamsBuilder
+from tests.faults.spark_workers import kill_workers
 from tests.faults.watch import HEADER
 from tests.integration.app_world import Row, World
-from tests.integration.test_recovery_faults import python_workers
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 KEYS = [f"k{number:02d}" for number in range(24)]
@@ -95,8 +95,7 @@ def test_each_epoch_reads_the_end_of_the_one_before_while_owners_fold_and_worker
             world.send(source, [(key, "x") for key in KEYS[number % 5 :: 3]])
             world.drain(app)
             if number in {EPOCHS // 4, EPOCHS // 2}:
-                for worker in python_workers():
-                    worker.kill()
+                assert kill_workers() > 0
             if number == EPOCHS * 3 // 4:
                 lost = lose(world.directory / "state")
                 assert len(lost) >= 8

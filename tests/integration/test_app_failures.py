@@ -20,7 +20,7 @@ from mustela.broker.tools import run_tool
 from mustela.connectors.kafka.production import LETTER_HEADS
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 

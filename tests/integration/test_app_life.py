@@ -21,11 +21,10 @@ from mustela.errors import MustelaError
 from mustela.runtime.app import AppStateError, ListenerError, NoTopologyError
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S, SOON
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
-
-SOON = timedelta(seconds=90)
 
 
 def copying(source: str, sink: str):
@@ -73,7 +72,7 @@ def test_closing_finishes_the_epoch_that_runs(world: World, tmp_path: Path) -> N
         from pathlib import Path
 
         Path(begun).touch()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not Path(go).exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -116,7 +115,7 @@ def test_run_raises_what_ended_the_application(world: World) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(90)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert [getattr(error, "code", "") for error in raised] == ["TOPIC_MISSING"]
     assert app.error is raised[0]
@@ -223,7 +222,7 @@ def test_a_signal_stops_a_program_cleanly(world: World, number: signal.Signals) 
         process.send_signal(number)
         seen = read_until(process, "the end", world.directory)
         assert seen == ["stopping", "stopped", "the end"]
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     expected = {f"k{k}".encode(): sum(range(k, 300, 3)) for k in range(3)}
     last = {row.key: json.loads(row.value or b"")["weight"] for row in world.rows(sink)}
     assert set(last) == set(expected)

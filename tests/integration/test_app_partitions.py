@@ -9,7 +9,7 @@ from mustela.connectors.kafka.tools import send
 from tests.integration.app_world import World
 from tests.integration.kafka_rows import add_partitions
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 

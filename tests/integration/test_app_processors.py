@@ -19,7 +19,7 @@ from mustela import (
 from mustela.errors import MustelaError
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 BASE = 1_700_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from mustela import AutoOffsetReset, Consumed, Record, StreamsBuilder
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 

@@ -16,7 +16,7 @@ import pytest
 from mustela import Consumed, LatePolicy, StreamsBuilder, TimeWindows
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 WORDS = ["to be or not to be", "that is the question", "", "to be"]
@@ -98,7 +98,7 @@ def test_user_functions_run_in_two_workers_at_once_and_never_in_the_driver(
 
         assert os.getpid() != driver, "user code runs in the driver"
         (Path(meeting) / f"{place}-{os.getpid()}").touch()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while len(list(Path(meeting).glob(f"{place}-*"))) < 2:
             assert time.monotonic() < deadline, "no second worker came"
             time.sleep(0.01)

@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 from mustela import BufferConfig, KTable, StreamsBuilder, Suppressed, TimeWindows, Windowed
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S, SOON
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 BASE = 1_700_000_000_000
@@ -69,7 +70,7 @@ def test_what_waits_is_found_again_behind_a_restart(world: World) -> None:
     before = world.records()[-1]
     app, _ = world.app(build, idleness="1h")
     with app:
-        assert app.wait_until(AppState.RUNNING, timedelta(seconds=90))
+        assert app.wait_until(AppState.RUNNING, SOON)
         world.send(source, rows("other", second=20))
         world.until(lambda: len(world.rows(sink)) == len(keys), "the windows close", app)
     assert world.numbers(sink) == {f"{key}@0": 1 for key in keys}
@@ -99,17 +100,17 @@ def send_in_transactions(
 ) -> None:
     """Send rows as an exactly-once program does; each third transaction is aborted, then redone."""
     producer = Producer({**world.properties, "transactional.id": topic, "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for number, start in enumerate(range(0, len(rows), every)):
         for abort in (True, False) if number % 3 == 0 else (False,):
             producer.begin_transaction()
             for key, value, stamp in rows[start : start + every]:
                 producer.produce(topic, key=key, value=value, timestamp=stamp)
             if abort:
-                producer.flush(30)
-                producer.abort_transaction(30)
+                producer.flush(PATIENCE_S)
+                producer.abort_transaction(PATIENCE_S)
             else:
-                producer.commit_transaction(30)
+                producer.commit_transaction(PATIENCE_S)
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "in-transactions"])

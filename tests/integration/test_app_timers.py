@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter, defaultdict
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,14 @@ from mustela.runtime.events import AppState
 from tests.faults.feed import read_all
 from tests.faults.kinds.timers import timers
 from tests.faults.process import ChildApp
-from tests.integration.app_world import World
+from tests.integration.app_world import HeldClock, World
+from tests.patience import PATIENCE_S, SOON
 from tests.unit.examples.programs import load
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 BASE = 1_700_000_000_000
-QUIET_S = 3.0
 DAY_MS = 86_400_000
 
 
@@ -64,9 +62,9 @@ def test_timers_fire_once_while_nothing_comes_and_the_application_sleeps_between
     app, watcher = world.app(build)
     with app:
         world.drain(app)
-        time.sleep(0.5)  # what was due at the start has run
+        world.rest(app)
         before = len(watcher.epochs)
-        time.sleep(QUIET_S)  # this long nothing is due
+        world.rest(app)
         assert len(watcher.epochs) == before
         assert world.rows(sink) == []
         world.send(source, [("near", "700", BASE + 1)])
@@ -75,7 +73,7 @@ def test_timers_fire_once_while_nothing_comes_and_the_application_sleeps_between
     assert (fired.key, fired.value) == (b"near", b"clock")
     app, _ = world.app(build)
     with app:
-        assert app.wait_until(AppState.RUNNING, timedelta(seconds=90))
+        assert app.wait_until(AppState.RUNNING, SOON)
         world.send(source, [("push", str(DAY_MS), BASE + DAY_MS)])
         world.until(lambda: len(world.rows(sink)) == 2 + len(keys), "timers fire", app)
     rows = [row for row in world.rows(sink) if row.value == b"event"]
@@ -106,7 +104,6 @@ def test_punctuators_are_called_though_no_record_has_ever_come(world: World) -> 
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_each_timer_and_each_beat_is_effective_once_over_kills(
     broker: DevelopmentBroker, tmp_path: Path
 ) -> None:
@@ -133,7 +130,7 @@ def test_each_timer_and_each_beat_is_effective_once_over_kills(
             stamp = BASE + 10 * sent
             producer.produce(topics[0], key=f"k{sent}", value="x", timestamp=stamp)
             sent += 1
-        producer.flush(30)
+        assert producer.flush(PATIENCE_S) == 0
         child = ChildApp("timers", tmp_path / f"run-{number}", environment, point=point)
         try:
             if point:
@@ -143,7 +140,7 @@ def test_each_timer_and_each_beat_is_effective_once_over_kills(
             expected = {f"k{n} event" for n in range(sent - 2)} | {
                 f"k{n} clock" for n in range(sent)
             }
-            child.wait_for("all timers", partial(all_fired, broker, topics[1], expected), 90.0)
+            child.wait_for("all timers", partial(all_fired, broker, topics[1], expected))
             assert child.stop() == 0
         finally:
             child.kill()
@@ -171,25 +168,26 @@ def fired(broker: DevelopmentBroker, topic: str) -> dict[str, list[int]]:
 
 
 def test_the_delayed_enrichment_reads_customers_of_any_lane_when_its_timer_fires(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
-    """The example, with less patience: its order waits until the customer is there."""
-    program = load("delayed_enrich")
-    monkeypatch.setattr(program, "RETRY_MS", 1_500)
+    """The example: its order waits until the customer is there."""
+    program, clock = load("delayed_enrich"), HeldClock()
     cloudpickle.register_pickle_by_value(program)  # workers do not find it by its name
     topics = ("orders", "customers", "enriched-orders")
     world.admin.create([TopicSpec(name=name, partitions=1, config={}) for name in topics])
     keys = [f"o-{number}" for number in range(8)]
     try:
-        app, _ = world.app(program.build)
+        app, _ = world.app(program.build, clock=clock)
         with app:
-            assert app.wait_until(AppState.RUNNING, timedelta(seconds=90))
+            assert app.wait_until(AppState.RUNNING, SOON)
             orders = [(key, json.dumps({"customer_id": f"c{key}", "total": 1})) for key in keys]
             world.send("orders", orders)
             world.drain(app)
             assert world.rows("enriched-orders") == []
             named = [(f"c{key}", json.dumps({"name": key.upper()})) for key in keys[1:]]
             world.send("customers", named)
+            world.drain(app)
+            clock.advance(program.RETRY_MS)
             world.until(lambda: len(world.rows("enriched-orders")) == 8, "timers fire", app)
     finally:
         cloudpickle.unregister_pickle_by_value(program)

@@ -10,8 +10,9 @@ from mustela import App, StreamsBuilder
 from mustela.connectors.kafka.admin import TopicSpec
 from mustela.errors import MustelaError
 from tests.integration.app_world import Watcher, World
+from tests.integration.kafka_rows import move_group
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 
@@ -131,11 +132,11 @@ def test_offsets_that_a_tool_moved_are_a_named_stop(world: World) -> None:
     source, sink = world.topic("in"), world.topic("out")
     world.send(source, [("k", "v")] * 5)
     world.run(counting(source, sink))
-    world.admin.set_group_offsets(world.name, {(source, 0): 2})
+    move_group(world.admin, world.name, {(source, 0): 2})
     error = world.fail(counting(source, sink))
     assert error.code == "OFFSETS_MOVED"
     assert "epoch record 5, now group 2" in str(error)
-    world.admin.set_group_offsets(world.name, {(source, 0): 5})
+    move_group(world.admin, world.name, {(source, 0): 5})
     world.run(counting(source, sink))
     assert world.numbers(sink) == {"k": 5}
 

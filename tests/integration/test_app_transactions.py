@@ -13,7 +13,7 @@ from mustela.broker.process import DevelopmentBroker
 from tests.faults.inside import Inside
 from tests.faults.kinds.shared import FIRST_BALANCE, move_money, reason
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 TRANSFERS = 400
 ACCOUNTS = 30

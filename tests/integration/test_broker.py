@@ -26,7 +26,7 @@ from mustela.broker.tools import run_tool
 pytest_plugins = ["tests.broker_fixture"]
 pytestmark = pytest.mark.broker
 
-CALL_TIMEOUT_S = 30
+CALL_TIMEOUT_S = 120
 
 
 def create_topic(broker: DevelopmentBroker, name: str) -> None:

@@ -18,6 +18,7 @@ from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Token
 from tests.integration.kafka_rows import MakeSink
+from tests.patience import PATIENCE_S
 from tests.unit.spark.test_lives import GROUP, STAGE, program
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
@@ -100,7 +101,7 @@ def test_rows_that_somebody_deleted_are_not_taken_for_compacted_ones(
     sink.commit()
     client = AdminClient(properties)
     for future in client.delete_records([TopicPartition(topic, GROUP, 1)]).values():
-        future.result(10)
+        future.result(PATIENCE_S)
     made = replace(program(tmp_path, "life"), application_id=application, consumer=properties)
     process = Process(0, made)
     state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 CASES = {

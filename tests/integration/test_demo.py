@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.patience import PATIENCE_S
+
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(600),
 ]
 
 LINES = "2000"
@@ -27,7 +28,6 @@ FIELDS = [
     *("seconds", "lines_per_s", "epochs", "kills", "replayed_epochs"),
 ]
 CLEAN = {"mismatches": 0, "missing": 0, "duplicates": 0, "torn_epochs": 0}
-WAIT_S = 300
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=WAIT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -141,13 +141,13 @@ def test_an_interrupted_demo_cleans_up(elsewhere: Path, number: signal.Signals) 
         text=True,
     ) as demo:
         assert demo.stderr is not None
-        watchdog = threading.Timer(WAIT_S, demo.kill)
+        watchdog = threading.Timer(PATIENCE_S, demo.kill)
         watchdog.start()
         for line in demo.stderr:
             if line.startswith("lines ") and "epochs 0" not in line:
                 break
         demo.send_signal(number)
-        out, _ = demo.communicate(timeout=WAIT_S)
+        out, _ = demo.communicate(timeout=PATIENCE_S)
         watchdog.cancel()
     assert demo.returncode == 130
     assert out == ""
@@ -174,7 +174,7 @@ def test_a_kept_demo_goes_on(elsewhere: Path) -> None:
             env=environment(elsewhere),
             capture_output=True,
             text=True,
-            timeout=WAIT_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert asked.returncode == 0, (asked.stdout, asked.stderr)
@@ -190,7 +190,7 @@ def test_a_kept_demo_goes_on(elsewhere: Path) -> None:
             env=environment(elsewhere),
             capture_output=True,
             text=True,
-            timeout=WAIT_S,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert ended.returncode == 0, ended.stderr

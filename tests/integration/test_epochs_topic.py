@@ -14,7 +14,7 @@ from tests.faults.inside import Inside, await_condition
 from tests.faults.kinds.counting import word_count
 
 pytest_plugins = ["tests.integration.app_fixture"]
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 _OFTEN = {"topics": {"refresh": "200ms"}}
 _COPIES = 50

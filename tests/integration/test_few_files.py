@@ -11,6 +11,7 @@ import pytest
 
 from mustela.cli.console import ExitCode
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -55,7 +56,7 @@ def test_an_application_with_too_few_open_files_says_so_and_runs_with_more(
         )
 
     few = start(256)
-    _, said = few.communicate(timeout=120)
+    _, said = few.communicate(timeout=PATIENCE_S)
     assert few.returncode == ExitCode.ENVIRONMENT, said
     assert "OPEN_FILES" in said
     assert "ulimit -n" in said
@@ -65,6 +66,6 @@ def test_an_application_with_too_few_open_files_says_so_and_runs_with_more(
         world.until(lambda: len(world.rows(sink)) == 2, "all is counted")
     finally:
         more.terminate()
-        _, said = more.communicate(timeout=60)
+        _, said = more.communicate(timeout=PATIENCE_S)
     assert more.returncode == ExitCode.OK, said
     assert world.numbers(sink) == {"a": 2, "b": 1}

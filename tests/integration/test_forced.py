@@ -30,7 +30,7 @@ class Counting:
         grouped.count(store="counts").to_stream().to(self.sink, key=str, value=int)
 
     def app(self, **settings: Any) -> App:
-        return self.world.app(self.build, lease={"interval": "200ms"}, **settings)[0]
+        return self.world.app(self.build, lease={"interval": "1s"}, **settings)[0]
 
     def send(self, keys: str) -> None:
         self.world.send(self.source, [(key, "x") for key in keys])

@@ -7,7 +7,7 @@ import pytest
 from mustela import App, StreamsBuilder
 from tests.integration.app_world import Watcher, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 

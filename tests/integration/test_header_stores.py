@@ -20,7 +20,7 @@ from mustela import (
 )
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 HOUR, SIZE = timedelta(hours=1), timedelta(milliseconds=10)

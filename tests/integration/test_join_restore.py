@@ -13,7 +13,7 @@ from mustela import JoinWindows, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
 from tests.faults.inside import Inside
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 KEYS = [f"k{number}" for number in range(200)]
 START_MS = 1_700_000_000_000

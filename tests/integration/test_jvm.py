@@ -16,6 +16,7 @@ from mustela.java import find_java
 from mustela.spark import archive as archives
 from mustela.spark.archive import make_aside
 from mustela.spark.jvm import MODULE_OPTIONS, archive_name, archive_sum, find_archive
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +26,6 @@ context = open_context("start", {"spark.master": "local[1]"})
 print(context.parallelize([1, 2], 1).sum(), context._gateway.proc is not None)
 context.stop()
 """
-_TIMEOUT_S = 180
 
 
 def _start(cache: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +34,7 @@ def _start(cache: Path, **more: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "XDG_CACHE_HOME": str(cache), **more},
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=True,
     )
 
@@ -82,7 +82,6 @@ def temporary() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_killed_start_leaves_what_the_next_one_deletes(tmp_path: Path, temporary: Path) -> None:
     """Whatever Spark writes is in one place."""
     variables = {"TMPDIR": str(temporary)}
@@ -101,12 +100,11 @@ def test_a_killed_start_leaves_what_the_next_one_deletes(tmp_path: Path, tempora
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_start_uses_an_archive_of_classes_and_survives_a_bad_one(tmp_path: Path) -> None:
     """A cut file and bytes that are no archive cost time, and nothing else."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     make_aside(variables)
-    assert archives._MAKERS[-1].wait(_TIMEOUT_S) == 0
+    assert archives._MAKERS[-1].wait(PATIENCE_S) == 0
     archive = find_archive(find_java(), variables)
     assert archive is not None
     assert _start(tmp_path).stdout == "3 True\n"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 PROGRAM = """
@@ -22,7 +23,8 @@ from mustela import App
 from mustela.runtime.events import AppState
 
 bootstrap, source, sink, state = sys.argv[1:]
-SOON = timedelta(seconds=90)
+SOON = timedelta(seconds=300)
+told = []
 
 
 def deadly(value):
@@ -47,7 +49,9 @@ class Watcher:
         self.records += getattr(event, "records", 0) if hasattr(event, "epoch") else 0
 
     def on_error(self, error):
-        print("error", error.code, flush=True)
+        if error.code not in told:  # an application that rests may notice more than once
+            told.append(error.code)
+            print("error", error.code, flush=True)
 
 
 def new_app():
@@ -61,7 +65,7 @@ def new_app():
 
 
 first, watcher = new_app()
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 800
 while watcher.records < 3:
     assert time.monotonic() < deadline
     time.sleep(0.02)
@@ -73,7 +77,7 @@ second, watcher = new_app()
 print("again", flush=True)
 input()
 while watcher.records < 1:
-    assert time.monotonic() < deadline + 60
+    assert time.monotonic() < deadline
     time.sleep(0.02)
 assert second.close(SOON)
 print("closed", second.state.value, second.error, flush=True)
@@ -85,7 +89,7 @@ assert third.wait(SOON)
 print("ended", third.state.value, third.error.code, third.error.evidence["jvm"], flush=True)
 fourth, watcher = new_app()
 while watcher.records < 2:
-    assert time.monotonic() < deadline + 150
+    assert time.monotonic() < deadline
     time.sleep(0.02)
 assert fourth.close(SOON)
 print("closed", fourth.state.value, fourth.error, flush=True)
@@ -124,7 +128,7 @@ def test_an_application_without_its_jvm_is_closed_and_can_be_started_again(
                 seen.append(process.stdout.readline().strip())
             assert seen[-1] == "armed", (seen, told.read_text())
             world.send(source, [("a", "4"), ("b", "kill")])
-            rest, _ = process.communicate("go\n", timeout=120)
+            rest, _ = process.communicate("go\n", timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == 0, told.read_text()

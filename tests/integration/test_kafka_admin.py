@@ -24,6 +24,7 @@ from mustela.connectors.kafka.tools import send
 from mustela.connectors.kafka.topic_checks import BROKER_TIME
 from mustela.errors import Origin
 from tests.integration.kafka_rows import MakeTopic, add_partitions
+from tests.patience import PATIENCE_S
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 pytestmark = pytest.mark.broker
@@ -60,7 +61,7 @@ def test_a_clock_a_day_ahead_is_refused_unless_the_broker_sets_the_time(
     producer = Producer(properties)
     ahead_ms = int(time.time() * 1000) + 86_400_000
     producer.produce(topic, b"x", timestamp=ahead_ms, on_delivery=lambda e, _: told.append(e))
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     (error,) = told
     assert (error and error.name()) == (None if created_with else "INVALID_TIMESTAMP")
 
@@ -120,7 +121,7 @@ def test_an_internal_topic_is_as_it_must_be_or_named(
     server = ["--bootstrap-server", broker.bootstrap_servers]
     words = shlex.split((differs.value.fix or "").removeprefix("mustela "))
     command = [sys.executable, "-m", "mustela.cli.main", *words, *server]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
     admin.check_internal([wrong])
 
 
@@ -167,7 +168,7 @@ def test_group_offsets_are_listed_and_set(
     assert admin.group_offsets(group) == {}
     member = Consumer({**properties, "group.id": group})
     member.subscribe([topic])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not member.assignment() and time.monotonic() < deadline:
         member.poll(0.1)
     with pytest.raises(GroupInUseError):

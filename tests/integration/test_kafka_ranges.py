@@ -33,6 +33,7 @@ from tests.integration.kafka_rows import (
     plain_producer,
     values_of,
 )
+from tests.patience import PATIENCE_S
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 pytestmark = pytest.mark.broker
@@ -178,8 +179,7 @@ def test_a_range_that_is_not_there_is_named(
     make_topic: MakeTopic, properties: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too early, too late, no partition, no topic: each is an error that says which."""
-    monkeypatch.setattr(ranges, "METADATA_LAG_S", 0.3)
-    reader = RangeReader(properties, read_timeout=1.0)
+    reader = RangeReader(properties, read_timeout=60.0)
     topic = make_topic()
     send(properties, topic, [(None, b"x")] * 10)
     with pytest.raises(OffsetOutOfRange) as late:
@@ -187,6 +187,7 @@ def test_a_range_that_is_not_there_is_named(
     assert late.value.fields["end"] == 10
     with pytest.raises(OffsetOutOfRange):
         values_of(reader, topic, 5, 12)
+    monkeypatch.setattr(ranges, "METADATA_LAG_S", 0.3)
     with pytest.raises(SourceGone):
         values_of(reader, topic, 0, 5, partition=7)
     with pytest.raises(SourceGone):
@@ -209,9 +210,13 @@ def test_a_partition_that_was_added_is_read_by_a_reader_that_knew_fewer(
 
 
 def test_a_partition_that_appears_while_it_is_waited_for_is_read(
-    make_topic: MakeTopic, properties: dict[str, Any], reader: RangeReader
+    make_topic: MakeTopic,
+    properties: dict[str, Any],
+    reader: RangeReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker that lags answers at first that there is none."""
+    monkeypatch.setattr(ranges, "METADATA_LAG_S", PATIENCE_S)
     topic = make_topic()
     send(properties, topic, [(None, b"old")])
     found: list[list[bytes | None]] = []
@@ -223,7 +228,7 @@ def test_a_partition_that_appears_while_it_is_waited_for_is_read(
     assert reading.is_alive()
     add_partitions(properties, topic, 2)
     send(properties, topic, [(None, b"new")], partition=1)
-    reading.join(20)
+    reading.join(PATIENCE_S)
     assert found == [[b"new"]]
 
 
@@ -232,7 +237,7 @@ def test_deleted_records_are_named(make_topic: MakeTopic, properties: dict[str, 
     topic = make_topic()
     send(properties, topic, [(None, b"x")] * 10)
     _delete_records(properties, topic, 6)
-    reader = RangeReader(properties, read_timeout=2.0)
+    reader = RangeReader(properties, read_timeout=60.0)
     with pytest.raises(OffsetOutOfRange) as early:
         values_of(reader, topic, 2, 10)
     assert early.value.fields["earliest"] == 6
@@ -246,7 +251,7 @@ def _delete_records(properties: dict[str, Any], topic: str, offset: int) -> None
 
     client = AdminClient(properties)
     for future in client.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(10)
+        future.result(PATIENCE_S)
 
 
 def test_a_restore_reads_what_compaction_left(
@@ -327,14 +332,14 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_named(
 ) -> None:
     """A read goes on when the broker is back in time; otherwise it says that none answers."""
     properties = {"bootstrap.servers": fresh_broker.bootstrap_servers}
-    admin = KafkaAdmin(properties, timeout=20)
+    admin = KafkaAdmin(properties, timeout=PATIENCE_S)
     admin.create([TopicSpec(name="t", partitions=1)])
     admin.close()
     producer = plain_producer(properties)
     for number in range(100):
         producer.produce("t", b"%d" % number)
-    assert producer.flush(20) == 0
-    reader = RangeReader(properties, read_timeout=30.0)
+    assert producer.flush(PATIENCE_S) == 0
+    reader = RangeReader(properties, read_timeout=PATIENCE_S)
     chunks = reader.read("t", 0, 0, 100, max_batch=10)
     next(chunks)
     fresh_broker.kill()

@@ -199,7 +199,7 @@ def test_a_transaction_that_is_open_for_too_long_expired(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any], admin: KafkaAdmin
 ) -> None:
     """The client calls it fenced; the time that passed says that nobody else was there."""
-    topic, sink = make_topic(), make_sink(commit_timeout=2.0)
+    topic, sink = make_topic(), make_sink(commit_timeout=5.0)
     sink.begin()
     sink.produce_columns(topic, [b"k"], [b"late"])
     sink.flush()
@@ -311,7 +311,7 @@ def test_a_topic_that_does_not_exist_ends_the_transaction(
     make_sink: MakeSink, make_topic: MakeTopic, properties: dict[str, Any]
 ) -> None:
     """The rows wait for a topic that never comes, until the timeout."""
-    topic, sink = make_topic(), make_sink(commit_timeout=3.0)
+    topic, sink = make_topic(), make_sink(commit_timeout=5.0)
     sink.begin()
     sink.produce_columns(topic, [b"k"], [b"v"])
     sink.produce_columns("no-such-topic-at-all", [b"k"], [b"v"])
@@ -327,8 +327,8 @@ def test_rows_of_a_deleted_topic_are_told_by_topic_and_reason(
     """The client says "see individual delivery reports"; the error says which and why."""
     topic, log = make_topic(), make_topic()
     # The client gives a topic that it does not find half a minute to appear.
-    quick = {**properties, "topic.metadata.propagation.max.ms": 300}
-    sink = TransactionalSink(quick, topic, options=TransactionOptions(commit_timeout=20.0))
+    quick = {**properties, "topic.metadata.propagation.max.ms": 1_000}
+    sink = TransactionalSink(quick, topic, options=TransactionOptions(commit_timeout=60.0))
     told: list[str] = []
     admin.delete([topic])
     for _ in range(2):

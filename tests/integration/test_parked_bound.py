@@ -13,7 +13,7 @@ from mustela import AsyncOptions, StreamsBuilder
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 MOST, PER_EPOCH, ALL = 6, 3, 60

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-import psutil
 import pytest
 
 from mustela import App, StreamsBuilder
@@ -23,10 +21,13 @@ from tests.faults.feed import read_all
 from tests.faults.inside import Inside, await_condition
 from tests.faults.kinds.counting import word_count
 from tests.faults.kinds.kind import number
+from tests.faults.spark_workers import kill_workers
 from tests.integration.kafka_proxy import END_TXN, KafkaProxy
+from tests.integration.kafka_rows import move_group
+from tests.patience import PATIENCE_S, SOON
 
 pytest_plugins = ["tests.integration.app_fixture"]
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 HOUR_MS = 3_600_000
 
@@ -59,9 +60,9 @@ def test_a_second_instance_takes_over_and_the_first_says_that_it_was_fenced(
 
     newer, _ = inside.app()
     with newer:
-        assert newer.wait_until(AppState.RUNNING, timedelta(seconds=60))
+        assert newer.wait_until(AppState.RUNNING, SOON)
         feed(inside, 5)
-        assert older.wait(timedelta(seconds=60))
+        assert older.wait(SOON)
         inside.await_caught_up(newer)
 
     assert isinstance(older.error, MustelaError)
@@ -79,13 +80,13 @@ def test_two_instances_that_restart_each_other_still_make_progress(inside: Insid
     for _ in range(6):
         app, _ = inside.app()
         app.start()
-        assert app.wait_until(AppState.RUNNING, timedelta(seconds=60))
+        assert app.wait_until(AppState.RUNNING, SOON)
         runs.append(app)
         feed(inside)
     inside.await_caught_up(runs[-1])
-    for app in runs:
-        if app.state is not AppState.ERROR:
-            app.close()
+    for app in runs[:-1]:  # each has seen that there is something to commit
+        assert app.wait(SOON)
+    runs[-1].close()
 
     ends: list[Any] = [app.error for app in runs[:-1]]
     codes = {getattr(error, "code", None) for error in ends}
@@ -120,16 +121,6 @@ def test_a_producer_that_fences_and_never_claims_ends_nobody(
 # -- workers ---------------------------------------------------------------------------------------
 
 
-def python_workers() -> list[psutil.Process]:
-    """Return the Python workers of this process's Spark."""
-    result: list[psutil.Process] = []
-    for process in psutil.Process().children(recursive=True):
-        parent = process.parent()
-        if parent is not None and "mustela.spark.daemon" in " ".join(parent.cmdline()):
-            result.append(process)
-    return result
-
-
 def test_a_python_worker_that_is_killed_costs_an_attempt_and_nothing_else(
     inside: Inside,
 ) -> None:
@@ -143,9 +134,7 @@ def test_a_python_worker_that_is_killed_costs_an_attempt_and_nothing_else(
             feed(inside, 3)
             sent += 3
             inside.await_caught_up(app)
-            for worker in python_workers():
-                worker.kill()
-                killed += 1
+            killed += kill_workers()
         feed(inside)
         inside.await_caught_up(app)
 
@@ -163,7 +152,7 @@ def test_group_offsets_that_a_tool_has_reset_are_a_named_stop(inside: Inside) ->
     inside.build(word_count)
     feed(inside, 5)
     inside.run()
-    inside.admin.set_group_offsets(inside.name, {(inside.input, 0): 0, (inside.input, 1): 0})
+    move_group(inside.admin, inside.name, {(inside.input, 0): 0, (inside.input, 1): 0})
 
     error = inside.fail()
 
@@ -302,7 +291,7 @@ def test_a_broker_that_restarts_is_waited_for(
     """An application outlives its broker's restart and loses nothing."""
     inside = Inside(fresh_broker.bootstrap_servers, spark_context, tmp_path, "restart")
     inside.build(word_count)
-    app, heard = inside.app(commit_timeout="60s")
+    app, heard = inside.app(commit_timeout="180s")
     with app:
         feed(inside, 3)
         inside.await_caught_up(app)
@@ -321,13 +310,13 @@ def test_a_broker_that_is_killed_under_load_costs_no_row(
     """Whatever an epoch was doing when the broker went, it is done once when it is back."""
     inside = Inside(fresh_broker.bootstrap_servers, spark_context, tmp_path, "load")
     inside.build(word_count)
-    app, heard = inside.app(commit_timeout="60s", epoch={"max_records": 50})
+    app, heard = inside.app(commit_timeout="180s", epoch={"max_records": 50})
     with app:
         sent = 0
         for _ in range(3):
+            epochs = len(heard.epochs)
             feed(inside, 500)
             sent += 500
-            epochs = len(heard.epochs)
             await_condition(lambda: len(heard.epochs) > epochs + 1, app)  # noqa: B023 - called here
             fresh_broker.kill()
             fresh_broker.start()
@@ -343,12 +332,12 @@ def test_a_broker_that_is_gone_ends_the_application_within_limits(
     """After the commit timeout the application gives up, and says that the broker is gone."""
     inside = Inside(fresh_broker.bootstrap_servers, spark_context, tmp_path, "gone")
     inside.build(word_count)
-    app, _ = inside.app(commit_timeout="3s")
+    app, _ = inside.app(commit_timeout="8s")
     app.start()
     feed(inside, 3)
     inside.await_caught_up(app)
     fresh_broker.kill()
-    assert app.wait(timedelta(seconds=100)), "it goes on without a broker"
+    assert app.wait(SOON), "it goes on without a broker"
     assert isinstance(app.error, EnvironmentFault)
     assert app.error.retryable or "broker" in str(app.error).lower()
     inside.close()
@@ -380,13 +369,13 @@ def test_a_commit_whose_answer_is_lost_counts_once(
     """The epoch record says whether the commit was; nothing is sent twice or forgotten."""
     inside = Inside(f"127.0.0.1:{proxy.port}", spark_context, tmp_path, "lost-answer")
     inside.build(word_count)
-    app, heard = inside.app(commit_timeout="3s")
+    app, heard = inside.app(commit_timeout="8s")
     with app:
         feed(inside, 3)
         inside.await_caught_up(app)
         proxy.drop_answers(END_TXN)
         feed(inside, 3)
-        assert proxy.seen.wait(60)
+        assert proxy.seen.wait(PATIENCE_S)
         await_condition(lambda: bool(heard.errors), app)
         proxy.mend()
         feed(inside, 3)
@@ -402,13 +391,13 @@ def test_a_commit_whose_answer_comes_late_counts_once(
     """An answer that comes when the next producer is already there changes nothing."""
     inside = Inside(f"127.0.0.1:{proxy.port}", spark_context, tmp_path, "late-answer")
     inside.build(word_count)
-    app, heard = inside.app(commit_timeout="3s")
+    app, heard = inside.app(commit_timeout="8s")
     with app:
         feed(inside, 3)
         inside.await_caught_up(app)
         proxy.hold_answers(END_TXN)
         feed(inside, 3)
-        assert proxy.held.wait(60)
+        assert proxy.held.wait(PATIENCE_S)
         await_condition(lambda: bool(heard.errors), app)
         proxy.release()
         feed(inside, 3)
@@ -432,9 +421,8 @@ def test_a_killed_worker_while_state_is_broken_still_gives_the_right_counts(
         file.write_bytes(b"\0" * file.stat().st_size)
     app, heard = inside.app()
     with app:
-        assert app.wait_until(AppState.RUNNING, timedelta(seconds=60))
-        for worker in python_workers():
-            worker.kill()
+        assert app.wait_until(AppState.RUNNING, SOON)
+        kill_workers()
         feed(inside, 2)
         inside.await_caught_up(app)
     assert heard.restored() > 0

@@ -23,8 +23,9 @@ from tests.faults.feed import read_all
 from tests.faults.inside import Inside
 from tests.faults.kinds.counting import SequenceModel, sequence, word_count
 from tests.faults.kinds.kind import number
+from tests.integration.kafka_rows import move_group
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 KEYS = [f"w{n}" for n in range(60)]
 GROUPS = 8
@@ -165,7 +166,7 @@ def test_state_ahead_of_the_epochs_topic_is_a_named_stop(counting: Counting) -> 
     inside.run()
     ends = {(p.topic, p.partition): p.end for p in decode_epoch_record(old.value).partitions}
     inside.produce(epochs_topic(inside.name), EPOCH_RECORD_KEY, old.value)
-    inside.admin.set_group_offsets(inside.name, ends)
+    move_group(inside.admin, inside.name, ends)
     before = len(inside.rows())
 
     error = inside.fail()

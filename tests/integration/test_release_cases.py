@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from mustela import Materialized, Serde, StreamsBuilder, TimeWindows
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 Build = Callable[[StreamsBuilder], None]

@@ -13,7 +13,7 @@ from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 Build = Callable[[StreamsBuilder], None]

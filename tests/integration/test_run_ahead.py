@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import App, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.runtime.cutting.prefetch import Prefetch
+from mustela.runtime.events import EpochDone, Event
 from tests.faults.inside import Inside, await_condition
+from tests.patience import SOON
 
 pytest_plugins = ["tests.integration.app_fixture"]
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 RECORDS = 6_000
 Program = Callable[[StreamsBuilder, str], None]
@@ -54,8 +57,8 @@ def number(builder: StreamsBuilder, prefix: str) -> None:
 PROGRAMS = pytest.mark.parametrize("program", [copy, number])
 
 
-def feed(inside: Inside) -> None:
-    inside.send((f"k{n % 50}", f"v{n}") for n in range(RECORDS))
+def feed(inside: Inside, start: int = 0, end: int = RECORDS) -> None:
+    inside.send((f"k{n % 50}", f"v{n}") for n in range(start, end))
 
 
 def check(inside: Inside) -> None:
@@ -95,21 +98,38 @@ def test_an_epoch_that_is_not_committed_takes_the_next_one_with_it(
 ) -> None:
     """What ran ahead of it read on from an end that was never committed."""
     inside.build(program)
-    feed(inside)
     app, heard = inside.app(emit="every", epoch={"max_records": 100})
     intruder = TransactionalSink(
         {"bootstrap.servers": broker.bootstrap_servers}, app.settings.application_id
     )
     with app:
-        for _ in range(2):
-            done = len(heard.epochs)
+        for start in range(0, RECORDS, RECORDS // 3):
+            done, end = len(heard.epochs), start + RECORDS // 3
+            feed(inside, start, end - 200)
             await_condition(lambda done=done: len(heard.epochs) >= done + 4, app)
             intruder.open()  # fences the producer in the middle of its work, and claims nothing
+            feed(inside, end - 200, end)  # there is something to commit, however fast it was
         inside.await_caught_up(app)
     intruder.close()
     check(inside)
     assert heard.errors
     assert any(taken)
+
+
+class Closing:
+    """A listener that closes its application in the middle of a backlog."""
+
+    def __init__(self, app: App, *, epochs: int) -> None:
+        self._app, self._left = app, epochs
+
+    def on_event(self, event: Event) -> None:
+        """Count epochs."""
+        self._left -= isinstance(event, EpochDone)
+        if self._left == 0:
+            self._app.close(timedelta(0))
+
+    def on_error(self, error: BaseException) -> None:
+        """It is tried again."""
 
 
 @PROGRAMS
@@ -120,8 +140,10 @@ def test_a_second_run_goes_on_where_the_first_was_closed(
     inside.build(program)
     feed(inside)
     app, heard = inside.app(emit="every", epoch={"max_records": 100})
+    closing = Closing(app, epochs=5)
+    app.add_listener(closing)
     with app:
-        await_condition(lambda: len(heard.epochs) >= 5, app)
+        assert app.wait(SOON)
     assert sum(epoch.records for epoch in heard.epochs) < RECORDS
     again, _ = inside.app(emit="every", epoch={"max_records": 2_000})
     with again:

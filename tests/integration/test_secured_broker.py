@@ -18,6 +18,7 @@ from mustela.connectors.kafka.errors import AuthenticationRefused, PermissionRef
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import MustelaError
 from tests.broker_fixture import HEAP_MB, PROPERTIES
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.broker
 
@@ -39,7 +40,7 @@ class Secured:
 
     def admin(self, **changes: str) -> KafkaAdmin:
         named = {name.replace("_", "."): value for name, value in changes.items()}
-        return KafkaAdmin({"bootstrap.servers": self.servers, **JOE, **named}, timeout=5.0)
+        return KafkaAdmin({"bootstrap.servers": self.servers, **JOE, **named}, timeout=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def typed(*command: str, directory: Path) -> subprocess.CompletedProcess[str]:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -130,7 +131,7 @@ def test_a_client_without_a_login_is_told_of_the_protocols(secured: Secured) -> 
 def test_a_transactional_producer_says_the_same(secured: Secured) -> None:
     """It is what an application has open while it runs."""
     wrong: dict[str, Any] = {"bootstrap.servers": secured.servers, **JOE, "sasl.password": "x"}
-    sink = TransactionalSink(wrong, "joe-1", options=TransactionOptions(open_timeout=10))
+    sink = TransactionalSink(wrong, "joe-1", options=TransactionOptions(open_timeout=60))
     with pytest.raises(AuthenticationRefused):
         sink.open()
     sink.close()

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 SIZE = 12

@@ -11,7 +11,7 @@ from mustela.spark.job import Jobs
 from tests.faults.inside import Inside
 
 pytest_plugins = ["tests.integration.app_fixture"]
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 ROUNDS, RECORDS = 6, 60
 

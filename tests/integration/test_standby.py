@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +22,47 @@ from mustela.runtime.events import AppState
 from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import LeaseWatch
 from tests.integration.no_engine import NoEngine
+from tests.patience import PATIENCE_S, SOON
 
 pytestmark = pytest.mark.broker
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 
-SOON = timedelta(seconds=30)
-NAME = "standby"
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """The application of one test."""
+    return f"standby-{next(_NUMBERS)}"
 
 
 @pytest.fixture
 def make(
-    broker: DevelopmentBroker, admin: KafkaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: DevelopmentBroker,
+    admin: KafkaAdmin,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> Iterator[Callable[..., App]]:
     """Make an instance of the application; it has no engine, and nothing to read."""
-    monkeypatch.setattr(app_module, "_load_engine", lambda _name: NoEngine())
+    monkeypatch.setattr(app_module, "_load_engine", lambda _engine: NoEngine())
     monkeypatch.chdir(tmp_path)
-    admin.create([TopicSpec(name=f"{NAME}-lines", partitions=1)])
+    admin.create([TopicSpec(name=f"{name}-lines", partitions=1)])
     made: list[App] = []
 
     def make(**settings: Any) -> App:
         app = App(
-            NAME,
+            name,
             bootstrap_servers=broker.bootstrap_servers,
             state_dir=str(tmp_path / "state"),
-            lease={"interval": "200ms"},
+            lease={"interval": "1s"},
             topics={"create": True},
             **settings,
         )
 
         @app.topology
         def build(builder: StreamsBuilder) -> None:
-            builder.stream(f"{NAME}-lines", key=str, value=str).to(f"{NAME}-out")
+            builder.stream(f"{name}-lines", key=str, value=str).to(f"{name}-out")
 
         made.append(app)
         return app
@@ -71,7 +81,7 @@ def await_living(app: App) -> None:
 def await_lease(app: App) -> None:
     """Wait until an instance has said that it lives."""
     log, clock = KafkaLeaseLog(app.settings), SystemClock()
-    deadline = clock.monotonic() + SOON.total_seconds()
+    deadline = clock.monotonic() + PATIENCE_S
     while LeaseWatch(log, clock).last() is None:
         assert clock.monotonic() < deadline
     log.close()
@@ -82,11 +92,12 @@ def test_a_standby_waits_for_the_end_of_the_one_that_runs(
     broker: DevelopmentBroker,
     admin: KafkaAdmin,
     capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     """It does not fence it, then it goes on; no command changes what an instance runs on."""
 
     def reset(*options: str) -> int:
-        return main(["reset", NAME, "--yes", *options, "-b", broker.bootstrap_servers])
+        return main(["reset", name, "--yes", *options, "-b", broker.bootstrap_servers])
 
     first, second = make(), make(standby=True)
     first.start()
@@ -103,9 +114,9 @@ def test_a_standby_waits_for_the_end_of_the_one_that_runs(
     assert second.coordinator is not None
     assert second.coordinator.state.incarnation == 2
     assert reset() == ExitCode.OK
-    assert [t for t in admin.topics() if t.startswith(f"{NAME}-")] == [
-        f"{NAME}-lines",
-        f"{NAME}-out",
+    assert [t for t in admin.topics() if t.startswith(f"{name}-")] == [
+        f"{name}-lines",
+        f"{name}-out",
     ]
 
 
@@ -128,7 +139,7 @@ class SlowEngine(NoEngine):
 
     def start(self, _options: object) -> None:
         self.begun.set()
-        assert self.may.wait(SOON.total_seconds())
+        assert self.may.wait(PATIENCE_S)
 
 
 def test_no_command_changes_what_a_starting_instance_begins_with(
@@ -136,14 +147,15 @@ def test_no_command_changes_what_a_starting_instance_begins_with(
     broker: DevelopmentBroker,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     """It says that it lives before its engine starts, which takes a while."""
     app, engine = make(), SlowEngine()
-    monkeypatch.setattr(app_module, "_load_engine", lambda _name: engine)
+    monkeypatch.setattr(app_module, "_load_engine", lambda _engine: engine)
     app.start()
-    assert engine.begun.wait(SOON.total_seconds())
+    assert engine.begun.wait(PATIENCE_S)
     await_lease(app)
-    assert main(["reset", NAME, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
+    assert main(["reset", name, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
     assert "INSTANCE_ALIVE" in capsys.readouterr().err
     engine.may.set()
     assert app.wait_until(AppState.RUNNING, SOON), app.error

@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.timeout(240),
 ]
 pytest_plugins = ["tests.integration.app_fixture"]
 

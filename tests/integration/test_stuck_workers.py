@@ -15,12 +15,12 @@ import pytest
 
 from mustela import StreamsBuilder
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.timeout(300),
 ]
 pytest_plugins = ["tests.integration.app_fixture"]
 
@@ -72,7 +72,7 @@ def test_sigterm_ends_an_application_whose_function_hangs(world: World, tmp_path
                 break
         app.send_signal(signal.SIGTERM)
         seen += app.stderr.readlines()
-        assert app.wait(60) == 5, seen
+        assert app.wait(PATIENCE_S) == 5, seen
     text = "".join(seen)
     for part in ("step 'slow'", "hanging.py:12: time.sleep(3600)", f"offset 1 of {source}-0"):
         assert part in text, text
@@ -85,7 +85,7 @@ def test_sigterm_ends_an_application_whose_function_hangs(world: World, tmp_path
         world.until(lambda: len(world.rows(sink)) == 2, "all is counted")
     finally:
         done.terminate()
-        _, text = done.communicate(timeout=60)
+        _, text = done.communicate(timeout=PATIENCE_S)
     assert done.returncode == 0, text
     assert world.numbers(sink) == {"a": 2, "b": 1}
 
@@ -112,7 +112,7 @@ def test_a_batch_has_a_time_limit_where_one_is_set(world: World) -> None:
             time.sleep(3600)
         return text
 
-    error = world.fail(stream_of(source, sink, hang), processing={"timeout": "1s"})
+    error = world.fail(stream_of(source, sink, hang), processing={"timeout": "3s"})
     assert error.code == "PROCESSING_TIMEOUT", error
     assert "risky" in str(error)
     assert error.fields["record"] == f"offset 1 of {source}-0, key 'b'"

@@ -10,7 +10,7 @@ from mustela import StreamsBuilder
 from mustela.dsl.options import Materialized
 from tests.integration.app_world import Watcher, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 

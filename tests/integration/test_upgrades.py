@@ -25,7 +25,7 @@ from mustela import (
 )
 from tests.integration.app_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 Build = Callable[[StreamsBuilder], None]

@@ -19,7 +19,7 @@ from mustela.errors import MustelaError
 from mustela.planner.planner import plan
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator
-from tests.integration.kafka_rows import MakeSink
+from tests.integration.kafka_rows import MakeSink, move_group
 from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.plans import settings_for
 
@@ -104,14 +104,14 @@ def test_offsets_that_a_tool_moved(
     application: Application, admin: KafkaAdmin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Either side can be right, and the next start finds no difference."""
-    admin.set_group_offsets(application.name, {(application.source, 1): 3})
+    move_group(admin, application.name, {(application.source, 1): 3})
     assert application.refused() == "OFFSETS_MOVED"
     assert application.type("offsets", "accept", application.name, "--yes") == ExitCode.OK
     assert application.offsets() == [0, 3]
-    admin.set_group_offsets(application.name, {(application.source, 1): 1})
+    move_group(admin, application.name, {(application.source, 1): 1})
     assert application.type("offsets", "accept", application.name, "--record", "--yes") == 0
     assert application.offsets() == [0, 3]
-    admin.set_group_offsets(application.name, {(application.source, 1): 1})
+    move_group(admin, application.name, {(application.source, 1): 1})
     keep = ("--offsets", "keep-record", "--yes")
     assert application.type("reset", "ways-nobody", *keep) == ExitCode.USAGE
     said = capsys.readouterr().err
@@ -126,7 +126,7 @@ def test_offsets_of_a_group_that_no_epoch_mirrors(
 ) -> None:
     """OFFSETS_MOVED at a first start: each of the three ways that it names leads on."""
     made = fresh(admin, make_sink, Application("ways-foreign", broker, admin, tmp_path))
-    admin.set_group_offsets(made.name, {(made.source, 1): 3})
+    move_group(admin, made.name, {(made.source, 1): 3})
     assert made.refused() == "OFFSETS_MOVED"
     other = fresh(admin, make_sink, Application("ways-foreign-2", broker, admin, tmp_path))
     assert other.offsets() == [0, 0]
@@ -134,7 +134,7 @@ def test_offsets_of_a_group_that_no_epoch_mirrors(
     assert made.type("offsets", "accept", made.name, "--yes") == ExitCode.OK
     assert made.offsets() == [0, 3]
     assert made.type("reset", made.name, "--yes") == ExitCode.OK
-    admin.set_group_offsets(made.name, {(made.source, 1): 3})
+    move_group(admin, made.name, {(made.source, 1): 3})
     assert made.refused() == "OFFSETS_MOVED"
     assert made.type("reset", made.name, "--yes") == ExitCode.OK
     assert made.offsets() == [0, 0]
@@ -154,7 +154,7 @@ def test_an_application_begins_again_where_it_is_told_to(
 ) -> None:
     """Without state, or with it; a partition that is not named begins at its first record."""
     name, source = application.name, application.source
-    admin.set_group_offsets(name, {(source, 1): 1})
+    move_group(admin, name, {(source, 1): 1})
     assert application.refused() == "OFFSETS_MOVED"
     to = ("--to-offsets", f"{source}-1=3")
     assert application.type("reset", name, *to, "--dry-run") == ExitCode.OK

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.integration.app_world import World
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash]
 pytest_plugins = [
@@ -99,4 +100,4 @@ def test_at_least_once_an_instance_that_stood_still_sends_no_old_row_after_a_new
     finally:
         for instance in instances:
             instance.signal(signal.SIGKILL)
-            instance.process.wait(30)
+            instance.process.wait(PATIENCE_S)

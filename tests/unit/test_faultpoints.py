@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mustela.faultpoints import FAULT_POINTS, armed, reach
+from tests.patience import PATIENCE_S
 
 PROGRAM = """
 import sys
@@ -67,7 +68,7 @@ def test_of_several_processes_at_a_point_one_stops(tmp_path: Path) -> None:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert done.stdout == "flushed\n"
@@ -87,6 +88,6 @@ def test_a_test_chooses_points_while_the_process_runs_and_lets_it_go_on(tmp_path
         assert int(marker.read_text()) == process.pid
         assert not (tmp_path / "want-committed").exists()
         marker.unlink()
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert rest.split() == arguments

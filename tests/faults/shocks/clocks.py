@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.faults.bugs import planting
 from tests.faults.life import Life, require
 from tests.faults.shocks.shock import Shock
+from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS", "library", "waits"]
 
@@ -26,7 +27,6 @@ SMALL_STEPS_S = (20, -20)
 TIMED = {"timers", "ticks", "asking", "replies"}
 """Kinds that do more the more time passes: a day would be half a million ticks."""
 WRONG_S = (1.5, 3.0)
-SEEN_S = 30.0
 
 
 def step_clock(life: Life) -> str:
@@ -49,7 +49,7 @@ def step_clock(life: Life) -> str:
     step = life.random.choice(SMALL_STEPS_S if campaign.kind in TIMED else STEPS_S)
     try:
         file.write_text(f"{step:+d}\n")
-        deadline = time.monotonic() + SEEN_S
+        deadline = time.monotonic() + PATIENCE_S
         while (off := child.clock_off()) is None or abs(off - step) > abs(step) / 2:
             if child.returncode is not None or time.monotonic() > deadline:
                 break

@@ -12,16 +12,15 @@ from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life, require
 from tests.faults.shocks.pauses import jvm, worker
 from tests.faults.shocks.shock import Profile, Shock, phases_of
+from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS"]
-
-GONE_S = 30.0
 
 
 def _gone(process: psutil.Process) -> None:
     """Kill a process and see that it is gone."""
     process.kill()
-    _, left = psutil.wait_procs([process], timeout=GONE_S)
+    _, left = psutil.wait_procs([process], timeout=PATIENCE_S)
     alive = [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     require(not alive, f"{process} lives on")
 

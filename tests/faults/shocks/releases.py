@@ -9,10 +9,9 @@ from tests.faults.kinds.releases import KINDS, RELEASE
 from tests.faults.life import Life, require
 from tests.faults.shocks.shock import Profile, Shock
 from tests.faults.watch import ends_of
+from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS"]
-
-READ_S = 90.0
 
 
 def back_and_forth(life: Life) -> str:
@@ -32,7 +31,7 @@ def back_and_forth(life: Life) -> str:
     finally:
         del life.environment[RELEASE]
     life.start()
-    deadline = time.monotonic() + READ_S
+    deadline = time.monotonic() + PATIENCE_S
     while ends_of(campaign.watcher.seen.records[-1]).get(place, 0) <= left_at:
         require(time.monotonic() < deadline, f"{place} stays at {left_at}")
         life.settle(life.epoch)

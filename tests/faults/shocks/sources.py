@@ -15,11 +15,11 @@ from tests.faults.life import Life, require
 from tests.faults.shocks.shock import Profile, Shock
 from tests.faults.watch import ends_of
 from tests.integration.kafka_rows import add_partitions
+from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS"]
 
 OPEN_S = (1.0, 4.0)
-READ_S = 60.0
 RECORDS = 20
 KEYS_MAY_MOVE = {"word_count", "transfers", "shared", "timers", "replies"}
 """Kinds that mean the same whichever partition a key's records are in."""
@@ -49,7 +49,7 @@ def _produce(life: Life, producer: Producer, count: int, **where: int) -> None:
         when: dict[str, Any] = {} if sent.timestamp is None else {"timestamp": now}
         topic = f"{campaign.prefix}.{sent.topic}"
         producer.produce(topic, sent.value, key=sent.key, **where, **when)
-    require(producer.flush(30) == 0, "the broker takes nothing")
+    require(producer.flush(PATIENCE_S) == 0, "the broker takes nothing")
 
 
 def hang_upstream(life: Life) -> str:
@@ -58,7 +58,7 @@ def hang_upstream(life: Life) -> str:
     campaign = life.campaign
     campaign.hung += 1
     producer = _producer(life, **{"transactional.id": f"{campaign.prefix}-hung-{campaign.hung}"})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     _produce(life, producer, RECORDS)
     time.sleep(life.random.uniform(*OPEN_S))
@@ -66,10 +66,10 @@ def hang_upstream(life: Life) -> str:
     stable, ends = campaign.admin.end_offsets(places), campaign.admin.high_watermarks(places)
     held = sum(ends[place] - stable[place] for place in ends)
     if life.random.random() < 0.5:
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_S)
         how = "committed"
     else:
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE_S)
         how = "aborted"
     require(held > 0, "nothing was held")
     return f"{held} records were held by an open transaction, which was {how}"
@@ -113,7 +113,7 @@ def add_partition(life: Life) -> str:
     add_partitions({"bootstrap.servers": campaign.servers}, campaign.input, count)
     campaign.widened["in"] = count
     place = campaign.input, count - 1
-    deadline = time.monotonic() + READ_S
+    deadline = time.monotonic() + PATIENCE_S
     producer = _producer(life)
     while campaign.admin.partitions(campaign.input, refresh=True) < count:
         require(time.monotonic() < deadline, "the partition is not there")

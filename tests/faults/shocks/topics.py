@@ -23,10 +23,10 @@ from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life, require
 from tests.faults.process import ChildEndedError
 from tests.faults.shocks.shock import Profile, Shock
+from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS"]
 
-END_S = 90.0
 Lose = Callable[[Life, KafkaAdmin], str]
 
 
@@ -64,7 +64,7 @@ def expire(life: Life, admin: KafkaAdmin) -> str:
     ends = admin.end_offsets(places)
     wanted = [TopicPartition(place.topic, place.partition, end) for place, end in ends.items()]
     for future in admin._admin.delete_records(wanted).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     first = admin.earliest_offsets(places)
     require(first == ends, f"the logs begin at {first}")
     return f"all is deleted up to {list(ends.values())}"
@@ -108,7 +108,7 @@ def lose(life: Life, how: Lose, code: str, *, anew: bool) -> str:
 
 def _renew(life: Life) -> None:
     """Let the feeder find the topic that is there now."""
-    deadline = time.monotonic() + END_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             life.campaign.feeder.renew()
@@ -126,7 +126,7 @@ def _see_stop(life: Life, code: str) -> str:
     seen = campaign.watcher.seen
     before = len(seen.records), sum(map(len, seen.rows.values()))
     child = campaign.start("", **life.environment)
-    deadline = time.monotonic() + END_S
+    deadline = time.monotonic() + PATIENCE_S
     while child.returncode is None and time.monotonic() < deadline:
         time.sleep(0.05)
     ends = [event.get("code") for event in child.events() if event["event"] == "end"]

@@ -15,7 +15,6 @@ ROOT = Path(__file__).parent.parent.parent.parent
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_quick_word_count_is_verified_and_has_numbers() -> None:
     """The command of the documentation; it ends with 1 when the output is wrong."""
     words = [

@@ -12,6 +12,7 @@ from mustela.broker import process, tools
 from mustela.broker.jars import JarRequest
 from mustela.broker.process import BrokerOptions
 from mustela.java import Java
+from tests.patience import PATIENCE_S
 
 StandIn = Callable[[str], BrokerOptions]
 
@@ -39,6 +40,6 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         program.chmod(0o755)
         java = Java(home=tmp_path, version="17.0.1", executable=program)
         request = JarRequest(java=java, environment=dict(os.environ))
-        return BrokerOptions(jars=request, start_timeout_s=20, stop_timeout_s=20)
+        return BrokerOptions(jars=request, start_timeout_s=PATIENCE_S, stop_timeout_s=PATIENCE_S)
 
     return make

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from mustela.broker.child import Child, launch, mark_of
+from tests.patience import PATIENCE_S
 
 SLEEPER = ["/bin/sh", "-c", "echo up; exec sleep 1000"]
 STUBBORN = [
@@ -111,4 +112,4 @@ def test_a_tied_child_dies_with_the_program_that_started_it(tmp_path: Path) -> N
         assert mark.alive
         parent.kill()
         parent.wait()
-        assert Child(mark=mark).wait(30)
+        assert Child(mark=mark).wait(PATIENCE_S)

@@ -11,6 +11,7 @@ import pytest
 from mustela.cli.demo.corpus import Corpus, Line
 from mustela.cli.demo.feeder import SLICES, WINDOW, Feeder, slices_of
 from mustela.model import Headers
+from tests.patience import PATIENCE_S
 
 
 class MemorySink:
@@ -69,15 +70,15 @@ def test_the_feeder_waits_for_what_is_committed() -> None:
     feeder = Feeder(corpus, "lines", sink.opened)
     feeder.start()
     for _ in range(WINDOW):
-        assert sink.flushed.acquire(timeout=10)
+        assert sink.flushed.acquire(timeout=PATIENCE_S)
     assert not sink.flushed.acquire(timeout=0.2)
     assert feeder.sent == WINDOW * 10
     for done in range(1, SLICES - WINDOW + 1):
         feeder.note_committed(done * 10)
-        assert sink.flushed.acquire(timeout=10)
+        assert sink.flushed.acquire(timeout=PATIENCE_S)
         assert feeder.sent <= (done + WINDOW) * 10
     assert feeder.sent == len(corpus.lines)
-    assert sink.closed.wait(10)
+    assert sink.closed.wait(PATIENCE_S)
     feeder.stop()
     assert [row[2] for row in sink.rows] == [line.text.encode() for line in corpus.lines]
     assert [row[4] for row in sink.rows] == [line.partition for line in corpus.lines]
@@ -93,11 +94,11 @@ def test_a_window_of_one_waits_for_everything() -> None:
     feeder = Feeder(corpus, "lines", sink.opened)
     feeder.window = 1
     feeder.start()
-    assert sink.flushed.acquire(timeout=10)
+    assert sink.flushed.acquire(timeout=PATIENCE_S)
     feeder.note_committed(1)
     assert not sink.flushed.acquire(timeout=0.2)
     feeder.note_committed(2)
-    assert sink.flushed.acquire(timeout=10)
+    assert sink.flushed.acquire(timeout=PATIENCE_S)
     feeder.stop()
     assert sink.closed.is_set()
     assert feeder.sent == 4
@@ -108,7 +109,7 @@ def test_a_failure_reaches_whoever_watches() -> None:
     sink = MemorySink(broken=True)
     feeder = Feeder(corpus_of(10), "lines", sink.opened)
     feeder.start()
-    assert sink.closed.wait(10)
+    assert sink.closed.wait(PATIENCE_S)
     feeder.stop()
     assert isinstance(feeder.error, OSError)
 

@@ -11,6 +11,7 @@ import pytest
 
 from mustela.broker.child import ProcessMark, mark_of
 from mustela.cli.demo.kept import FILE_NAME, NotKeptError, stop_kept, write_kept
+from tests.patience import PATIENCE_S
 
 
 def test_the_application_is_ended_and_the_files_go(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_the_application_is_ended_and_the_files_go(tmp_path: Path) -> None:
         assert mark is not None
         write_kept(scratch, mark)
         stop_kept(scratch)
-        assert app.wait(10) == -15
+        assert app.wait(PATIENCE_S) == -15
     assert not scratch.exists()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from mustela.cli.demo.process import MARK, AppProcess, child_environment, kill_tree
+from tests.patience import PATIENCE_S
 
 FAMILY = """
 import subprocess, sys, time
@@ -61,8 +62,8 @@ def test_a_whole_tree_is_killed(tmp_path: Path) -> None:
         family = psutil.Process(root.pid).children(recursive=True)
         assert len(family) == 2
         assert kill_tree(root.pid) == 3
-        assert root.wait(10) == -9
-        _, alive = psutil.wait_procs(family, timeout=10)
+        assert root.wait(PATIENCE_S) == -9
+        _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
         assert alive == []
         assert other.poll() is None
         other.kill()
@@ -71,7 +72,7 @@ def test_a_whole_tree_is_killed(tmp_path: Path) -> None:
 def test_a_tree_that_is_gone_is_no_error() -> None:
     """A process may end by itself before it is killed."""
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        child.wait(10)
+        child.wait(PATIENCE_S)
     assert kill_tree(child.pid) == 0
 
 

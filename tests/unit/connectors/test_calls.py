@@ -21,6 +21,7 @@ from mustela.plan.calls import CallRequest, Outcome
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.async_calls import AsyncNode, AsyncOptions, CircuitBreaker, Retry
+from tests.patience import PATIENCE_S
 
 STR = StrSerde()
 SOON_MS = 20_000
@@ -98,7 +99,7 @@ def test_no_more_calls_are_made_at_once_than_there_is_capacity(pool: CallPool, p
 def test_a_process_takes_on_only_so_many_calls(pool: CallPool) -> None:
     """Four times its capacity."""
     go = threading.Event()
-    calls = pool.step(node(lambda value: go.wait(20) and value, capacity=2))
+    calls = pool.step(node(lambda value: go.wait(PATIENCE_S) and value, capacity=2))
     calls.begin(SOON_MS)
     assert [calls.start(request(n)) for n in range(9)] == [True] * 8 + [False]
     go.set()
@@ -167,7 +168,7 @@ def test_the_outcome_of_a_parked_call_reaches_another_process(
 ) -> None:
     """It is there for whoever looks, until it is swept away."""
     go = threading.Event()
-    calls = pool.step(node(lambda value: go.wait(20) and value))
+    calls = pool.step(node(lambda value: go.wait(PATIENCE_S) and value))
     calls.begin(SOON_MS)
     calls.start(request(1))
     assert calls.park("id1") is None
@@ -214,7 +215,7 @@ def test_a_full_disk_makes_parked_calls_count_as_lost(
 
     monkeypatch.setattr(CallSpool, "write", full)
     go, owner = threading.Event(), pool.owner
-    calls = pool.step(node(lambda value: go.wait(20) and value))
+    calls = pool.step(node(lambda value: go.wait(PATIENCE_S) and value))
     calls.begin(SOON_MS)
     calls.start(request(1))
     assert calls.park("id1") is None

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 PROGRAM = """
 import os, signal, sys, threading
 from mustela import App
@@ -27,10 +29,10 @@ def work(settings, plan):
             os.kill(os.getpid(), number)
         else:  # the main thread waits on and does not see it
             signal.pthread_kill(threading.get_ident(), number)
-        assert app._stopping.wait(30)
+        assert app._stopping.wait(300)
         while signal.getsignal(number) is not signal.SIG_DFL:
             pass
-    assert gave_up.wait(30)
+    assert gave_up.wait(300)
     app._end()
 
 
@@ -53,7 +55,7 @@ def test_signals_stop_an_application(number: signal.Signals, times: int, way: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     if times == 1:
         assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

@@ -16,6 +16,7 @@ from mustela.runtime.cutting.prefetch import Prefetch, Turn, prefetch_work
 from mustela.runtime.engine import EpochJobError, EpochOutput
 from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Token
+from tests.patience import PATIENCE_S
 from tests.unit.runtime.plans import word_count_plan
 
 NEXT = Token(1, 8, 0)
@@ -42,7 +43,7 @@ def test_the_output_of_the_next_epoch_is_waited_for() -> None:
     may_end, output = threading.Event(), Output()
 
     def run(_order: EpochOrder) -> EpochOutput:
-        may_end.wait(10)
+        may_end.wait(PATIENCE_S)
         return output
 
     ahead = Prefetch()

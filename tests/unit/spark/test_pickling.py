@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 WRITER = """
 from __future__ import annotations
 import sys
@@ -81,7 +83,7 @@ def run(program: str, *files: Path) -> str:
         [sys.executable, "-c", program, *map(str, files)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -97,7 +99,7 @@ def test_dataclasses_and_structs_of_a_main_program_travel_whole(tmp_path: Path) 
         [sys.executable, str(writer), *map(str, files)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from mustela.spark import scratch
 from mustela.spark.scratch import clear_scratch, give_back, take_scratch
+from tests.patience import PATIENCE_S
 
 _HOLD = """
 import sys
@@ -46,7 +47,7 @@ def test_a_directory_is_private_and_goes_with_its_process(tmp_path: Path) -> Non
     with holder(tmp_path) as (process, path):
         assert path.parent == tmp_path
         assert path.stat().st_mode & 0o777 == 0o700
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -55,7 +56,7 @@ def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path: Path) -> No
     """And what one holds that lives is not."""
     with holder(tmp_path) as (killed, left), holder(tmp_path) as (_, held):
         killed.send_signal(signal.SIGKILL)
-        killed.wait(30)
+        killed.wait(PATIENCE_S)
         assert (left / "blocks" / "one").exists()
         mine = take_scratch(tmp_path)
         assert set(tmp_path.iterdir()) == {held, mine}

@@ -20,6 +20,7 @@ from mustela.spark.busy import BusyNote, Kind, busy_root, read_notes, row_at
 from mustela.spark.job_errors import job_error, last_words, timed_out
 from mustela.spark.watch import Limits, Stuck, WorkerWatch, user_line
 from mustela.state.interfaces import Token
+from tests.patience import PATIENCE_S
 from tests.unit.plan.test_epoch import program
 
 WORKER = """
@@ -110,7 +111,7 @@ def test_a_worker_that_takes_too_long_is_killed(
     watch, _ = watch_of(tmp_path, kill_s=60.0)
     watch.now = lambda: time.perf_counter() + 61.0
     watch.look()
-    assert worker.wait(10) == -signal.SIGKILL
+    assert worker.wait(PATIENCE_S) == -signal.SIGKILL
     assert watch.overdue is not None
     error = timed_out(watch.overdue, 60.0)
     assert "60 s with one batch" in error.what
@@ -124,7 +125,7 @@ def test_what_a_worker_was_at_when_it_crashed_is_kept(
     """Its last words too; a worker that died before this job is not spoken of."""
     watch, _ = watch_of(tmp_path)
     worker.send_signal(signal.SIGSEGV)
-    assert worker.wait(10) == -signal.SIGSEGV
+    assert worker.wait(PATIENCE_S) == -signal.SIGSEGV
     dead = watch.take_dead()
     error = job_error("Python worker exited unexpectedly", debug=False, cluster=False, dead=dead)
     assert "was at step 'shout'" in error.evidence["worker"]
@@ -141,7 +142,7 @@ def test_a_worker_that_died_of_an_earlier_job_is_not_spoken_of(
     order = EpochOrder(token=Token(1, 1, 0), ranges=(), marks={}, now_ms=0)
     with watch.over(order):
         worker.kill()
-        worker.wait(10)
+        worker.wait(PATIENCE_S)
         assert watch.take_dead() == []
     watch.close()
 
@@ -150,7 +151,7 @@ def test_an_interruption_kills_all_workers(tmp_path: Path, worker: subprocess.Po
     """Whatever they are at."""
     watch, said = watch_of(tmp_path)
     watch.kill()
-    assert worker.wait(10) == -signal.SIGKILL
+    assert worker.wait(PATIENCE_S) == -signal.SIGKILL
     assert said == []
 
 

@@ -27,6 +27,7 @@ from mustela.state.lmdb_files import reported
 from mustela.state.locking import WriteLock
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
+from tests.patience import PATIENCE_S
 from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
 PAGE = 4096
@@ -310,7 +311,7 @@ def test_a_full_disk_changes_nothing(root):
     outcome = context.Queue()
     child = context.Process(target=_write_with_little_room, args=(root, outcome))
     child.start()
-    assert outcome.get(timeout=60) == 1_001
+    assert outcome.get(timeout=PATIENCE_S) == 1_001
     child.join()
     assert child.exitcode == 0
 
