@@ -48,7 +48,7 @@ def start(
             settings, plan(builder.build()), engine, clock=SystemClock(), listener=Silent()
         )
         made.append(coordinator)
-        recovery: Any = coordinator._opening.recovery
+        recovery: Any = coordinator.run.opening.recovery
         read = recovery.read_state
 
         def read_state(*, lanes: int) -> CommittedState:
@@ -72,7 +72,7 @@ def test_a_claim_is_made_again_when_no_newer_instance_fenced_it(
     """An older instance that opens its producer anew, and then goes, does not end a newer one."""
     coordinator = start("claim-again", [lambda: make_sink("claim-again").close()])
     await_end(admin, "claim-again-epochs", 2)  # the record, and the mark of its commit
-    last = last_epoch(coordinator._settings, admin)
+    last = last_epoch(coordinator.run.settings, admin)
     assert last is not None
     assert (last.incarnation, coordinator.state.incarnation) == (1, 1)
 
@@ -107,8 +107,8 @@ def test_a_tidying_that_fails_does_not_end_the_application(
     """What a quiet time could not give back is looked at before it is used again."""
     coordinator = start("tidy-fails", [])
     coordinator.state.epoch = 1
-    engine: Any = coordinator._engine
-    tidying: Any = coordinator._tidying
+    engine: Any = coordinator.run.engine
+    tidying: Any = coordinator._chooser.tidying
     tidied: list[object] = []
 
     def tidy(order: object) -> None:
@@ -121,4 +121,4 @@ def test_a_tidying_that_fails_does_not_end_the_application(
     assert not coordinator.run_once()
     assert not coordinator.run_once()
     assert len(tidied) == 1
-    assert coordinator._suspect
+    assert coordinator.run.is_suspect

@@ -1,46 +1,95 @@
-"""The driver's loop: what it tells of an epoch."""
+"""The driver's loop over a broker and an engine that fail where they are told to."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mustela.clock import ManualClock
-from mustela.runtime.commit.barrier import Barrier, Phase
+from mustela.connectors.kafka.errors import TransactionAborted
+from mustela.model import TopicPartition
+from mustela.plan.epoch import EpochOrder, TaskReport
+from mustela.plan.ranges import RangeReport
 from mustela.runtime.coordinator import Coordinator
+from mustela.runtime.engine import EpochOutput
+from mustela.runtime.events import EpochDone
+from tests.unit.runtime.fakes import FakeAdmin, FakeSink, world_of
+from tests.unit.runtime.plans import settings_for, word_count_plan
+
+PLACE = TopicPartition("lines", 0)
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_only_committed_epochs_are_told_and_learned_from(
-    committed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Readers:
+    """An engine that reads what it is told to, and makes nothing of it."""
+
+    cores = 1
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_given, **_named: None
+
+    def arrivals(self) -> list[Any]:
+        return []
+
+    def run(self, order: EpochOrder, _begun: object = None) -> EpochOutput:
+        ranges = [
+            RangeReport(
+                part.topic_index,
+                part.partition,
+                part.start,
+                part.end,
+                max_timestamp=5,
+                records=7,
+                size=70,
+            )
+            for parts in order.ranges
+            for part in parts
+        ]
+        report = TaskReport(stage=0, task=0, ranges=ranges)
+        return EpochOutput(reports=[report], rows=[], changelogs=[], dead_letters=[], size=0)
+
+
+@dataclass
+class Told:
+    """What a listener was told."""
+
+    events: list[Any] = field(default_factory=list[Any])
+    errors: list[BaseException] = field(default_factory=list[BaseException])
+
+    def on_event(self, event: Any) -> None:
+        self.events.append(event)
+
+    def on_error(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+def test_only_committed_epochs_are_told_and_learned_from(tmp_path: Path) -> None:
     """One that was not would lift the budget again that its failure has halved."""
-    loop: Any = object.__new__(Coordinator)
-    loop.barrier, loop._clock = Barrier(incarnation=1, last_epoch=4), ManualClock()
-    loop._prefetch = SimpleNamespace(take=lambda _token: None)
-    loop._cutter = SimpleNamespace(came_to_the_moment=lambda *_: True)
-    loop._topics = {}
-    learned: list[int] = []
-    output = SimpleNamespace(close=lambda: None)
+    sink = FakeSink(commit=[])
+    admin = FakeAdmin(partitions={"lines": 1, "counts": 1}, ends={PLACE: 7})
+    clock, told, engine = ManualClock(1_000_000), Told(), Readers()
+    listener: Any = told
+    running: Any = engine
+    loop = Coordinator(
+        settings_for(tmp_path),
+        word_count_plan(),
+        running,
+        clock=clock,
+        listener=listener,
+        world=world_of(admin, clock=clock, sink=sink),
+    )
+    loop.prepare()
+    budget = loop.run.budget.records
+    sink._failures["commit"] = [TransactionAborted("the coordinator says no")]
 
-    def run(_job: object) -> SimpleNamespace:
-        loop.barrier.start()
-        loop.barrier.move(Phase.IN_HAND)
-        return output
-
-    def commit(*_: object) -> None:
-        if committed:
-            loop.barrier.move(Phase.UNKNOWN)
-            loop.barrier.committed()
-        else:
-            loop.barrier.give_up()
-
-    monkeypatch.setattr(Coordinator, "_next_turn", lambda _: SimpleNamespace(started=0.0))
-    monkeypatch.setattr(Coordinator, "_goes_on", lambda *_: True)
-    monkeypatch.setattr(loop, "_run_job", run, raising=False)
-    monkeypatch.setattr(loop, "_commit", commit, raising=False)
-    monkeypatch.setattr(loop, "_learn", lambda *_: learned.append(loop.barrier.last_epoch))
     assert loop.run_once()
-    assert learned == ([5] if committed else [])
+    assert [str(error).split("\n")[0] for error in told.errors] == ["the coordinator says no"]
+    assert not [event for event in told.events if isinstance(event, EpochDone)]
+    assert loop.run.budget.records == budget // 2
+    assert loop.state.sources.next_offsets == {PLACE: 0}
+
+    assert loop.run_once()
+    done = [event for event in told.events if isinstance(event, EpochDone)]
+    assert [(event.records, event.lag) for event in done] == [(7, 0)]
+    assert loop.state.sources.next_offsets == {PLACE: 7}
+    assert not loop.run_once()

@@ -1,0 +1,167 @@
+"""The end of an epoch: its one transaction, and what is learned of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mustela.connectors.kafka.errors import TransactionFailed
+from mustela.errors import EnvironmentFault
+from mustela.plan.epoch import TaskReport
+from mustela.plan.ranges import RangeReport
+from mustela.runtime.commit.committed import CommittedState, EpochChange
+from mustela.runtime.commit.committer import Committer
+from mustela.runtime.cutting.prefetch import Turn
+from mustela.runtime.engine import EpochOutput
+from mustela.runtime.epoch.broker_view import BrokerView
+from mustela.runtime.epoch.epoch_job import FAILURES_MAX
+from mustela.runtime.epoch.run import Run
+from mustela.runtime.events import EpochDone
+from mustela.runtime.record.source_offsets import cuts_made
+
+__all__ = ["EpochCommit", "ranges_read"]
+
+_MIRROR_EVERY_MS = 3_600_000
+
+
+def ranges_read(output: EpochOutput) -> list[RangeReport]:
+    """Return what the tasks of an epoch said of the ranges they read."""
+    return [part for report in output.reports for part in report.ranges]
+
+
+class EpochCommit:
+    """Commits epochs.
+
+    Args:
+        run: What the parts of the loop share.
+        view: What is seen of the broker.
+        committer: Makes the transaction.
+        before_commit: Is told what an epoch changes, while its rows are about to be committed.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        view: BrokerView,
+        committer: Committer,
+        before_commit: Callable[[EpochChange], None],
+    ) -> None:
+        self._run = run
+        self._view = view
+        self._committer = committer
+        self._before_commit = before_commit
+
+    def commit(self, output: EpochOutput, turn: Turn) -> bool:
+        """Commit an epoch.
+
+        Returns:
+            Whether there was something to commit, and it is committed.
+
+        Raises:
+            FencedError: If another instance took over.
+            EnvironmentFault: If the commit failed in a way that does not pass.
+        """
+        run, now_ms = self._run, turn.look.now_ms
+        change = self._change(output, turn)
+        watermark = change.watermark
+        if not (change.cuts or change.wrote or output.size):
+            run.barrier.nothing_to_say()
+            run.state.watermark = watermark
+            run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
+            return False
+        offsets = {place: cut.end for place, cut in change.cuts.items()}
+        if change.mirrored:
+            offsets = {**run.state.sources.next_offsets, **offsets}
+        after: list[CommittedState] = []
+
+        def record(ends: Mapping[tuple[str, int], int]) -> Any:
+            after[:] = [run.state.after(replace(change, changelog_ends=ends))]
+            return after[0].to_record(now_ms)
+
+        self._before_commit(change)
+        try:
+            self._committer.commit(output, barrier=run.barrier, offsets=offsets, record=record)
+        except TransactionFailed as error:
+            if not self._settle_outcome(error):
+                return False
+        except EnvironmentFault as error:
+            run.outcome.refuse_if_replaced(error, run.barrier)
+            raise
+        run.state = after[0]
+        self._view.committed()
+        run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
+        run.failures, run.is_suspect = 0, False
+        return True
+
+    def _change(self, output: EpochOutput, turn: Turn) -> EpochChange:
+        """Return what an epoch changes, but for the ends of changelogs: those its commit tells."""
+        run, look, ranges = self._run, turn.look, ranges_read(output)
+        cuts = cuts_made(turn.cuts, run.topics, ranges)
+        return EpochChange(
+            token=run.barrier.token,
+            time_ms=look.now_ms,
+            cuts=cuts,
+            wrote=_wrote(output.reports),
+            changelog_ends={},
+            watermark=run.state.watermark.after(run.topics, look, ranges),
+            leaders=self._view.leaders_of(cuts, ranges),
+            mirrored=look.now_ms - run.state.mirrored_ms >= _MIRROR_EVERY_MS,
+        )
+
+    def _settle_outcome(self, error: TransactionFailed) -> bool:
+        """Find out whether the epoch whose transaction failed was committed."""
+        run = self._run
+        run.listener.on_error(error)
+        run.failures += 1
+        # To open the producer would fence a newer instance: so it is looked for first.
+        run.outcome.refuse_if_replaced(error, run.barrier)
+        if run.failures >= FAILURES_MAX:
+            raise error
+        committed = run.faults.retry(
+            lambda: run.outcome.settle(error, run.barrier), run.listener.on_error
+        )
+        if not committed:
+            run.budget.halve()
+        return committed
+
+    def learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
+        """Tell of an epoch that was committed, and learn how large the next one should be.
+
+        Args:
+            output: What it made.
+            started: Monotonic time at which it was chosen, in seconds.
+            job_seconds: How long its job took.
+        """
+        run, ranges = self._run, ranges_read(output)
+        seconds = run.clock.monotonic() - started
+        records = sum(part.records for part in ranges)
+        size = sum(part.size for part in ranges) + output.size
+        run.opening.recovery.unlogged.lost(output.reports)
+        run.budget.learn(records=records, size=size, seconds=seconds)
+        refused = self._committer.left_out.items()
+        counters = {f"refused_rows:{topic}": count for topic, count in refused}
+        for report in output.reports:
+            for name, count in report.counters.items():
+                counters[name] = counters.get(name, 0) + count
+        run.listener.on_event(
+            EpochDone(
+                epoch=run.state.epoch,
+                records=records,
+                lag=run.state.sources.lag(run.ends),
+                seconds=seconds,
+                job_seconds=job_seconds,
+                watermark=run.state.watermark.value,
+                counters=counters,
+                reports=output.reports,
+            )
+        )
+
+
+def _wrote(reports: Sequence[TaskReport]) -> dict[int, list[int]]:
+    """Return the key groups that wrote to stores, by stage."""
+    wrote: dict[int, list[int]] = {}
+    for report in reports:
+        if report.wrote:
+            wrote.setdefault(report.stage, []).extend(report.wrote)
+    return wrote

@@ -1,0 +1,128 @@
+"""The job of an epoch: how it is run, and what follows where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from mustela.errors import DataError, EnvironmentFault, MustelaError
+from mustela.plan.epoch import EpochOrder
+from mustela.runtime.commit.barrier import Phase
+from mustela.runtime.cutting.prefetch import Turn
+from mustela.runtime.engine import EpochJobError, EpochOutput, Reading
+from mustela.runtime.epoch.run import Run
+from mustela.runtime.hunt import Hunt
+from mustela.state.faults import StateDamagedError
+
+__all__ = ["FAILURES_MAX", "EpochJob"]
+
+FAILURES_MAX = 5
+"""So many epochs may fail, one after the other."""
+
+
+class EpochJob:
+    """Runs epochs on the engine; one that fails is run again, smaller.
+
+    Args:
+        run: What the parts of the loop share.
+        hunt: Looks for the record that kills its worker.
+    """
+
+    def __init__(self, run: Run, hunt: Hunt) -> None:
+        self._run = run
+        self._hunt = hunt
+
+    def output(
+        self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None
+    ) -> EpochOutput | None:
+        """Run the job of an epoch.
+
+        Args:
+            turn: The epoch.
+            begun: Waits for what was done of it ahead.
+
+        Returns:
+            What it made; None if it failed and is to be run again.
+
+        Raises:
+            FencedError: If another instance took over.
+            MustelaError: If it cannot be run, or has failed too often.
+        """
+        run = self._run
+        try:
+            return self._in_hand(partial(self._finish, turn, begun))
+        except MustelaError as error:
+            run.outcome.refuse_if_replaced(error, run.barrier)
+            if not (isinstance(error, EnvironmentFault) and error.retryable):
+                raise
+            self._failed(error, turn.order)
+            return None
+
+    def _in_hand(self, work: Callable[[], EpochOutput]) -> EpochOutput:
+        barrier = self._run.barrier
+        barrier.start()
+        self._run.world.crash_point("before-job")
+        try:
+            output = work()
+        except BaseException:
+            barrier.give_up()
+            raise
+        barrier.move(Phase.IN_HAND)
+        return output
+
+    def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
+        """Run the job of an epoch, or what was not done of it ahead."""
+        run = self._run
+        if begun is None:
+            return run.engine.run(turn.order)
+        made = begun()
+        if isinstance(made, EpochOutput):
+            return made
+        # What was read ahead did not have to know how the commit before it would end; lanes do.
+        order = replace(
+            turn.order, marks=run.state.marks(), due=run.due.order(), suspect=run.is_suspect
+        )
+        return run.engine.run(order, made)
+
+    def _failed(self, error: EnvironmentFault, order: EpochOrder) -> None:
+        """Note a failed job; the epoch runs again with half the offsets, or the error ends it."""
+        run = self._run
+        run.failures += 1
+        run.is_suspect = run.is_suspect or isinstance(error, EpochJobError | StateDamagedError)
+        run.listener.on_error(error)
+        if self._is_found(error, order):
+            run.failures = 0
+            return
+        if run.failures >= FAILURES_MAX:
+            raise error
+        run.budget.halve()
+
+    def _is_found(self, error: EnvironmentFault, order: EpochOrder) -> bool:
+        """Whether a record that kills workers was found, and is left out from now on."""
+        try:
+            return self._hunt.is_on(error) and self._hunt.find(order, self._probe)
+        except EpochJobError:
+            return False  # something else failed meanwhile: the epoch is tried again first
+
+    def _probe(self, order: EpochOrder) -> EpochOutput | MustelaError:
+        """Run an epoch that is not to be committed."""
+        run = self._run
+        order = replace(
+            order,
+            token=run.barrier.token,
+            probe=True,
+            marks=run.state.marks(),
+            due=run.due.order(),
+            suspect=True,
+        )
+        try:
+            output = self._in_hand(partial(run.engine.run, order))
+        except EpochJobError as error:
+            if not error.suspect:
+                raise
+            return error
+        except DataError as error:
+            return error
+        run.barrier.give_up()
+        return output
