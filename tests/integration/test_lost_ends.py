@@ -175,3 +175,42 @@ def test_a_source_begun_at_its_end_of_which_nothing_was_read(
     assert main(["offsets", "accept", small.name, "--truncated", "--yes", *servers]) == 0
     small.run(build, auto_offset_reset="latest")
     assert small.numbers(out) == {"k": 15}
+
+
+def towns_of(calls: str, towns: str, to: str) -> Any:
+    """Return a topology that says the town of each call, by a global table."""
+
+    def build(builder: StreamsBuilder) -> None:
+        table = builder.global_table(towns, key=str, value=str)
+        builder.stream(calls, key=str, value=str).left_join(
+            table, lambda call, town: f"{call} {town}", foreign_key_with_key=lambda _key, call: call
+        ).to(to, key=str, value=str)
+
+    return build
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_global_table_whose_topic_is_cut_is_read_anew(small: World, is_running: bool) -> None:
+    """It has the rows that are left and those written since, and that is said once."""
+    calls, towns, out = small.topic("calls"), small.topic("towns"), small.topic("out")
+    build = towns_of(calls, towns, out)
+    for row in (("030", "Berlin"), ("040", "Hamburg"), ("030", "Bern")):
+        small.send(towns, [row])
+    small.send(calls, [("k", "030"), ("k", "040")])
+    app, watcher = small.app(build)
+    app.start()
+    small.drain(app)
+    if not is_running:
+        app.close()
+    cut(small.broker, towns, 1)
+    for row in (("050", "Hannover"), ("060", "Frankfurt"), ("070", "Stuttgart")):
+        small.send(towns, [row])
+    small.send(calls, [("k", call) for call in ("030", "040", "050")])
+    if not is_running:
+        app, watcher = small.app(build)
+        app.start()
+    small.drain(app)
+    app.close()
+    wanted = ["030 Bern", "040 Hamburg", "030 Berlin", "040 None", "050 Hannover"]
+    assert small.values(out) == wanted
+    assert len([text for text in watcher.said if "lost records that were read" in text]) == 1
