@@ -130,6 +130,9 @@ def test_a_log_that_is_cut_while_an_application_runs(small: World) -> None:
     small.until(lambda: app.state.ended, "the application ends")
     app.close()
     assert getattr(app.error, "code", "") == "SOURCE_TRUNCATED"
+    assert small.records()[-1].truncated == [(lines, 0, 10)]
+    send(small, lines, 15, "c")
+    assert small.fail(count(lines, out)).code == "SOURCE_TRUNCATED"
     assert small.numbers(out) == {"k": 20}
 
 

@@ -22,6 +22,7 @@ from mustela.runtime.epoch.epoch_commit import EpochCommit, ranges_read
 from mustela.runtime.epoch.epoch_job import EpochJob
 from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import Listener, Said
+from mustela.runtime.gate.refusals import keep_refusing
 from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.passing_faults import PassingFaults
@@ -151,6 +152,8 @@ class Coordinator:
                     output.close()
         except EnvironmentFault as error:
             self._refuse_if_deposed(error)
+            now_ms, listener = self.run.clock.now_ms(), self.run.listener
+            keep_refusing(error, self.state, self._committer, now_ms=now_ms, listener=listener)
             raise
         return True
 

@@ -70,6 +70,8 @@ class CommittedState:
         dropped: The stores that were dropped, as in the record.
         dormant: By topic, how far each partition was read of sources that are not read now.
         epochs_id: The id of the epochs topic, empty until a look has made sure of it.
+        truncated: Up to where sources are what was read of them that stop the application, because
+            they lost some of that.
     """
 
     plan: Plan
@@ -96,6 +98,7 @@ class CommittedState:
         default_factory=dict[str, list[PartitionState]]
     )
     epochs_id: str = ""
+    truncated: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     _rows: PartitionRows = field(default_factory=PartitionRows, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -185,6 +188,7 @@ class CommittedState:
         """Forget a source that rests, because the topic it was is gone."""
         self.dormant.pop(topic, None)
         self.topic_ids.pop(topic, None)
+        self.truncated = {place: at for place, at in self.truncated.items() if place.topic != topic}
 
     def to_record(self, time_ms: int) -> EpochRecord:
         """Return the epoch record that tells of this state, whatever becomes of the state later."""
@@ -225,5 +229,6 @@ class CommittedState:
             dropped=list(self.dropped),
             dormant=sorted(self.dormant),
             epochs_id=self.epochs_id,
+            truncated=[(*place, kept) for place, kept in sorted(self.truncated.items())],
         )
         return with_log_names(record, self.plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from mustela.model import TopicPartition
 from mustela.plan.epoch import GlobalMark, changelog_topic
 from mustela.plan.feeds import topics_behind
 from mustela.runtime.commit.committed import CommittedState
-from mustela.runtime.gate.differences import holds_rows
+from mustela.runtime.gate.differences import holds_rows, marked
 from mustela.runtime.gate.gate import Examination
 from mustela.runtime.record.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
 from mustela.runtime.record.source_offsets import SourceOffsets
@@ -60,9 +60,10 @@ def adopted(
         topic: _global_mark(topic_id, ends, *record.global_logs.get(topic, (0, ())))
         for topic, (topic_id, ends) in record.global_ends.items()
     }
-    _take_sources(state, record, ids)
+    _take_sources(state, record, ids, seen.broker.leaders)
     state.stores = _stores(seen, record)
     state.dropped = list(record.dropped)
+    state.truncated = marked(record)
     return state
 
 
@@ -72,7 +73,12 @@ def _global_mark(
     return GlobalMark(topic_id, tuple(ends), tuple(leaders), losses)
 
 
-def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str]) -> None:
+def _take_sources(
+    state: CommittedState,
+    record: EpochRecord,
+    ids: dict[str, str],
+    leaders: Mapping[TopicPartition, int],
+) -> None:
     """Give each source the offsets that are recorded, and let those rest that are not read now."""
     state.sources = SourceOffsets()
     by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in record.topic_ids}
@@ -82,7 +88,10 @@ def _take_sources(state: CommittedState, record: EpochRecord, ids: dict[str, str
         if topic in ids and ids[topic] == record.topic_ids.get(topic, ids[topic]):
             for part in parts:
                 place = TopicPartition(part.topic, part.partition)
-                state.sources.put(place, LogPosition(part.end, part.leader_epoch))
+                leader = part.leader_epoch
+                if leader < 0:
+                    leader = leaders.get(place, -1)
+                state.sources.put(place, LogPosition(part.end, leader))
                 state.watermark.partitions[place] = PartitionTime(part.max_timestamp, 0, part.idle)
         elif topic not in ids:  # another topic of that name is not the one that was read
             state.dormant[topic] = parts

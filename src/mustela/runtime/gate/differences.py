@@ -25,8 +25,10 @@ __all__ = [
     "differences",
     "expired",
     "led_by_others",
+    "marked",
     "names_taken",
     "truncated",
+    "without_leader",
 ]
 
 
@@ -128,6 +130,7 @@ class BrokerFacts:
         group: The offsets of the consumer group.
         kept: Up to where partitions are what was read of them, where they lost some of that.
         epochs_id: The id of the epochs topic, empty if there is none.
+        leaders: Leader epochs in which logs reached the recorded offsets that have none.
     """
 
     topics: Mapping[str, TopicDescription]
@@ -136,6 +139,7 @@ class BrokerFacts:
     group: Mapping[TopicPartition, int]
     kept: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     epochs_id: str = ""
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
 
 def differences(
@@ -215,10 +219,11 @@ def _sources(
 
 
 def _logs(record: EpochRecord, broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
+    kept = {**marked(record), **broker.kept}
     for place, end in sorted(_recorded(record, broker, program).items()):
         last, first = broker.ends.get(place, end), broker.starts.get(place, end)
-        if last < end or place in broker.kept:
-            yield truncated(place, end, last if last < end else None, broker.kept.get(place))
+        if last < end or place in kept:
+            yield truncated(place, end, last if last < end else None, kept.get(place))
         elif first > end:
             yield expired(place, end, first)
     for place, first in sorted(_added(record, broker, program).items()):
@@ -317,6 +322,25 @@ def led_by_others(
     return read
 
 
+def without_leader(
+    record: EpochRecord, ends: Mapping[TopicPartition, LogPosition]
+) -> dict[TopicPartition, int]:
+    """Return the leaders of partitions that reach their recorded offsets, which name no leader."""
+    return {
+        place: ends[place].leader_epoch
+        for part in record.partitions
+        if part.leader_epoch < 0
+        and (place := TopicPartition(part.topic, part.partition)) in ends
+        and 0 < part.end <= ends[place].offset
+        and ends[place].leader_epoch >= 0
+    }
+
+
+def marked(record: EpochRecord) -> dict[TopicPartition, int]:
+    """Return the sources that stopped the application, and up to where they are what was read."""
+    return {TopicPartition(topic, number): kept for topic, number, kept in record.truncated}
+
+
 def expired(place: TopicPartition, read: int | None, first: int) -> Difference:
     """Return the difference of a source of which records were deleted before they were read.
 
@@ -342,8 +366,13 @@ def truncated(place: TopicPartition, read: int, end: int | None, kept: int | Non
     if kept is not None:
         parts.append(f"is another log from {kept} on")
     now = ", ".join(parts)
+    known = [at for at in (end, kept) if at is not None]
     return Difference(
-        kind=Kind.SOURCE_TRUNCATED, subject=_name(place), then=f"read to {read}", now=now
+        kind=Kind.SOURCE_TRUNCATED,
+        subject=_name(place),
+        then=f"read to {read}",
+        now=now,
+        fields={"kept": {place: min([read, *known])}},
     )
 
 

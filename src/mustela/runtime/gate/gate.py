@@ -19,12 +19,14 @@ from mustela.runtime.gate.differences import (
     differences,
     led_by_others,
     names_taken,
+    without_leader,
 )
 from mustela.runtime.ports import World
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
+from mustela.runtime.topics.log_formats import named
 
 __all__ = ["Examination", "Gate"]
 
@@ -165,6 +167,7 @@ class Gate:
         ]
         ends = cluster.log_ends([*sources, *written]) if sources or written else {}
         read = led_by_others(record, ends) if record else {}
+        nameless = without_leader(record, ends) if record else {}
         return BrokerFacts(
             topics=topics,
             starts=cluster.earliest_offsets(sorted(same)) if same else {},
@@ -172,4 +175,5 @@ class Gate:
             group=cluster.group_offsets(name),
             kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
             epochs_id=epochs_id,
+            leaders=named(cluster, nameless),
         )

@@ -126,6 +126,9 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             where no look has made sure of it.
         global_logs: By topic of a global table, how often it lost records that were read, and for
             each partition a leader epoch in which the log reached the end in ``global_ends``.
+        truncated: The source partitions that stopped the application because they lost what was
+            read of them, and up to where they still were what was read, as it saw then. Nobody
+            goes on until a person has said how, however far the logs have grown since.
     """
 
     incarnation: int
@@ -153,6 +156,7 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     dropped: list[str] = []
     epochs_id: str = ""
     global_logs: dict[str, tuple[int, list[int]]] = {}
+    truncated: list[tuple[str, int, int]] = []
 
 
 _ENCODER = msgspec.msgpack.Encoder()

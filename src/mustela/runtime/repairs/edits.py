@@ -259,6 +259,12 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
         partitions=[part for _, part in sorted(partitions.items())],
         topic_ids={**record.topic_ids, **edit.topic_ids},
         mirrored_ms=now_ms,
+        truncated=[
+            mark
+            for mark in record.truncated
+            if TopicPartition(*mark[:2]) not in edit.offsets.keys() | edit.dropped
+            and mark[0] not in anew
+        ],
     )
 
 

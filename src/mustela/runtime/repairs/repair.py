@@ -13,7 +13,7 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.gate.answers import stop_of
-from mustela.runtime.gate.differences import Difference, Kind, led_by_others
+from mustela.runtime.gate.differences import Difference, Kind, led_by_others, marked
 from mustela.runtime.ports import World
 from mustela.runtime.record.epoch_record import (
     EPOCH_RECORD_KEY,
@@ -110,6 +110,8 @@ class Repair:
         ends = self._cluster.log_ends(places) if places else {}
         same = {p: e for p, e in ends.items() if there[p.topic].topic_id == ids.get(p.topic)}
         kept = self._cluster.kept_ends(led_by_others(record, same)) if record else {}
+        if record is not None:
+            kept = {p: at for p, at in marked(record).items() if p in same} | kept
         if record is not None and record.fingerprint:  # a run names all partitions that are there
             added = frozenset(same.keys() - recorded.keys())
         views = {

@@ -25,6 +25,7 @@ from mustela.runtime.time.watermark import steady_ms, watermark_options
 from mustela.runtime.topics.application_topics import ensure_topics, internal_topics, sink_topics
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
+from mustela.runtime.topics.log_formats import named
 from mustela.runtime.topics.staleness import stale_ages
 
 __all__ = ["NoStartOffsetError", "Recovery"]
@@ -268,9 +269,11 @@ class Recovery:
         asked = [*(place for place, at in starts.items() if at > 0), *latest]
         # Asked after the offsets: in the time of that leader the log had them all.
         ends = self._admin.log_ends(asked) if asked else {}
-        for place, at in {**starts, **{place: ends[place].offset for place in latest}}.items():
-            led = 0 < at <= ends[place].offset if place in ends else False
-            state.sources.put(place, LogPosition(at, ends[place].leader_epoch if led else -1))
+        offsets = {**starts, **{place: ends[place].offset for place in latest}}
+        leaders = {p: end.leader_epoch for p, end in ends.items() if 0 < offsets[p] <= end.offset}
+        leaders = named(self._admin, leaders)
+        for place, at in offsets.items():
+            state.sources.put(place, LogPosition(at, leaders.get(place, -1)))
 
     def _refuse_expired(self, added: Mapping[TopicPartition, int]) -> None:
         """See that nothing was deleted of partitions which were added since the last look.
