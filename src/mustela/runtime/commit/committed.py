@@ -229,6 +229,6 @@ class CommittedState:
             dropped=list(self.dropped),
             dormant=sorted(self.dormant),
             epochs_id=self.epochs_id,
-            truncated=[(*place, kept) for place, kept in sorted(self.truncated.items())],
+            truncated=[(p.topic, p.partition, kept) for p, kept in sorted(self.truncated.items())],
         )
         return with_log_names(record, self.plan)
