@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from mustela.broker.jars import jars_cache, resolve_jars
 from mustela.java import Java, find_java
+from tests.patience import PATIENCE_S
 
 __all__ = ["KafkaStreams", "Refused", "missing_compiler"]
 
@@ -113,7 +114,7 @@ class KafkaStreams:
         while self._unanswered:  # who asked before may have been interrupted
             line = back.readline()
             self._unanswered -= 1
-        assert line, f"Kafka Streams ended with {self._process.wait(10)}"
+        assert line, f"Kafka Streams ended with {self._process.wait(PATIENCE_S)}"
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise Refused(answer["error"])
@@ -125,7 +126,7 @@ class KafkaStreams:
             self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
-        self._process.wait(20)
+        self._process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self

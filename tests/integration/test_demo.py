@@ -117,18 +117,6 @@ def test_the_demo_counts_right_over_kills(elsewhere: Path) -> None:
     assert left_over(elsewhere) == []
 
 
-def test_the_demo_shows_what_it_does(elsewhere: Path) -> None:
-    """The program, the progress, twenty words, the checks: for people."""
-    done = run(elsewhere, "--lanes", "1")
-    assert done.returncode == 0, done.stderr
-    assert 'app = App("wordcount")' in done.stdout
-    assert "run wordcount:app" in done.stdout
-    assert "lines 2,000 of 2,000" in done.stdout
-    assert "lanes 1" in done.stdout
-    assert "20 commonest words" in done.stdout
-    assert "all checks passed" in done.stdout
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_cleans_up(elsewhere: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM leave no broker, no application and no file."""
@@ -154,13 +142,22 @@ def test_an_interrupted_demo_cleans_up(elsewhere: Path, number: signal.Signals) 
     assert left_over(elsewhere) == []
 
 
-def test_a_kept_demo_goes_on(elsewhere: Path) -> None:
-    """The lines that it says can be typed: send, tail, and a lag that is right."""
-    done = run(elsewhere, "--keep", "--json")
+def test_a_kept_demo_shows_what_it_does_and_goes_on(elsewhere: Path) -> None:
+    """The program, the progress, twenty words, the checks: for people.
+
+    The lines that it says can be typed: send, tail, and a lag that is right.
+    """
+    done = run(elsewhere, "--keep", "--lanes", "1")
     assert done.returncode == 0, done.stderr
-    typed = [line.strip() for line in done.stderr.partition("next lines to type:")[2].splitlines()]
-    lines = [line for line in typed if line]
+    shown, _, then = done.stdout.partition("next lines to type:")
+    lines = [line.strip() for line in then.splitlines() if line.strip()]
     try:
+        assert 'app = App("wordcount")' in shown
+        assert "run wordcount:app" in shown
+        assert "lines 2,000 of 2,000" in shown
+        assert "lanes 1" in shown
+        assert "20 commonest words" in shown
+        assert "all checks passed" in shown
         home, send, tail, _, groups = lines[:5]
         assert home.startswith("cd ")
         shell = f"set -e; {home}; {send}; {tail}; "

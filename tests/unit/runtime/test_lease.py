@@ -20,7 +20,7 @@ from mustela.runtime.lease import (
     lease_spec,
 )
 
-SOON = 10.0
+SOON = 120.0
 
 
 def lease(instance: str = "a", *, ended: bool = False) -> Lease:

@@ -19,7 +19,7 @@ from mustela.runtime.events import AppState
 from tests.integration.no_engine import NoEngine
 from tests.unit.runtime.fakes import FakeAdmin, FakeSink, world_of
 
-SOON = timedelta(seconds=30)
+SOON = timedelta(seconds=120)
 
 
 class Counting:
