@@ -147,9 +147,10 @@ class StreamJoined(Option, Generic[K, V, W]):
         logged: Whether the stores have changelogs, from which they are restored.
         topic_config: Settings of the changelog topics that differ from the default.
         version: The version of the left stream's records as they are kept; see `Materialized`.
-        upgrade: How older ones are read, likewise.
+        upgrade: How older ones are read, likewise. It has to stay: ``mustela state upgrade`` does
+            not rewrite what waits in a join.
         other_version: The version of the right stream's records.
-        other_upgrade: How older ones are read.
+        other_upgrade: How older ones are read; it has to stay, too.
 
     Example:
         >>> from mustela import JoinWindows, StreamsBuilder

@@ -57,7 +57,8 @@ class Joined(Option, Generic[K, V, W]):
         grace: How long a record waits for table rows that are older than itself but come later.
             Only for a versioned table: others do not know what was before.
         version: The version of the records that wait, as in `Materialized`.
-        upgrade: How older ones are read, likewise.
+        upgrade: How older ones are read, likewise. It has to stay: ``mustela state upgrade`` does
+            not rewrite what waits in a join.
 
     Example:
         >>> from mustela import Joined, StreamsBuilder

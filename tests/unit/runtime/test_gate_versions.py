@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.join_windows import JoinWindows, StreamJoined
 from mustela.dsl.options import Materialized
+from mustela.dsl.stores import Stores
+from mustela.dsl.stream_table_join import Joined
 from mustela.dsl.suppression import BufferConfig, Suppressed
 from mustela.dsl.upgrades import Upgrade
 from mustela.dsl.windows import TimeWindows
@@ -165,17 +168,68 @@ def held_back(value: Any, version: int = 1, upgrade: Any = None) -> Program:
     return build
 
 
-def test_the_job_leaves_what_waits_and_its_upgrade_has_to_stay(runs: Runs) -> None:
+def joined(value: Any, version: int = 1, upgrade: Any = None) -> Program:
+    """Keep the records of both streams, each with its own versions."""
+
+    def build(builder: StreamsBuilder) -> None:
+        one = builder.stream("lines", key=str, value=value)
+        other = builder.stream("more", key=str, value=value)
+        near = JoinWindows.of_time_difference(timedelta(hours=1), grace=timedelta(0))
+        kept = StreamJoined[str, Any, Any](
+            name="near",
+            store="near",
+            version=version,
+            upgrade=upgrade,
+            other_version=version,
+            other_upgrade=upgrade,
+        )
+        one.join(other, lambda mine, _: mine, windows=near, stream_joined=kept).to(
+            "out", key=str, value=value
+        )
+
+    return build
+
+
+def awaiting(value: Any, version: int = 1, upgrade: Any = None) -> Program:
+    """Let records wait until a table has come to their time."""
+
+    def build(builder: StreamsBuilder) -> None:
+        history = Stores.persistent_versioned_key_value_store("history", timedelta(days=9))
+        table = builder.table(
+            "more", key=str, value=str, materialized=Materialized(supplier=history)
+        )
+        waits = Joined[str, Any, str](
+            name="met", grace=timedelta(seconds=5), version=version, upgrade=upgrade
+        )
+        lines = builder.stream("lines", key=str, value=value)
+        lines.join(table, lambda mine, _: mine, joined=waits).to("out", key=str, value=value)
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("program", "jobs", "waiting"),
+    [
+        (held_back, ["prices"], ["held"]),
+        (joined, [], ["near-other-join-store", "near-this-join-store"]),
+        (awaiting, [], ["met.buffer"]),
+    ],
+)
+def test_the_job_leaves_what_waits_and_its_upgrade_has_to_stay(
+    runs: Runs, program: Any, jobs: list[str], waiting: list[str]
+) -> None:
     """It says so of each such store, and a program without the upgrade is stopped."""
-    runs.run(held_back(float))
-    runs.run(held_back(str, 2, FROM_1))
+    runs.admin.partitions["out"] = 1
+    runs.run(program(float))
+    runs.run(program(str, 2, FROM_1))
     assert runs.record is not None
-    plan = runs.plan_of(held_back(str, 2, FROM_1))
-    (job,), (left,) = upgrades_of(runs.record, plan, "app", None)
-    assert job.store == "prices"
-    assert "its upgrades have to stay" in left
-    (waiting,) = {name for name in plan.stores if name in left}
-    runs.record = upgraded(runs.record, job, now_ms=7)
-    error = runs.refused(held_back(str, 2), "STORE_NOT_UPGRADED")
-    assert error.fields["store"] == waiting
-    runs.run(held_back(str, 2, FROM_1))
+    plan = runs.plan_of(program(str, 2, FROM_1))
+    found, left = upgrades_of(runs.record, plan, "app", None)
+    assert [job.store for job in found] == jobs
+    assert all("its upgrades have to stay" in text for text in left)
+    assert sorted(text.split()[1].rstrip(":") for text in left) == waiting
+    for job in found:
+        runs.record = upgraded(runs.record, job, now_ms=7)
+    error = runs.refused(program(str, 2), "STORE_NOT_UPGRADED")
+    assert error.fields["store"] in waiting
+    runs.run(program(str, 2, FROM_1))
