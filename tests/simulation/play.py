@@ -120,6 +120,7 @@ def _run(world: SimWorld, life: Life) -> None:
             world, life, APPLICATION, int(settings.commit_timeout.total_seconds() * 1000)
         ),
         epochs=SimEpochLog(world, life, epochs_topic(APPLICATION)),
+        epochs_of=lambda name: SimEpochLog(world, life, epochs_topic(name)),
         disk=SimDisk(world, life),
         clock=clock,
         new_id=world.new_id,

@@ -236,14 +236,14 @@ def _delete(plan: Plan, admin: KafkaAdmin) -> None:
 
 
 def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
-    from mustela.runtime.topics.found_topics import internal_topics_of
+    from mustela.runtime.kafka_world import own_topics
     from mustela.state.directories import memory_directory
 
     name = settings.application_id
     places = (settings.state_dir / name, memory_directory(name))
     return Plan(
         application_id=name,
-        topics=internal_topics_of(name, admin.topics()),
+        topics=own_topics(settings, admin),
         state=[place for place in places if place.is_dir() and not place.is_symlink()],
         group=bool(admin.group_offsets(name)),
     )

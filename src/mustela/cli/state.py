@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mustela.config.settings import Settings
     from mustela.runtime.repairs.dropping import Drop
     from mustela.runtime.repairs.upgrading import LogRow, Upgrading
+    from mustela.runtime.topics.neighbours import Neighbour
 
 __all__ = ["group"]
 
@@ -46,6 +47,7 @@ def drop(
         store: The store.
         manner: How the change is made.
     """
+    from mustela.runtime.kafka_world import changelogs_of_others
     from mustela.runtime.repairs.dropping import drop_of
 
     app = load_app(target)
@@ -56,19 +58,25 @@ def drop(
     with open_admin(settings.bootstrap_servers) as admin, open_repair(settings) as repair:
         sight = repair.look()
         dropped = drop_of(repair.recorded(sight), store, plan, name)
-        told = _told(dropped)
+        others = changelogs_of_others(settings, admin, [dropped.topic])
+        told = _told(dropped, others.get(dropped.topic))
         if not go_ahead(manner, settings, told, done="dropped"):
             return ExitCode.OK
         repair.fence(sight)
-        admin.delete([dropped.topic])  # before the record: see `Repair.drop`
+        if not others:
+            admin.delete([dropped.topic])  # before the record: see `Repair.drop`
         repair.drop(sight, dropped)
     for line in told:
         print(line)
     return ExitCode.OK
 
 
-def _told(drop: Drop) -> list[str]:
-    told = [f"forget the store {drop.store}", f"delete the topic {drop.topic}, if it is there"]
+def _told(drop: Drop, other: Neighbour | None) -> list[str]:
+    told = [f"forget the store {drop.store}"]
+    if other is None:
+        told.append(f"delete the topic {drop.topic}, if it is there")
+    else:
+        told.append(f"leave the topic {drop.topic}: {other.application_id} writes it")
     if drop.claimed:
         told.append(f"begin the store {drop.claimed} empty at the next start")
     if drop.beside:

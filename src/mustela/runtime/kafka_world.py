@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from mustela.clock import Clock
@@ -12,13 +12,24 @@ from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, MissingTopicError
 from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela.errors import EnvironmentFault, InvariantError
 from mustela.faultpoints import armed, reach
+from mustela.plan.epoch import changelog_topic
 from mustela.runtime.commit.epochs import EpochReader, refuse_gone
 from mustela.runtime.ports import Cluster, LocalState, World
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
+from mustela.runtime.topics.found_topics import internal_topics_of
+from mustela.runtime.topics.neighbours import CHANGELOG, Neighbour, neighbours_of, sharing
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 
-__all__ = ["KafkaEpochLog", "LocalDisk", "kafka_world", "last_epoch"]
+__all__ = [
+    "KafkaEpochLog",
+    "LocalDisk",
+    "changelogs_of_others",
+    "kafka_world",
+    "last_epoch",
+    "own_topics",
+]
 
 
 def kafka_world(settings: Settings, clock: Clock) -> World:
@@ -36,6 +47,7 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
             crash_point=reach if armed() else None,
         ),
         epochs=KafkaEpochLog(settings, cluster),
+        epochs_of=lambda name: KafkaEpochLog(settings, cluster, name),
         disk=LocalDisk(),
         clock=clock,
         new_id=lambda: uuid.uuid4().hex,  # noqa: TID251 - has to differ from every other run's
@@ -43,14 +55,61 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
     )
 
 
-def last_epoch(settings: Settings, cluster: Cluster) -> EpochRecord | None:
+def last_epoch(
+    settings: Settings, cluster: Cluster, application_id: str = ""
+) -> EpochRecord | None:
     """Return the last committed epoch record of an application, or None if there is none.
 
     Args:
         settings: Name the application and the brokers.
         cluster: Answers where the epochs topic, which exists, begins and ends.
+        application_id: The application, if it is not the one that the settings name.
     """
-    return EpochReader(KafkaEpochLog(settings, cluster), settings.application_id).last()
+    name = application_id or settings.application_id
+    return EpochReader(KafkaEpochLog(settings, cluster, name), name).last()
+
+
+def changelogs_of_others(
+    settings: Settings, cluster: Cluster, topics: Iterable[str]
+) -> dict[str, Neighbour]:
+    """Return which changelogs another application writes, though an application's are named so.
+
+    Args:
+        settings: Name the application and the brokers.
+        cluster: Describes topics.
+        topics: Topics; those that are no changelogs are nobody's.
+    """
+    logs = [topic for topic in topics if topic.endswith(CHANGELOG)]
+    neighbours = neighbours_of(settings.application_id, logs)
+    there = cluster.describe({*logs, *(one.epochs for one in neighbours)}) if neighbours else {}
+    ids = {topic: found.topic_id for topic, found in there.items()}
+    return sharing(neighbours, lambda other: last_epoch(settings, cluster, other), ids)
+
+
+def own_topics(settings: Settings, cluster: Cluster) -> list[str]:
+    """Return the topics that an application made for itself, and no other one writes.
+
+    Its record names its changelogs, whatever they are called; where nobody can read that, names
+    alone tell.
+
+    Args:
+        settings: Name the application and the brokers.
+        cluster: Knows all topics.
+    """
+    name, topics = settings.application_id, cluster.topics()
+    own: list[str] = []
+    if epochs_topic(name) in topics:
+        try:
+            record = last_epoch(settings, cluster)
+        except (EnvironmentFault, InvariantError) as error:
+            if isinstance(error, EnvironmentFault) and error.retryable:
+                raise
+            record = None
+        stores = {*record.stores, *record.changelog_ends} if record else set[str]()
+        own = [changelog_topic(name, store) for store in stores]
+    found = internal_topics_of(name, topics, own)
+    others = changelogs_of_others(settings, cluster, found)
+    return [topic for topic in found if topic not in others]
 
 
 class KafkaEpochLog:
@@ -59,11 +118,13 @@ class KafkaEpochLog:
     Args:
         settings: Name the application and the brokers.
         cluster: Answers where the topic begins and ends.
+        application_id: The application, if it is not the one that the settings name.
     """
 
-    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+    def __init__(self, settings: Settings, cluster: Cluster, application_id: str = "") -> None:
         self._settings = settings
         self._cluster = cluster
+        self._application_id = application_id or settings.application_id
 
     def newest_first(self) -> Iterator[bytes]:
         """Yield the values of the committed records, the last one first.
@@ -71,7 +132,7 @@ class KafkaEpochLog:
         Raises:
             EpochsTopicGoneError: If there is no such topic.
         """
-        topic = epochs_topic(self._settings.application_id)
+        topic = epochs_topic(self._application_id)
         rows = read_newest_first(
             client_properties(self._settings, "consumer"), topic, offsets=self._cluster
         )
@@ -80,7 +141,7 @@ class KafkaEpochLog:
                 if row.value is not None:
                     yield row.value
         except MissingTopicError:
-            refuse_gone(self._settings.application_id, [topic])
+            refuse_gone(self._application_id, [topic])
 
 
 class LocalDisk:

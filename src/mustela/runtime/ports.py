@@ -201,6 +201,7 @@ class World:
         cluster: Kafka's topics and offsets.
         transactions: The transactional producer.
         epochs: The epochs topic.
+        epochs_of: Gives the epochs topic of another application, which is only read.
         disk: Where local state is.
         clock: Wall and monotonic time.
         new_id: Makes a text that no other call ever made.
@@ -211,6 +212,7 @@ class World:
     cluster: Cluster
     transactions: Transactions
     epochs: EpochLog
+    epochs_of: Callable[[str], EpochLog]
     disk: Disk
     clock: Clock
     new_id: Callable[[], str]

@@ -139,15 +139,20 @@ class FakeDisk:
 
 
 def world_of(
-    admin: FakeAdmin, *records: EpochRecord, clock: Clock, sink: FakeSink | None = None
+    admin: FakeAdmin,
+    *records: EpochRecord,
+    clock: Clock,
+    sink: FakeSink | None = None,
+    others: Mapping[str, list[EpochRecord]] | None = None,
 ) -> World:
-    """Return a world with such a broker, whose epochs topic holds these records."""
+    """Return a world with such a broker, whose epochs topics hold these records."""
     transactions: Any = sink or FakeSink()
     cluster: Any = admin
     return World(
         cluster=cluster,
         transactions=transactions,
         epochs=FakeLog(list(records)),
+        epochs_of=lambda name: FakeLog(list((others or {}).get(name, ()))),
         disk=FakeDisk(),
         clock=clock,
         new_id=iter(f"id-{number}" for number in range(1_000)).__next__,

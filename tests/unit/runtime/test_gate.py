@@ -66,6 +66,7 @@ class Runs:
     record: EpochRecord | None = None
     said: list[str] = field(default_factory=list[str])
     code: dict[str, Any] = field(default_factory=dict[str, Any])
+    others: dict[str, list[EpochRecord]] = field(default_factory=dict[str, list[EpochRecord]])
 
     def plan_of(self, program: Program) -> Plan:
         builder = StreamsBuilder()
@@ -76,7 +77,7 @@ class Runs:
         """Go through the gate, and commit the claim."""
         records = [self.record] if self.record else []
         settings = settings_for(self.home, **{**self.code, **code})
-        world = world_of(self.admin, *records, clock=ManualClock(60_000))
+        world = world_of(self.admin, *records, clock=ManualClock(60_000), others=self.others)
         recovery = Recovery(settings, self.plan_of(program), world, self.said.append)
         recovery.ensure_topics()
         state = recovery.read_state(lanes=1)
@@ -96,7 +97,8 @@ class Runs:
             if spec.logged:
                 end = state.changelog_ends[name][1] + 2
                 ends[name, 1] = end
-                self.admin.ends[TopicPartition(f"app-{spec.log_name}-changelog", 1)] = end
+                name = {**self.code, **code}.get("application_id", "app")
+                self.admin.ends[TopicPartition(f"{name}-{spec.log_name}-changelog", 1)] = end
         for place, cut in cuts.items():
             self.admin.ends[place] = max(cut.end, self.admin.ends.get(place, 0))
         state = state.after(

@@ -131,6 +131,14 @@ def without_record(runs: Runs) -> None:
     runs.admin.group.clear()
 
 
+def beside(runs: Runs) -> None:
+    """Let another application have a store whose changelog is named the same."""
+    other = Runs(runs.home, runs.admin)
+    other.run(counting(store="x"), application_id="app-b")
+    assert other.record is not None
+    runs.others = {"app-b": [other.record]}
+
+
 def of_another_format(runs: Runs) -> None:
     runs.run(counting())
     assert runs.record is not None
@@ -230,6 +238,15 @@ STOPS = [
                 counting(store="tally", renamed_from="counts")
             ),
             **CLEAR,
+        },
+    ),
+    Stop(
+        code="CHANGELOG_SHARED",
+        cause=beside,
+        program=counting(store="b-x"),
+        ways={
+            "give the store another name than 'b-x'": Other(counting(store="b.x")),
+            "the application another application_id than 'app'": {"application_id": "shop"},
         },
     ),
     Stop(

@@ -229,6 +229,14 @@ ANSWERS: Mapping[Kind, Answer] = {
         " {then}: a window whose rows were dropped under the shorter one begins empty, if a record"
         " for it comes"
     ),
+    Kind.CHANGELOG_SHARED: _stops(
+        errors.ChangelogSharedError,
+        "the changelog of store '{subject}' has the name of another application's",
+        why="a changelog is named by application and store; both would write to one topic, and a"
+        " restore of either would bring rows of the other",
+        fix="give the store another name than '{subject}', or the application another"
+        " application_id than '{app}'",
+    ),
     Kind.CHANGELOG_INCOMPLETE: _stops(
         errors.ChangelogIncompleteError,
         "the store '{subject}' is to have a changelog, and was written without one",

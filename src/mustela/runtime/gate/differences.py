@@ -13,6 +13,7 @@ from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.record.epoch_record import EpochRecord, StoreState, epochs_topic
+from mustela.runtime.topics.neighbours import Neighbour
 from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
@@ -27,6 +28,7 @@ __all__ = [
     "led_by_others",
     "marked",
     "names_taken",
+    "shared_changelogs",
     "truncated",
     "without_leader",
 ]
@@ -67,6 +69,7 @@ class Kind(Enum):
     STORE_UNLOGGED = "store-unlogged"
     STORE_DROPPED = "store-dropped"
     STORE_REOPENED = "store-reopened"
+    CHANGELOG_SHARED = "changelog-shared"
     CHANGELOG_INCOMPLETE = "changelog-incomplete"
     CHANGELOG_RECREATED = "changelog-recreated"
     CHANGELOG_TRUNCATED = "changelog-truncated"
@@ -131,6 +134,7 @@ class BrokerFacts:
         kept: Up to where partitions are what was read of them, where they lost some of that.
         epochs_id: The id of the epochs topic, empty if there is none.
         leaders: Leader epochs in which logs reached the recorded offsets that have none.
+        shared: The changelogs that another application writes, and which that is.
     """
 
     topics: Mapping[str, TopicDescription]
@@ -140,6 +144,7 @@ class BrokerFacts:
     kept: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     epochs_id: str = ""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    shared: Mapping[str, Neighbour] = field(default_factory=dict[str, Neighbour])
 
 
 def differences(
@@ -154,8 +159,9 @@ def differences(
         program: What is to run.
     """
     if record is None:
-        return [*_without_record(broker, program)]
+        return [*shared_changelogs(broker, program), *_without_record(broker, program)]
     return [
+        *shared_changelogs(broker, program),
         *_epochs(record, broker, program),
         *_settings(record, program),
         *_sources(record, broker, program),
@@ -164,10 +170,25 @@ def differences(
     ]
 
 
+def shared_changelogs(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
+    """Yield the stores of the program whose changelogs are another application's."""
+    for name, (_, spec) in sorted(program.plan.stores.items()):
+        topic = changelog_topic(program.application_id, spec.log_name)
+        other = broker.shared.get(topic)
+        if other is not None and spec.logged:
+            yield Difference(
+                kind=Kind.CHANGELOG_SHARED,
+                subject=name,
+                then=f"topic {topic}",
+                now=f"that of store '{other.store}' of application {other.application_id}",
+                fields={"topic": topic, "application": other.application_id},
+            )
+
+
 def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
     logs = {changelog_topic(program.application_id, log) for log in program.plan.log_names.values()}
     full = {place.topic for place, end in broker.ends.items() if place.topic in logs and end > 0}
-    for topic in sorted(full):
+    for topic in sorted(full - broker.shared.keys()):
         yield Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic, now="holds rows")
     for place, offset in sorted(broker.group.items()):
         if place.topic in program.plan.topics:

@@ -7,6 +7,7 @@ from mustela.errors import EnvironmentFault, InvariantError, UsageError
 __all__ = [
     "ChangelogIncompleteError",
     "ChangelogRecreatedError",
+    "ChangelogSharedError",
     "ChangelogTruncatedError",
     "EventTimeChangedError",
     "KeyGroupsChangedError",
@@ -121,6 +122,12 @@ class StateWithoutRecordError(InvariantError):
     """Changelogs hold state, but there is no epoch record."""
 
     code = "STATE_WITHOUT_RECORD"
+
+
+class ChangelogSharedError(UsageError):
+    """A store's changelog would have the name of one that another application writes."""
+
+    code = "CHANGELOG_SHARED"
 
 
 class ChangelogRecreatedError(EnvironmentFault):

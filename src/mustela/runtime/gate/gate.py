@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mustela.config.settings import Settings
+from mustela.connectors.kafka.admin import TopicDescription
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
@@ -19,6 +20,7 @@ from mustela.runtime.gate.differences import (
     differences,
     led_by_others,
     names_taken,
+    shared_changelogs,
     without_leader,
 )
 from mustela.runtime.ports import World
@@ -27,6 +29,7 @@ from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
 from mustela.runtime.topics.log_formats import named
+from mustela.runtime.topics.neighbours import Neighbour, neighbours_of, sharing
 
 __all__ = ["Examination", "Gate"]
 
@@ -89,6 +92,7 @@ class Gate:
         self._cluster = world.cluster
         self._clock = world.clock
         self._epochs = EpochReader(world.epochs, settings.application_id)
+        self._epochs_of = world.epochs_of
 
     def look(self, plan: Plan) -> Examination:
         """The same as `examine` where somebody may commit between two questions.
@@ -134,6 +138,32 @@ class Gate:
         found = [*taken, *differences(record, broker, program)]
         return Examination(record=record, program=program, broker=broker, found=found)
 
+    def refuse_shared(self, plan: Plan) -> None:
+        """See that no other application has claimed a changelog while this one did.
+
+        Raises:
+            ChangelogSharedError: If one has.
+        """
+        name = self._settings.application_id
+        logs = {changelog_topic(name, log) for log in plan.log_names.values()}
+        neighbours = neighbours_of(name, logs)
+        if neighbours:
+            topics = self._cluster.describe({*logs, *(one.epochs for one in neighbours)})
+            shared = self._sharing(neighbours, topics)
+            program = ProgramFacts(application_id=name, plan=plan, key_groups=0, event_time="")
+            broker = BrokerFacts(topics=topics, starts={}, ends={}, group={}, shared=shared)
+            error = stop_of(shared_changelogs(broker, program), name)
+            if error is not None:
+                raise error
+
+    def _sharing(
+        self, neighbours: Iterable[Neighbour], topics: Mapping[str, TopicDescription]
+    ) -> dict[str, Neighbour]:
+        ids = {topic: found.topic_id for topic, found in topics.items()}
+        return sharing(
+            neighbours, lambda other: EpochReader(self._epochs_of(other), other).last(), ids
+        )
+
     def _ask(
         self, record: EpochRecord | None, program: ProgramFacts, epochs_id: str
     ) -> BrokerFacts:
@@ -145,7 +175,9 @@ class Gate:
             wanted |= (set(plan.topics) & known) - set(record.dormant)
             full = record.changelog_ends.keys() & plan.log_names.keys()
             wanted |= {changelog_topic(name, plan.log_names[store]) for store in full}
-        topics = describe_all(cluster, self._clock, wanted, maybe={*plan.topics, *logs, *known})
+        neighbours = neighbours_of(name, logs)
+        maybe = {*plan.topics, *logs, *known, *(one.epochs for one in neighbours)}
+        topics = describe_all(cluster, self._clock, wanted, maybe=maybe)
         sources = [
             TopicPartition(part.topic, part.partition)
             for part in (record.partitions if record else ())
@@ -176,4 +208,5 @@ class Gate:
             kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
             epochs_id=epochs_id,
             leaders=named(cluster, nameless),
+            shared=self._sharing(neighbours, topics),
         )

@@ -64,6 +64,7 @@ class Recovery:
         self._clock = world.clock
         self._partitions: Mapping[str, int] = {}
         self._is_told_of_weak = False
+        self._has_new_stores = False
         self.cluster_id = ""
         self.unlogged = UnloggedStores(plan, say)
 
@@ -127,14 +128,26 @@ class Recovery:
         state = adopted(
             seen, lanes=lanes, options=watermark_options(self._settings), new_id=self._new_id
         )
+        known = seen.record.stores if seen.record else {}
+        self._has_new_stores = not self._plan.log_names.keys() <= known.keys()
         then = seen.record.topic_ids if seen.record else {}
         is_whole = seen.record is not None and bool(seen.record.fingerprint)
         self._start_offsets(state, known=_still(then, state.topic_ids), is_whole=is_whole)
         return state
 
     def claimed(self, state: CommittedState) -> None:
-        """Learn which epochs topic it is that holds the claim, where no run has known it yet."""
+        """See what only shows when the claim is committed.
+
+        Learn which epochs topic it is that holds it, where no run has known that yet; and see that
+        no application which began at the same time has claimed a changelog of the same name: one
+        of the two looks after the other's claim.
+
+        Raises:
+            ChangelogSharedError: If one has.
+        """
         self._epochs.claimed(state)
+        if self._has_new_stores:
+            self._gate.refuse_shared(self._plan)
 
     def add_new_partitions(self, state: CommittedState) -> None:
         """Read what was made since: partitions of known topics, and topics that match a pattern.
