@@ -81,6 +81,7 @@ def merge_layers(
     code: Mapping[str, Any],
     environ: Mapping[str, str],
     directory: Path,
+    under: Layers | None = None,
 ) -> Layers:
     """Read every source, resolve every name, and let the later source win.
 
@@ -89,13 +90,11 @@ def merge_layers(
         code: What the program says.
         environ: The environment.
         directory: Where ``mustela.yaml`` is looked for.
+        under: What was read before; file and environment are not read again then.
     """
-    merged: dict[str, Entry] = {}
-    for layer in (
-        _from_file(environ, directory, leaves),
-        _from_environment(environ),
-        _flatten(code, leaves, _code),
-    ):
+    merged: dict[str, Entry] = {} if under is None else dict(under.entries)
+    outside = (_from_file(environ, directory, leaves), _from_environment(environ))
+    for layer in (*(outside if under is None else ()), _flatten(code, leaves, _code)):
         seen: dict[str, Entry] = {}
         for entry in layer:
             resolved = _resolve(entry, leaves)

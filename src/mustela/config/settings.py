@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustela.config.aliases import guarantee
-from mustela.config.layers import merge_layers
+from mustela.config.layers import Layers, merge_layers
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
 from mustela.config.units import parse_duration, parse_size, reset_duration_ms
@@ -391,6 +391,7 @@ class Settings(BaseSettings):
 
     DEFAULT: ClassVar[str] = "default"
     _sources: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
+    _layers: Layers | None = PrivateAttr(default=None)
 
     def __init__(self, sources: Mapping[str, str] | None = None, /, **values: Any) -> None:
         application = values.get("application_id")
@@ -448,7 +449,35 @@ class Settings(BaseSettings):
         )
         nested = layers.nested()
         nested.setdefault("state_dir", default_state_dir(environ))
-        return cls(layers.sources(), **nested)
+        return cls._of(layers, nested)
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Return the same settings with other values over them; no source is read again.
+
+        Args:
+            values: Settings by name; nested, dotted or Kafka Streams' names.
+
+        Raises:
+            UnknownSettingError: If a name is unknown.
+            SettingValueError: If a value is not allowed.
+
+        Example:
+            >>> settings = Settings.load(application_id="wordcount", emit="every")
+            >>> other = settings.with_values({"commit.interval.ms": 5})
+            >>> other.emit, other.commit_interval
+            ('every', datetime.timedelta(microseconds=5000))
+        """
+        if not values:
+            return self
+        under = self._layers or _merged(self.model_dump(exclude_unset=True), None)
+        layers = _merged(values, under)
+        return self._of(layers, {"state_dir": self.state_dir, **layers.nested()})
+
+    @classmethod
+    def _of(cls, layers: Layers, nested: dict[str, Any]) -> Self:
+        settings = cls(layers.sources(), **nested)
+        settings._layers = layers
+        return settings
 
     @field_validator("processing_guarantee", mode="before")
     @classmethod
@@ -543,6 +572,13 @@ class Settings(BaseSettings):
         """Mask what is secret: this is what repr, str and rich print."""
         for name, value in super().__repr_args__():
             yield name, mask_value(name or "", value)
+
+
+def _merged(code: Mapping[str, Any], under: Layers | None) -> Layers:
+    """Merge what the program says alone, over what was read before."""
+    return merge_layers(
+        leaves=setting_keys(), code=code, environ={}, directory=Path(__file__).parent, under=under
+    )
 
 
 def setting_keys() -> dict[str, type[BaseModel]]:

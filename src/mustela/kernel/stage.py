@@ -279,7 +279,11 @@ class StageRunner:
         One reader may change values in place, and only when no other looks at them any more: the
         last one. Each other one that might gets its own copy. Steps ``but`` those have it already.
         """
-        readers = [reader for reader in self._wiring.places[number].readers if reader[0] not in but]
+        place_of = self._wiring.places[number]
+        on_rows = self.options.on_rows
+        if on_rows is not None and number >= self._wiring.first_step:
+            on_rows(place_of.name, batch)
+        readers = [reader for reader in place_of.readers if reader[0] not in but]
         exits = self._exits[number]
         last = len(readers) - 1
         for nth, (index, place) in enumerate(readers):

@@ -189,6 +189,33 @@ class App(Answering):
         )
         return plan(self.built_topology(), options=options)
 
+    def check_program(self) -> None:
+        """See whether the program could run: without a broker, and without starting anything.
+
+        `start` looks at the same, and the test driver when it is given an application.
+
+        Raises:
+            UnnamedStepError: If a stateful step has no name of its own, unless ``naming.strict``
+                is false.
+            UsageError: If a function cannot be sent to the engine's workers, or settings or
+                topology are wrong.
+
+        Example:
+            >>> app = App("copy", settings={"naming.strict": True})
+            >>> @app.topology
+            ... def build(builder):
+            ...     builder.stream("lines", key=str, value=str).to("copies")
+            >>> app.check_program()
+        """
+        physical = self.built_plan()
+        self._check_names(physical)
+        _load_engine(self._engine_name).check(physical)
+
+    def _check_names(self, physical: Plan) -> None:
+        if self.settings.naming.strict:
+            steps = (step.node for stage in physical.stages for step in stage.steps)
+            _refuse_unnamed([*self.built_topology(), *steps])
+
     @property
     def state(self) -> AppState:
         """Where the application is in its life."""
@@ -235,10 +262,8 @@ class App(Answering):
         if self._state is not AppState.CREATED:
             msg = f"the application cannot start while it is {self._state.value}"
             raise AppStateError(msg, fix="make a new App to start again")
-        settings, topology, physical = self.settings, self.built_topology(), self.built_plan()
-        if settings.naming.strict:
-            steps = (step.node for stage in physical.stages for step in stage.steps)
-            _refuse_unnamed([*topology, *steps])
+        settings, physical = self.settings, self.built_plan()
+        self._check_names(physical)
         self._set(AppState.STARTING)
         self._thread = threading.Thread(
             target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"

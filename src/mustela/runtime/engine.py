@@ -124,6 +124,8 @@ class Engine(Protocol):
     def check(self, plan: Plan) -> None:
         """See whether a plan can be sent to the tasks, and its state be kept; nothing is sent.
 
+        Before `start` only what does not depend on where the tasks are is looked at.
+
         Raises:
             UsageError: If it cannot, naming the step.
         """

@@ -126,8 +126,11 @@ class SparkEngine:
         return str(self._context.master).startswith("local")
 
     def check(self, plan: Plan) -> None:
-        """See whether the plan can be sent to the workers, and its state be kept where they are."""
-        if not self._shares_disk:
+        """See whether the plan can be sent to the workers, and its state be kept where they are.
+
+        Before a start nobody knows where they are.
+        """
+        if self._context is not None and not self._shares_disk:
             check_hosts(plan, master=self._context.master, state_backend=self._state_backend)
         check_plan(plan)
 

@@ -225,7 +225,8 @@ def sink_rows(columns: SinkRows) -> list[Row]:
     headers: list[Headers] = [()] * len(columns) if columns.headers is None else columns.headers
     chosen = [None] * len(columns) if columns.partitions is None else columns.partitions
     partitions = [partition or 0 for partition in chosen]
-    parts = (topics, columns.keys, columns.values, columns.timestamps, headers, partitions)
+    steps = [columns.step] * len(columns) if columns.steps is None else columns.steps
+    parts = (topics, columns.keys, columns.values, columns.timestamps, headers, partitions, steps)
     return [Row(*row) for row in zip(*parts, strict=True)]
 
 

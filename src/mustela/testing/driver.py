@@ -7,9 +7,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Self
 
 from mustela.clock import ManualClock, SystemClock
 from mustela.config.settings import Settings, app_configs
@@ -28,18 +27,20 @@ from mustela.runtime.time.watermark import (
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
+from mustela.testing.both_groups import MANY_GROUPS, BothGroups, Tap, check_both
 from mustela.testing.calls import DriverCalls, HoldsCalls
 from mustela.testing.cluster import Cluster, JobResult, Row
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job
 from mustela.testing.store_access import StoreAccess
 from mustela.testing.stores import DriverStores
+from mustela.testing.subject import read_subject
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
+from mustela.testing.written import check_written, sinks_of, why_no_letters
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import Topology
 from mustela.topology.scheduled import ScheduledSourceNode
-from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["EPOCHS_PER_CALL_MAX", "TopologyTestDriver"]
@@ -47,38 +48,6 @@ __all__ = ["EPOCHS_PER_CALL_MAX", "TopologyTestDriver"]
 EPOCHS_PER_CALL_MAX = 10_000
 """How often rows may come back to the topology that wrote them, before it is taken for a loop
 without an end."""
-
-
-@runtime_checkable
-class _Builder(Protocol):
-    def build(self) -> Topology: ...
-
-
-@runtime_checkable
-class _Application(Protocol):
-    @property
-    def settings(self) -> Settings: ...
-
-    def built_topology(self) -> Topology: ...
-
-
-def _topology_of(subject: object) -> tuple[Topology, Settings | None]:
-    if isinstance(subject, Topology):
-        return subject, None
-    if isinstance(subject, _Application):
-        return subject.built_topology(), subject.settings
-    if isinstance(subject, _Builder):
-        return subject.build(), None
-    msg = f"a {type(subject).__name__} cannot be tested"
-    raise TestDriverError(msg, fix="give an App, a StreamsBuilder or a Topology")
-
-
-def _settings(values: Settings | Mapping[str, Any] | None) -> Settings:
-    if isinstance(values, Settings):
-        return values
-    known = {"application_id": "test", "event_time": "stream-time", **(values or {})}
-    # What the machine's environment and the working directory say is no part of a test.
-    return Settings.load(known, environ={}, directory=Path(__file__).parent)
 
 
 class TopologyTestDriver(StoreAccess, HoldsCalls):
@@ -90,15 +59,23 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
     Args:
         subject: An App, a StreamsBuilder or a Topology.
-        settings: Settings, or a mapping of them. Without them an App's own are used; else event
-            time is ``stream-time``, and neither environment nor files are read.
+        settings: Settings, or a mapping of them. A mapping stands over an App's own settings;
+            with a builder or a topology, event time is ``stream-time`` if it does not say
+            otherwise, and neither environment nor files are read.
         initial_wall_clock: Where the driver's clock stands at first; now if not given.
-        key_groups: Number of key groups, a power of two.
+        key_groups: Number of key groups, a power of two; an App's own if not given, else one.
         lanes: Number of lanes; changes no result.
         crash_after_every_record: Each epoch is run, dropped before its commit by a crash, run
             again, committed, and followed by another crash. Results stay the same.
         hold_calls: Calls to the outside wait until `complete_calls` lets them go. Without it they
             are made at once, and nothing is ever parked.
+        groups: ``both`` runs everything a second time, in 32 key groups (in one, if the first run
+            has several), and names the first step that gives something else there; functions are
+            called twice for each record.
+
+    Raises:
+        UsageError: If there is nothing that can be tested, or if an App could not be started: a
+            stateful step has no name, or a function cannot be sent to workers.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -122,13 +99,17 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         settings: Settings | Mapping[str, Any] | None = None,
         initial_wall_clock: int | datetime | None = None,
         *,
-        key_groups: int = 1,
+        key_groups: int | None = None,
         lanes: int = 1,
         crash_after_every_record: bool = False,
         hold_calls: bool = False,
+        groups: Literal["both"] | None = None,
     ) -> None:
-        self._topology, own = _topology_of(subject)
-        self._settings = _settings(own if settings is None else settings)
+        if groups is not None:
+            check_both(groups, hold_calls=hold_calls)
+        tested = read_subject(subject, settings, key_groups)
+        self._topology, self._settings = tested.topology, tested.settings
+        key_groups = tested.key_groups
         start = SystemClock().now_ms() if initial_wall_clock is None else initial_wall_clock
         self._clock = ManualClock(to_milliseconds(start))
         self._calls = DriverCalls(self._clock, held=hold_calls)
@@ -160,8 +141,9 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             dead_letter_topic=self._settings.dead_letter_topic,
             watermark=_watermark_options(self._settings),
         )
+        tap = None if groups is None else Tap()
         late = self._cluster.plan.late_letters
-        self._options = replace(self._options, late_letters=late)
+        self._options = replace(self._options, late_letters=late, on_rows=tap)
         self._cluster.global_topics.options = self._options
         self._positions: dict[str, list[int]] = {}
         self._group: list[Row] | None = None
@@ -170,9 +152,34 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._at_least = -1
         self._triggered: tuple[str, ...] = ()
         self._closed = False
+        self._both: BothGroups | None = None
+        if tap is not None:
+            self._both = self._second(tap)
         begins = any(stage.acts_at_start for stage in self._cluster.plan.stages)
         if begins or self._cluster.due.scheduled_ms is not None:
             self._tick()  # schedules begin
+            if tap is not None:
+                tap.take()  # the second run's tap was not there yet
+
+    def _second(self, tap: Tap) -> BothGroups:
+        """Return the run in other key groups than this one's."""
+        mine = self._cluster.key_groups
+        other = TopologyTestDriver(
+            self._topology,
+            self._settings,
+            self._clock.now_ms(),
+            key_groups=MANY_GROUPS if mine == 1 else 1,
+            crash_after_every_record=self._crashes,
+        )
+        theirs = Tap()
+        other._options = replace(other._options, on_rows=theirs)
+        counts = mine, other._cluster.key_groups
+        return BothGroups(self._cluster.plan, (counts[0], tap), (counts[1], theirs), other)
+
+    def _follow(self, method: str, *given: Any, **named: Any) -> None:
+        """Let the second run do what this one did, if there is one."""
+        if self._both is not None:
+            self._both.follow(method, *given, **named)
 
     def create_input_topic(
         self,
@@ -200,6 +207,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 continue
             if node.matches(name):
                 self._cluster.add_topic(name)
+                self._follow("create_input_topic", name)
                 return TestInputTopic(
                     name,
                     key=_serde(key, node.key, is_key=True),
@@ -221,18 +229,23 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
         Args:
             name: A topic that the topology may write, or the dead-letter topic.
-            key: Type or serde of the keys; the sink's own if not given, else bytes.
-            value: Type or serde of the values; the sink's own if not given, else bytes.
+            key: Type or serde of the keys; that of the sink which wrote a record if not given,
+                bytes for dead letters.
+            value: Type or serde of the values, likewise.
+
+        Raises:
+            TestDriverError: If no step writes the topic.
         """
         self._check_open()
-        sinks = [node for node in self._topology if isinstance(node, SinkNode)]
-        sink = next((node for node in sinks if node.topic == name), None)
+        check_written(name, self._topology, self._settings)
         return TestOutputTopic(
             name,
-            key=_serde(key, sink and sink.key, is_key=True),
-            value=_serde(value, sink and sink.value, is_key=False),
+            key=None if key is None else resolve_serde(key, key=True),
+            value=None if value is None else resolve_serde(value, key=False),
             rows=lambda: self._cluster.outputs.get(name, []),
             position=self._positions.setdefault(name, [0]),
+            sinks=sinks_of(self._topology, name),
+            why_empty=why_no_letters(name, self._cluster.plan, self._settings),
         )
 
     @contextmanager
@@ -272,6 +285,10 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 self._run_all(rows, grouped=True)
             finally:
                 self._until = None
+            if self._both is not None:
+                with self._both.driver.epoch(until=until):
+                    self._both.driver._pipe(rows)
+                self._both.compare()
 
     def advance_wall_clock_time(self, span: int | timedelta) -> None:
         """Move the driver's clock forward; the time of records does not move.
@@ -285,6 +302,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._tick()
         while self._cluster.has_ticks_left:
             self._tick()
+        self._follow("advance_wall_clock_time", span)
 
     def advance_watermark(self, to: int | datetime) -> None:
         """Move the watermark forward as if every topic had come this far; what is due runs.
@@ -313,6 +331,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         """
         self._check_watermark("advance_watermark")
         self._tick(at_least_ms=to_milliseconds(to))
+        self._follow("advance_watermark", to)
 
     def mark_idle(self, topic: str) -> None:
         """Leave a topic out of the watermark until it has a record again; what is due runs.
@@ -334,6 +353,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 times[place].max_timestamp, times[place].seen_ms, idle=True
             )
         self._tick()
+        self._follow("mark_idle", topic)
 
     def trigger_scheduled_source(self, name: str) -> None:
         """Let a scheduled source tick now, once, whatever its schedule says.
@@ -371,6 +391,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             self._run_all([], grouped=True)
         finally:
             self._triggered = ()
+        self._follow("trigger_scheduled_source", name)
 
     @property
     def watermark(self) -> int | None:
@@ -414,6 +435,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             self._group.clear()
         self._cluster.restart(lose_state=lose_state)
         self._calls.crash(keep_outcomes=False)
+        self._follow("crash", lose_state=lose_state)
 
     @property
     def produced_topic_names(self) -> set[str]:
@@ -434,6 +456,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         """End the test; closing twice does no harm."""
         self._closed = True
         self._calls.close()
+        if self._both is not None:
+            self._both.driver.close()
 
     def __enter__(self) -> Self:
         return self
@@ -462,6 +486,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             return
         for row in rows:
             self._run_all([row], grouped=False)
+            self._follow("_pipe", [row])
 
     def _run_all(self, rows: list[Row], *, grouped: bool) -> None:
         """Run an epoch, and those of the rows that come back as input.

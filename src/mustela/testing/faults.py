@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mustela.errors import UsageError
 
-__all__ = ["EmptyTopicError", "PipedValueError", "TestDriverError"]
+__all__ = ["EmptyTopicError", "GroupsDifferError", "PipedValueError", "TestDriverError"]
 
 
 class TestDriverError(UsageError):
@@ -18,6 +18,12 @@ class EmptyTopicError(TestDriverError):
     """Nothing more can be read from an output topic."""
 
     code = "TEST_DRIVER_EMPTY_TOPIC"
+
+
+class GroupsDifferError(TestDriverError):
+    """A step gives something else in many key groups than in one."""
+
+    code = "TEST_DRIVER_GROUPS"
 
 
 class PipedValueError(TestDriverError):

@@ -18,3 +18,4 @@ class Row(NamedTuple):
     timestamp: int
     headers: Headers = ()
     partition: int = 0
+    step: str = ""

@@ -127,6 +127,39 @@ class _Groups:
         return self._views
 
 
+class _WholeStore(MergedView):
+    """Rows of all key groups, found wherever they are.
+
+    A processor may write a key that its record does not have; the row is then in the group of the
+    record's key.
+    """
+
+    def __init__(self, groups: _Groups) -> None:
+        super().__init__(groups)
+        self._all = groups
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None."""
+        return self._holder(key).get(key)
+
+    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` in the same order."""
+        return [self.get(key) for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key`` where it is, or where it belongs; None deletes."""
+        self._holder(key).put(key, value)
+
+    def count(self) -> int:
+        """Return the number of keys."""
+        return sum(1 for _ in self.range())
+
+    def _holder(self, key: bytes) -> RowView:
+        own = self._all.of(key)
+        views = [own, *self._all.all()]
+        return next((view for view in views if view.get(key) is not None), own)
+
+
 class DriverStores:
     """Opens the stores of a topology under test.
 
@@ -149,19 +182,19 @@ class DriverStores:
         """Return a store of keys and values."""
         groups, spec = self._find(name)
         self._check(spec, "key_value", "timestamped_key_value")
-        return KeyValueStore(MergedView(groups), spec)
+        return KeyValueStore(_WholeStore(groups), spec)
 
     def timestamped_key_value(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
         """Return a store of keys and values with their times."""
         groups, spec = self._find(name)
-        return TimestampedKeyValueStore(MergedView(groups), spec)
+        return TimestampedKeyValueStore(_WholeStore(groups), spec)
 
     def timestamped_key_value_with_headers(
         self, name: str
     ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
         """Return a store of keys and values with their times and headers."""
         groups, spec = self._find(name)
-        return TimestampedKeyValueStoreWithHeaders(MergedView(groups), spec)
+        return TimestampedKeyValueStoreWithHeaders(_WholeStore(groups), spec)
 
     def versioned(self, name: str) -> VersionedKeyValueStore[Any, Any]:
         """Return a store of versions."""

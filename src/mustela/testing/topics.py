@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast, overload
 
 from mustela.dsl.option import Answering
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
 from mustela.testing.cluster import Row
 from mustela.testing.faults import EmptyTopicError, PipedValueError, TestDriverError
 from mustela.testing.times import to_milliseconds, to_span
@@ -18,6 +19,10 @@ __all__ = ["TestInputTopic", "TestOutputTopic"]
 K = TypeVar("K")
 V = TypeVar("V")
 
+Serdes = tuple[Serde[Any], Serde[Any]]
+"""Of keys and of values."""
+
+_BYTES: Final[Serdes] = (BytesSerde(), BytesSerde())
 _NOTHING: Final[Any] = object()
 """Stands for an argument that was not given: None is a value."""
 
@@ -207,24 +212,30 @@ class TestOutputTopic(Answering, Generic[K, V]):
 
     Args:
         name: The topic.
-        key: Serde of the keys.
-        value: Serde of the values.
+        key: Serde of the keys; None where it is that of the sink which wrote a row.
+        value: Serde of the values, likewise.
         rows: Gives all rows of the topic so far.
         position: How many of them were read, shared by all readers of the topic.
+        sinks: By step, the serdes of the sinks that may write the topic.
+        why_empty: Why the topic can have no rows, if that is so.
     """
 
     __test__: ClassVar[bool] = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made by the driver alone
         self,
         name: str,
         *,
-        key: Serde[Any],
-        value: Serde[Any],
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
         rows: Callable[[], Sequence[Row]],
         position: list[int],
+        sinks: Mapping[str, Serdes],
+        why_empty: str | None = None,
     ) -> None:
         self.name = name
+        self._sinks = sinks
+        self._why_empty = why_empty
         self._key = key
         self._value = value
         self._rows = rows
@@ -244,13 +255,15 @@ class TestOutputTopic(Answering, Generic[K, V]):
             raise EmptyTopicError(
                 msg,
                 evidence={"read before": offset},
+                why=self._why_empty,
                 fix="pipe first what leads to a record, or ask is_empty",
                 fields={"read": offset},
             )
         row = rows[offset]
+        own = self._sinks.get(row.step, _BYTES)
         record: Record[Any, Any] = Record(
-            key=self._key.deserialize(row.key),
-            value=self._value.deserialize(row.value),
+            key=(self._key or own[0]).deserialize(row.key),
+            value=(self._value or own[1]).deserialize(row.value),
             timestamp=row.timestamp,
             headers=row.headers,
             topic=self.name,

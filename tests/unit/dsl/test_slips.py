@@ -55,6 +55,7 @@ class Program:
         self.others: Any = self.builder.table("others", **TEXTS)
         self.whole: Any = self.builder.global_table("whole", **TEXTS)
         self.grouped: Any = self.left.group_by_key()
+        self.right.to("copies")
 
     def driver(self) -> Any:
         return TopologyTestDriver(self.builder)
@@ -102,7 +103,7 @@ WORKS: dict[str, Call] = {
         "left", str, str, 5, 5
     ),
     "create_output_topic(name, key, value)": lambda p: p.driver().create_output_topic(
-        "out", str, str
+        "copies", str, str
     ),
     "TopologyTestDriver(topology, settings, clock)": lambda p: TopologyTestDriver(
         p.builder, {"emit": "every"}, 5
@@ -308,7 +309,7 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
         "a timedelta, or milliseconds",
     ),
     "output.readKeyValue": (
-        lambda p: p.driver().create_output_topic("out").readKeyValue(),
+        lambda p: p.driver().create_output_topic("copies").readKeyValue(),
         "TestOutputTopic has no 'readKeyValue'",
         "read_key_value",
     ),

@@ -7,7 +7,6 @@ not even what the reading lane itself has written. So the same epoch run again r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import merge
 from typing import Protocol
 
 from mustela.errors import InvariantError
@@ -16,6 +15,7 @@ from mustela.state.interfaces import Snapshot, StoreSpec
 from mustela.state.kinds.layout import RowView, SnapshotView, read_only
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.opening import AnyStore, open_store
+from mustela.state.kinds.views import ranged
 from mustela.state.ordered import prefix_end
 
 __all__ = ["AnyKeyReader", "AnyKeyRows", "OpenGroup"]
@@ -102,9 +102,8 @@ class AnyKeyRows:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high of all key groups, in key order."""
-        runs = [view.range(low, high, reverse=reverse) for view in self.all()]
-        return runs[0] if len(runs) == 1 else merge(*runs, reverse=reverse)
+        """Iterate over low <= key <= high of all key groups, in key order, each key once."""
+        return ranged(self, low, high, reverse=reverse)
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys that start with ``prefix``, in key order."""

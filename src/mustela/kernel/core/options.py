@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mustela.plan.batch import Batch
 from mustela.plan.calls import CallDesk
 
 __all__ = ["Handler", "KernelOptions"]
@@ -36,6 +37,7 @@ class KernelOptions:
         calls: Makes calls to the outside; None where no step needs any.
         call_wait_ms: How long a stage waits for their results before it parks what is not done.
         on_step: Is told of a step's index in its stage before the step has a batch.
+        on_rows: Is told what a step gives to others: its name, and the rows.
         combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
     """
 
@@ -52,4 +54,5 @@ class KernelOptions:
     calls: CallDesk | None = None
     call_wait_ms: int = 50
     on_step: Callable[[int], None] | None = None
+    on_rows: Callable[[str, Batch], None] | None = None
     combine_keys_max: int = 500_000

@@ -30,6 +30,7 @@ class SinkRows:
         partitions: Partition per row (None: the producer chooses), or None where no sink chose.
         places: What rows of one topic are sorted by, where several sinks write it; see
             `mustela.kernel.records.sink_order`.
+        steps: The sink of each row, where rows of several are together.
         spread: Rows of other stages go to the same topic, so it is the engine that sorts them.
     """
 
@@ -41,6 +42,7 @@ class SinkRows:
     headers: list[Headers] | None = None
     partitions: list[int | None] | None = None
     places: list[Place] | None = None
+    steps: list[str] | None = None
     spread: bool = False
 
     def __len__(self) -> int:

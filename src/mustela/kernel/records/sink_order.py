@@ -74,6 +74,7 @@ def _merged(parts: list[SinkRows], *, keep: bool) -> SinkRows:
         headers=_filled([part.headers for part in parts], parts, ()),
         partitions=_filled([part.partitions for part in parts], parts, None),
         places=places if keep else None,
+        steps=list(chain.from_iterable(map(_steps, parts))),
         spread=keep,
     )
     if all(map(le, places, islice(places, 1, None))):
@@ -92,8 +93,13 @@ def _merged(parts: list[SinkRows], *, keep: bool) -> SinkRows:
         headers=pick(rows.headers),
         partitions=pick(rows.partitions),
         places=pick(rows.places),
+        steps=pick(rows.steps),
         spread=keep,
     )
+
+
+def _steps(part: SinkRows) -> list[str]:
+    return [part.step] * len(part) if part.steps is None else part.steps
 
 
 def _never_back(part: SinkRows) -> list[Place]:

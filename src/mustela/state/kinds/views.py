@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from mustela.state.kinds.layout import RowView
 from mustela.state.ordered import prefix_end
 
-__all__ = ["GroupViews", "GroupedView", "MergedView", "merged"]
+__all__ = ["GroupViews", "GroupedView", "MergedView", "merged", "ranged"]
 
 T = TypeVar("T")
 
@@ -94,8 +95,7 @@ class MergedView:
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over low <= key <= high in key order."""
-        runs = [view.range(low, high, reverse=reverse) for view in self._groups.all()]
-        return runs[0] if len(runs) == 1 else merge(*runs, reverse=reverse)
+        return ranged(self._groups, low, high, reverse=reverse)
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys that start with ``prefix``, in key order."""
@@ -107,9 +107,36 @@ class MergedView:
         return sum(view.count() for view in self._groups.all())
 
 
+def ranged(
+    groups: GroupedView, low: bytes | None, high: bytes | None, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over the rows of several key groups in key order, each key once.
+
+    A processor may write a key that its record does not have, and then several key groups may hold
+    it. What counts is the row of the key's own group, which `get` gives; else that of the first.
+    """
+    runs = [view.range(low, high, reverse=reverse) for view in groups.all()]
+    return runs[0] if len(runs) == 1 else _once(merge(*runs, reverse=reverse), groups)
+
+
+def _once(
+    rows: Iterator[tuple[bytes, bytes]], groups: GroupedView
+) -> Iterator[tuple[bytes, bytes]]:
+    for key, same in groupby(rows, key=lambda row: row[0]):
+        found = [value for _, value in same]
+        own = groups.of(key).get(key) if len(found) > 1 else None
+        yield key, found[0] if own is None else own
+
+
 def merged(
     runs: Iterable[Iterator[T]], *, key: Callable[[T], Any], reverse: bool = False
 ) -> Iterator[T]:
-    """Merge what each key group gives in order into one order."""
+    """Merge what each key group gives in order into one order, each place in it once.
+
+    Where several key groups have the same, that of the first counts.
+    """
     listed = list(runs)
-    return listed[0] if len(listed) == 1 else merge(*listed, key=key, reverse=reverse)
+    if len(listed) == 1:
+        return listed[0]
+    rows = merge(*listed, key=key, reverse=reverse)
+    return (next(same) for _, same in groupby(rows, key=key))

@@ -1,0 +1,84 @@
+"""What is under test: a topology, or an application with the settings that it runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from mustela.config.settings import Settings
+from mustela.testing.faults import TestDriverError
+from mustela.topology.graph import Topology
+
+__all__ = ["Subject", "read_subject"]
+
+
+@runtime_checkable
+class _Builder(Protocol):
+    def build(self) -> Topology: ...
+
+
+@runtime_checkable
+class _Application(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+    def built_topology(self) -> Topology: ...
+
+    def check_program(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is under test.
+
+    Attributes:
+        topology: The topology.
+        settings: What it runs with.
+        key_groups: In how many groups.
+    """
+
+    topology: Topology
+    settings: Settings
+    key_groups: int
+
+
+def read_subject(
+    subject: object, said: Settings | Mapping[str, Any] | None, key_groups: int | None
+) -> Subject:
+    """Return what is to be tested.
+
+    An application is taken with its own settings, under those that are said here; a builder or a
+    topology with stream time and one key group, as Kafka Streams' own test driver runs it.
+
+    Args:
+        subject: An App, a StreamsBuilder or a Topology.
+        said: What the test says of settings.
+        key_groups: What it says of key groups.
+
+    Raises:
+        UsageError: If it cannot be tested, or if an application could not be started.
+    """
+    if isinstance(subject, _Application):
+        settings = said if isinstance(said, Settings) else subject.settings.with_values(said or {})
+        subject.check_program()
+        return Subject(subject.built_topology(), settings, key_groups or settings.key_groups)
+    if isinstance(subject, Topology):
+        topology = subject
+    elif isinstance(subject, _Builder):
+        topology = subject.build()
+    else:
+        msg = f"a {type(subject).__name__} cannot be tested"
+        raise TestDriverError(msg, fix="give an App, a StreamsBuilder or a Topology")
+    settings = _plain(said)
+    told = settings.source_of("key_groups") != Settings.DEFAULT
+    return Subject(topology, settings, key_groups or (settings.key_groups if told else 1))
+
+
+def _plain(values: Settings | Mapping[str, Any] | None) -> Settings:
+    if isinstance(values, Settings):
+        return values
+    known = {"application_id": "test", "event_time": "stream-time", **(values or {})}
+    # What the machine's environment and the working directory say is no part of a test.
+    return Settings.load(known, environ={}, directory=Path(__file__).parent)

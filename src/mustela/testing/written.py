@@ -1,0 +1,72 @@
+"""Which topics a topology under test writes, and with which serdes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from mustela.config.settings import Settings
+from mustela.plan.plan import Plan
+from mustela.serdes.base import Serde
+from mustela.serdes.primitives import BytesSerde
+from mustela.testing.faults import TestDriverError
+from mustela.topology.graph import Topology
+from mustela.topology.sink import SinkNode
+
+__all__ = ["check_written", "sinks_of", "why_no_letters"]
+
+_HANDLERS = ("deserialization_handler", "processing_handler", "production_handler")
+
+
+def sinks_of(topology: Topology, topic: str) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
+    """Return the serdes of the sinks that may write a topic, by step.
+
+    A sink that writes the topic and no other comes before those whose topic a function names: what
+    it says holds for all rows.
+    """
+    sinks = [node for node in topology if isinstance(node, SinkNode)]
+    fixed = [node for node in sinks if node.topic == topic]
+    chosen = [node for node in sinks if not isinstance(node.topic, str)]
+    first = fixed[:1]
+    return {
+        node.name: (
+            (first[0] if first else node).key or BytesSerde(),
+            (first[0] if first else node).value or BytesSerde(),
+        )
+        for node in [*fixed, *chosen]
+    }
+
+
+def check_written(topic: str, topology: Topology, settings: Settings) -> None:
+    """Check that a topic can have rows, or is the one for dead letters.
+
+    Raises:
+        TestDriverError: If no step writes it.
+    """
+    sinks = [node for node in topology if isinstance(node, SinkNode)]
+    named = sorted({node.topic for node in sinks if isinstance(node.topic, str)})
+    chosen = any(not isinstance(node.topic, str) for node in sinks)
+    if not chosen and topic not in named and topic != settings.dead_letter_topic:
+        raise _not_written(topic, named)
+
+
+def why_no_letters(topic: str, plan: Plan, settings: Settings) -> str | None:
+    """Return why a topic of dead letters stays empty; None if it is none, or can have some."""
+    handlers = [f"{name} is {getattr(settings, name)}" for name in _HANDLERS]
+    if topic != settings.dead_letter_topic or plan.writes_letters:
+        return None
+    if any(told.endswith("dead_letter") for told in handlers):
+        return None
+    return f"dead letters are written where a handler says dead_letter: {', '.join(handlers)}"
+
+
+def _not_written(topic: str, named: Sequence[str]) -> TestDriverError:
+    fix = "read a topic that a step writes with to()"
+    close = difflib.get_close_matches(topic, named, n=1)
+    return TestDriverError(
+        f"the topology does not write topic {topic!r}",
+        evidence={"it writes": ", ".join(named) or "no topic"},
+        fix=f"did you mean {close[0]!r}?" if close else fix,
+        fields={"topic": topic},
+    )
