@@ -208,7 +208,7 @@ def test_stream_time_of_a_task_is_named_too() -> None:
     driver = TopologyTestDriver(builder, groups="both")
     piped = driver.create_input_topic("lines")
     piped.pipe_input("a", "x", timestamp=120_000)
-    with pytest.raises(GroupsDifferError, match="windowed_by.count'") as caught:
+    with pytest.raises(GroupsDifferError, match=r"windowed_by\.count'") as caught:
         piped.pipe_input("b", "x", timestamp=0)
     assert caught.value.evidence["only with 1"] == "nothing"
 
