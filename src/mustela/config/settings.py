@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustela.config.aliases import guarantee
+from mustela.config.directories import default_state_dir
 from mustela.config.layers import Layers, merge_layers
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
@@ -220,20 +221,6 @@ class LogSettings(_Section):
     format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console on a terminal, JSON lines elsewhere."
     )
-
-
-def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Return the per-user directory for state: ``$XDG_STATE_HOME/mustela``.
-
-    Example:
-        >>> default_state_dir({"XDG_STATE_HOME": "/var/lib/joe"})
-        PosixPath('/var/lib/joe/mustela')
-    """
-    base = environ.get("XDG_STATE_HOME", "")
-    if base and Path(base).is_absolute():
-        return Path(base) / "mustela"
-    home = environ.get("HOME", "")
-    return (Path(home) if home else Path.home()) / ".local" / "state" / "mustela"
 
 
 def _is_application_id(value: object) -> bool:
