@@ -176,24 +176,27 @@ def test_an_open_transaction_holds_the_end_back(
 
 
 def test_a_range_that_is_not_there_is_named(
-    make_topic: MakeTopic, properties: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    make_topic: MakeTopic,
+    properties: dict[str, Any],
+    reader: RangeReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Too early, too late, no partition, no topic: each is an error that says which."""
-    reader = RangeReader(properties, read_timeout=60.0)
     topic = make_topic()
     send(properties, topic, [(None, b"x")] * 10)
+    assert len(values_of(reader, topic, 0, 10)) == 10
+    hasty = RangeReader(properties, read_timeout=2.0)  # what may come yet is waited for
     with pytest.raises(OffsetOutOfRange) as late:
-        values_of(reader, topic, 20, 30)
+        values_of(hasty, topic, 20, 30)
     assert late.value.fields["end"] == 10
     with pytest.raises(OffsetOutOfRange):
-        values_of(reader, topic, 5, 12)
+        values_of(hasty, topic, 5, 12)
     monkeypatch.setattr(ranges, "METADATA_LAG_S", 0.3)
     with pytest.raises(SourceGone):
-        values_of(reader, topic, 0, 5, partition=7)
+        values_of(hasty, topic, 0, 5, partition=7)
     with pytest.raises(SourceGone):
-        values_of(reader, topic + "-not", 0, 5)
-    assert len(values_of(reader, topic, 0, 10)) == 10
-    reader.close()
+        values_of(hasty, topic + "-not", 0, 5)
+    hasty.close()
 
 
 def test_a_partition_that_was_added_is_read_by_a_reader_that_knew_fewer(
