@@ -16,6 +16,7 @@ from mustela import (
     KStream,
     KTable,
     Latest,
+    Materialized,
     Record,
     RequestReply,
     Stores,
@@ -80,6 +81,7 @@ def joins(builder: StreamsBuilder, clicks: KStream[str, str], users: KTable[str,
 def folds(clicks: KStream[str, str]) -> None:
     grouped = clicks.group_by_key()
     grouped.count(store="counts")
+    grouped.count(materialized=Materialized(store="recent", ttl=MINUTE))
     windowed = grouped.windowed_by(TimeWindows(size=MINUTE, grace=MINUTE))
     final = Suppressed.until_window_closes(BufferConfig.unbounded())
     windowed.count(store="per-minute").suppress(final, name="final").to_stream(name="closed")

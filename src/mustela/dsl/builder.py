@@ -251,7 +251,7 @@ class StreamsBuilder(Stage):
             topic=names[0],
             key=spec.key_serde,
             value=spec.value_serde,
-            store=spec if explicit else None,
+            store=spec if explicit or spec.ttl_ms is not None else None,
             explicit_store=explicit,
             auto_offset_reset=reading_start(options, at=at),
             timestamp_extractor=checked_extractor(options, at=at),

@@ -10,7 +10,7 @@ from mustela.dsl.extractors import Extractor, check_extractor
 from mustela.dsl.functions import check_function
 from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.materialize import check_no_retention, store_spec
+from mustela.dsl.materialize import check_not_kept, store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import Materialized, options_or
@@ -115,10 +115,9 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         value=choose_serde("value", value, stored.value, holder="Materialized", at=at)
         or read_serde(joiner),
     )
-    check_no_retention(place, stored)
-    spec: StoreSpec | None = None
-    if result_store is not None:
-        spec, _ = store_spec(place, stored, store=store, key=result.key, value=result.value)
+    spec = _result_store(result, stored, store) if result_store is not None else None
+    if spec is None:
+        check_not_kept(place, stored)
     subscribe = ForeignKeySubscribeNode(
         **_before(left, result, "subscription", (left.name,)),
         extractor=extractor.function,
@@ -156,6 +155,12 @@ class _Result:
     named: bool
     key: Serde[Any]
     value: Serde[Any] | None
+
+
+def _result_store(result: _Result, options: Materialized[Any, Any], store: str | None) -> StoreSpec:
+    never = "a row stands as long as the two that it is joined of"
+    place, key, value = result.place, result.key, result.value
+    return store_spec(place, options, store=store, key=key, value=value, never_expires=never)[0]
 
 
 def _match(

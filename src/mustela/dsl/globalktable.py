@@ -98,6 +98,7 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
         key=key_serde or BytesSerde(),
         value=value_serde or BytesSerde(),
         kinds=AGGREGATE_KINDS,
+        never_expires="it is a copy of its topic, and has what the topic has",
     )
     assert spec.key_serde is not None
     assert spec.value_serde is not None

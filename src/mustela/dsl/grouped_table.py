@@ -298,7 +298,14 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
         value = choose_serde("value", result.value, options.value, holder="Materialized", at=at)
         value = value or result.inherited or read_fold(fold.adder, fold.initializer)
-        spec, explicit = store_spec(place, options, store=result.store, key=key, value=value)
+        spec, explicit = store_spec(
+            place,
+            options,
+            store=result.store,
+            key=key,
+            value=value,
+            never_expires="rows of the table are taken out of it again when they change",
+        )
         node = TableAggregateNode(
             **place,
             kind=fold.kind,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.materialize import KEY_VALUE_KINDS, check_no_retention, store_spec
+from mustela.dsl.materialize import KEY_VALUE_KINDS, check_not_kept, store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Place
@@ -443,7 +443,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
     ) -> StoreSpec | None:
         """Return the store of a result, None unless one was named."""
         if store is None and options.store_name is None:
-            check_no_retention(place, options)
+            check_not_kept(place, options)
             return None
         kinds = KEY_VALUE_KINDS
         return store_spec(place, options, store=store, key=key, value=value, kinds=kinds)[0]

@@ -10,15 +10,16 @@ from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import Materialized, StoreType
 from mustela.dsl.registry import Place
 from mustela.dsl.serdes import choose
-from mustela.dsl.stores import checked_supplier
+from mustela.dsl.stores import check_ttl_by, checked_supplier
 from mustela.dsl.upgrades import check_named, read_versions
+from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.topology.errors import BadOptionError
 
-__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "check_no_retention", "store_spec"]
+__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "check_not_kept", "store_spec"]
 
 KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
     "timestamped_key_value",
@@ -34,7 +35,7 @@ _WINDOWED: Final = frozenset[StoreKind](("window", "session"))
 """The kinds whose rows can have a retention: each has a time of its own."""
 
 
-def store_spec(
+def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     place: Place,
     options: Materialized[Any, Any],
     *,
@@ -42,6 +43,7 @@ def store_spec(
     key: Serde[Any] | None,
     value: Serde[Any] | None,
     kinds: Collection[StoreKind] = AGGREGATE_KINDS,
+    never_expires: str | None = None,
 ) -> tuple[StoreSpec, bool]:
     """Return the store of a step, and whether the user named it.
 
@@ -52,6 +54,7 @@ def store_spec(
         key: Serde of the keys; None for the one that keeps Python's types.
         value: Serde of the values; None for the one that keeps Python's types.
         kinds: The kinds of stores that the step can write.
+        never_expires: Why rows of the step cannot be kept for a time; None if they can.
 
     Raises:
         BadNameError: If the store's name breaks the rule for names.
@@ -77,6 +80,7 @@ def store_spec(
     if supplied is not None:
         _check_kind(place, options, supplied, kinds)
     base = supplied or StoreSpec(name=name)
+    ttl_ms = _ttl_ms(place, options, base, kinds, never_expires)
     versions = read_versions(name, options.version, options.upgrade, at=at)
     explicit = said is not None or place["explicit_name"]
     check_named(name, versions, explicit=explicit, at=at)
@@ -91,8 +95,41 @@ def store_spec(
         topic_config=dict(options.topic_config),
         renamed_from=_former_name(name, options.renamed_from, at),
         row_versions=versions,
+        ttl_ms=ttl_ms,
+        ttl_by=options.ttl_by if ttl_ms is not None else "event_time",
     )
     return spec, explicit
+
+
+def _ttl_ms(
+    place: Place,
+    options: Materialized[Any, Any],
+    store: StoreSpec,
+    kinds: Collection[StoreKind],
+    never: str | None,
+) -> int | None:
+    """Return how long rows are kept, None for ever.
+
+    Raises:
+        BadOptionError: If it is no span of time, or the rows of the step cannot be kept for a time.
+    """
+    at = place["origin"]
+    check_ttl_by(options.ttl_by, "Materialized", at=at)
+    if options.ttl is None:
+        return None
+    ttl_ms = milliseconds("Materialized", "ttl", options.ttl, at=at, positive=True)
+    fix = "leave out ttl="
+    if _WINDOWED.intersection(kinds):
+        never, fix = "windows are kept for their retention", "write retention= instead of ttl="
+    elif store.kind == "versioned":
+        never = "a versioned store keeps versions for its history"
+    elif store.max_entries is not None:
+        never = "the store forgets the keys that were not used for longest"
+    if never is None:
+        return ttl_ms
+    msg = f"step {place['name']!r} cannot have ttl={options.ttl!r}"
+    fields = {"option": "ttl", "value": options.ttl, "step": place["name"]}
+    raise BadOptionError(msg, at=at, why=never, fix=fix, fields=fields)
 
 
 def _former_name(name: str, given: object, at: Origin) -> str | None:
@@ -128,6 +165,25 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
         )
 
 
+def check_not_kept(place: Place, options: Materialized[Any, Any]) -> None:
+    """Refuse what is said of rows where none are kept.
+
+    Raises:
+        BadOptionError: If a retention or a time to live is said of a step without a store.
+    """
+    check_no_retention(place, options)
+    if options.ttl is None:
+        return
+    msg = f"step {place['name']!r} cannot have ttl={options.ttl!r}"
+    raise BadOptionError(
+        msg,
+        at=place["origin"],
+        why="its rows are not kept: a result has a store of its own where one is named",
+        fix='name the store: Materialized(store="...", ttl=...)',
+        fields={"option": "ttl", "value": options.ttl, "step": place["name"]},
+    )
+
+
 def check_no_retention(place: Place, options: Materialized[Any, Any]) -> None:
     """Refuse a retention that would have no effect.
 
@@ -140,9 +196,8 @@ def check_no_retention(place: Place, options: Materialized[Any, Any]) -> None:
     raise BadOptionError(
         msg,
         at=place["origin"],
-        why="only the store of a windowed aggregation drops rows by age; a row of any other table "
-        "stays until it is deleted",
-        fix="leave retention= out, or aggregate with windowed_by(…)",
+        why="a retention is that of windows",
+        fix="write ttl= for how long a row is kept, or aggregate with windowed_by(…)",
         fields={"option": "retention", "value": options.retention, "step": place["name"]},
     )
 

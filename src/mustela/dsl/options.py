@@ -20,6 +20,7 @@ from mustela.dsl.stores import StoreSupplier
 from mustela.dsl.upgrades import Upgrades
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
+from mustela.state.interfaces import TtlBy
 from mustela.topology.errors import BadOptionError
 from mustela.topology.timestamps import BuiltInExtractor, TimestampExtractor
 from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
@@ -223,7 +224,12 @@ class Materialized(Option, Generic[GroupK, GroupV]):
             says it for all stores of the application.
         retention: Of a windowed table: how long a window can be read, counted from its start (a
             session: from its end). At least as long as it takes records, which is the default. Any
-            other table refuses it: its rows stay until they are deleted.
+            other table refuses it, and takes ``ttl``.
+        ttl: Of a table that is not windowed: how long a row is kept after it was written, more than
+            nothing. Then it is deleted, and readers of the table are told. None keeps rows until
+            they are deleted.
+        ttl_by: By which time that is: ``event_time``, counted from the time of the row, or
+            ``processing_time``, counted by the clock from when it was written.
         with_headers: Keep the headers of the record that made each row what it is, as the stores
             of `Stores` whose names end in ``with_headers`` do.
         renamed_from: The name that the store had in an earlier version of the program. Its rows go
@@ -256,6 +262,8 @@ class Materialized(Option, Generic[GroupK, GroupV]):
     renamed_from: str | None = None
     version: int = 1
     upgrade: Upgrades[GroupV] | None = None
+    ttl: timedelta | None = None
+    ttl_by: TtlBy = "event_time"
 
     @property
     def store_name(self) -> str | None:

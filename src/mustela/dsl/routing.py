@@ -246,7 +246,7 @@ class Routing(Handle[K, V]):
                 **place,
                 key=key_serde,
                 value=value_serde,
-                store=spec if explicit else None,
+                store=spec if explicit or spec.ttl_ms is not None else None,
                 explicit_store=explicit,
             )
         )

@@ -62,7 +62,8 @@ def checked_updates(
 
 def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
     spec = store.spec
-    if spec.kind in _KINDS and spec.max_entries is None and not spec.duplicates:
+    forgets = spec.max_entries is not None or spec.ttl_ms is not None
+    if spec.kind in _KINDS and not forgets and not spec.duplicates:
         return
     what = f"it is a {spec.kind} store"
     if spec.kind in _KINDS:

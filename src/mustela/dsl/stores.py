@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, get_args, runtime_checkable
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
 from mustela.dsl.option import Answering
@@ -21,11 +21,27 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreKind, StoreSpec, TtlBy
 from mustela.state.kinds.versioned import default_segment_ms
 from mustela.topology.errors import BadOptionError
 
 __all__ = ["StoreBuilder", "StoreSupplier", "Stores", "Supplier"]
+
+
+_OF_KEYS: Final = frozenset[StoreKind](("key_value", "timestamped_key_value"))
+
+
+def check_ttl_by(given: object, owner: str, *, option: str = "ttl_by", at: Origin) -> None:
+    """Refuse what is no kind of time.
+
+    Raises:
+        BadOptionError: If it is none.
+    """
+    words = get_args(TtlBy)
+    if given not in words:
+        msg = f"{owner} cannot have {option}={given!r}"
+        fix = f"write {option}={words[0]!r} or {option}={words[1]!r}"
+        raise BadOptionError(msg, at=at, fix=fix, fields={"option": option})
 
 
 @runtime_checkable
@@ -119,6 +135,8 @@ class StoreBuilder:
         with_headers: The store keeps and shows the headers of its values' records.
         renamed_from: The name that the store had in an earlier version of the program.
         row_versions: Of which version its rows are, as `with_version` says.
+        ttl_ms: How long rows are kept, as `with_ttl` says.
+        ttl_by: By which time.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -138,6 +156,8 @@ class StoreBuilder:
     with_headers: bool = False
     renamed_from: str | None = None
     row_versions: RowVersions | None = None
+    ttl_ms: int | None = None
+    ttl_by: TtlBy = "event_time"
 
     @property
     def name(self) -> str:
@@ -215,6 +235,41 @@ class StoreBuilder:
         versions = read_versions(self.name, version, upgrade, at=user_origin())
         return replace(self, row_versions=versions)
 
+    def with_ttl(self, ttl: timedelta, by: TtlBy = "event_time") -> StoreBuilder:
+        """Return the same for rows that are kept for a time after they were written.
+
+        An older row is not seen by a processor, and is deleted at the end of the epoch.
+
+        Args:
+            ttl: How long, more than nothing.
+            by: ``event_time``: counted from the time of the value; in a store without times, of the
+                record or timer with which it was put. ``processing_time``: by the clock.
+
+        Raises:
+            BadOptionError: If that is no span of time, or the store is not one of keys and values.
+
+        Example:
+            >>> from datetime import timedelta
+            >>> seen = Stores.persistent_key_value_store("seen")
+            >>> seen = Stores.key_value_store_builder(seen, key=str, value=int)
+            >>> seen.with_ttl(timedelta(hours=1)).spec().ttl_ms
+            3600000
+        """
+        at = user_origin()
+        ttl_ms = milliseconds("with_ttl", "ttl", ttl, at=at, positive=True)
+        check_ttl_by(by, "with_ttl", option="by", at=at)
+        supplied = self.supplier.spec()
+        if self.kind not in _OF_KEYS or supplied.max_entries is not None:
+            msg = f"store {self.name!r} cannot have a time to live"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="only stores that keep one value for each key, for ever, can forget it by time",
+                fix="leave out with_ttl, or take Stores.persistent_key_value_store(...)",
+                fields={"option": "ttl", "store": self.name},
+            )
+        return replace(self, ttl_ms=ttl_ms, ttl_by=by)
+
     def spec(self) -> StoreSpec:
         """Return the store as the plan describes it.
 
@@ -234,6 +289,8 @@ class StoreBuilder:
             topic_config=dict(self.topic_config),
             renamed_from=None if self.renamed_from == self.name else self.renamed_from,
             row_versions=self.row_versions,
+            ttl_ms=self.ttl_ms,
+            ttl_by=self.ttl_by,
         )
 
 

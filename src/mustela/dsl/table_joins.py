@@ -13,7 +13,7 @@ from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
-from mustela.dsl.materialize import check_no_retention, store_spec
+from mustela.dsl.materialize import check_not_kept, store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.serdes import choose_serde
@@ -272,9 +272,10 @@ class TableJoins(Handle[K, V]):
         key = join_key(self, other, said, at=at)
         value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
         value = value or read_serde(joiner)
-        check_no_retention(place, options)
         spec: StoreSpec | None = None
-        if stored is not None or options.supplier is not None:
+        if stored is None and options.supplier is None:
+            check_not_kept(place, options)
+        else:
             spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)
         sides = zip((self, other), ("left", "right"), strict=True)
         # Stores have a name that the user gave, if there is one: another name is another store.

@@ -251,7 +251,7 @@ def _checked_store(registry: Registry, store: object, at: Origin) -> StoreSpec:
     if spec.kind not in {"key_value", "timestamped_key_value"}:
         msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
         raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
-    if spec.max_entries is not None:
+    if spec.max_entries is not None or spec.ttl_ms is not None:
         msg = f"transact cannot use store {spec.name!r}: it forgets keys"
         raise _bad_store(msg, at, fix="use Stores.persistent_key_value_store(...)")
     if isinstance(store, StoreBuilder):

@@ -10,6 +10,8 @@ from typing import Any, Final
 from mustela.errors import InvariantError
 from mustela.kernel.aggregates import aggregate, cogroup, combine, table_aggregate
 from mustela.kernel.calls import async_calls, request_reply
+from mustela.kernel.core.expiry import ExpiringOperator, expiring_store
+from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.operator import Operator, OperatorContext
 from mustela.kernel.joins import (
     foreign_key,
@@ -208,7 +210,12 @@ def make_operator(step: Step, context: OperatorContext) -> Operator[Any]:
     if factory is None:
         msg = f"no operator for step {step.name!r}: {type(step.node).__name__}, {step.role}"
         raise InvariantError(msg)
-    return factory(step, step.node, _as_its_store_says(step, context))
+    operator = factory(step, step.node, _as_its_store_says(step, context))
+    spec = expiring_store(step.node.stores)
+    if spec is None or step.role == "combine" or isinstance(operator, ProcessorOperator):
+        return operator
+    assert isinstance(operator, KeyedOperator), step.name
+    return ExpiringOperator(operator, spec)
 
 
 def _as_its_store_says(step: Step, context: OperatorContext) -> OperatorContext:

@@ -245,7 +245,7 @@ class StageRunner:
                 continue
             index = next(iter(unit))
             operator, number = self._operators[index], self._wiring.first_step + index
-            if self._waits(index):
+            if self._waits(index) or operator.unprompted:
                 batches = [Batch.empty() if b is None else b for b in self._take(index)]
                 self._emit(number, operator.process(batches))
             if finishing:

@@ -84,7 +84,8 @@ class Stage:
     @property
     def acts_on_time(self) -> bool:
         """Whether a step may act without a record: because a window closes or a timer is due."""
-        return bool(self.stores) and any(step.node.acts_on_time for step in self.steps)
+        acting = any(step.node.acts_on_time for step in self.steps)
+        return bool(self.stores) and (acting or any(store.ttl_ms for store in self.stores))
 
     @property
     def acts_at_start(self) -> bool:

@@ -171,6 +171,8 @@ def _store(store: StoreSpec) -> str:
     ]
     if store.with_headers:
         facts.append("with headers")
+    if store.ttl_ms is not None:
+        facts.append(f"ttl {store.ttl_ms} ms by {store.ttl_by.replace('_', ' ')}")
     if not store.logged:
         facts.append("not logged")
     return f"store {store.name}: {', '.join(facts)}"

@@ -31,6 +31,7 @@ __all__ = [
     "StoreKind",
     "StoreSpec",
     "Token",
+    "TtlBy",
 ]
 
 STATE_FORMAT = 1
@@ -54,6 +55,9 @@ StoreKind = Literal[
     "parking",
 ]
 """How a store lays out keys and values; see ``kinds``."""
+
+TtlBy = Literal["event_time", "processing_time"]
+"""By which time the age of a row is measured."""
 
 _KEEP_HEADERS = frozenset({"timestamped_key_value", "window", "session"})
 _HEADERS = "headers"
@@ -127,6 +131,8 @@ class StoreSpec:
         indexed: A window store knows the starts of each key; for windows that start anywhere.
         max_entries: A key-value store keeps so many keys at most, and forgets those that were
             not used for longest; None for all.
+        ttl_ms: A key-value store keeps a row so long after it was written; None for ever.
+        ttl_by: By which time that is: of the records, or of the clock.
         with_headers: Values are kept with the headers of the records that they come from.
         cached: Whether changes within an epoch may be combined before they are forwarded; None is
             as good as True: it is for the application's ``emit`` to say.
@@ -154,6 +160,8 @@ class StoreSpec:
     duplicates: bool = False
     indexed: bool = False
     max_entries: int | None = None
+    ttl_ms: int | None = None
+    ttl_by: TtlBy = "event_time"
     with_headers: bool = False
     cached: bool | None = None
     format_version: int = 1
@@ -225,6 +233,8 @@ class StoreSpec:
             parts.append("duplicates")
         if self.max_entries is not None:
             parts.append("used last")
+        if self.ttl_ms is not None:
+            parts.append(f"expiring by {self.ttl_by.replace('_', ' ')}")
         if self.with_headers:
             parts.append(_HEADERS)
         return ", ".join(parts)
@@ -241,7 +251,7 @@ class StoreSpec:
         )
 
     def _wrong(self) -> Iterator[tuple[bool, str]]:
-        spans = (self.retention_ms, self.window_ms, self.history_retention_ms)
+        spans = (self.retention_ms, self.window_ms, self.history_retention_ms, self.ttl_ms)
         is_window = self.kind == "window"
         keeps_keys = self.kind in {"key_value", "timestamped_key_value"}
         yield any(span is not None and span < 0 for span in spans), "has a negative span of time"
@@ -252,6 +262,8 @@ class StoreSpec:
         yield not is_window and (self.duplicates or self.indexed), "has options of window stores"
         entries = self.max_entries
         yield entries is not None and (not keeps_keys or entries < 1), "cannot have max_entries"
+        expires = self.ttl_ms is not None and (not keeps_keys or entries is not None)
+        yield expires, "cannot have a time to live"
         yield self.with_headers and self.kind not in _KEEP_HEADERS, "cannot keep headers"
 
 

@@ -16,7 +16,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import Committed, EnvironmentSpec
-from mustela.state.kinds.lru import LruView
+from mustela.state.kinds.by_record import by_record_key
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from mustela.topology.errors import StoreAccessError, UnknownChildError
@@ -344,8 +344,7 @@ class _MockContext(ProcessingContext):
             application_id=self._application_id, stage="mock", group=0, groups=1, stores=(spec,)
         )
         view: Any = Overlay(MemoryEnvironment(place).snapshot(Committed())).store(spec.name)
-        if spec.max_entries is not None:
-            view = LruView(view, spec.max_entries)
+        view = by_record_key(view, spec)
         self._stores[spec.name] = open_group_store(view, spec, plain=builder.plain)
         return self._stores[spec.name]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from mustela.plan.keygroups import key_group
 from mustela.state.interfaces import Rows, Snapshot, StoreSpec
+from mustela.state.kinds.by_record import by_record_key
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders,
 )
 from mustela.state.kinds.layout import RowView
-from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.opening import INNER_KINDS, AnyStore
 from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
@@ -263,9 +263,7 @@ class DriverStores:
             for group in range(self._cluster.key_groups)
         ]
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
-        if spec.max_entries is not None:
-            return _Groups([LruView(view, spec.max_entries) for view in views], suffix), spec
-        return _Groups(views, suffix), spec
+        return _Groups([by_record_key(view, spec) for view in views], suffix), spec
 
     @staticmethod
     def _check(spec: StoreSpec, *kinds: str) -> None:

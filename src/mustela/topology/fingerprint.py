@@ -40,6 +40,7 @@ _ADDED_SINCE = frozenset(
         *("window_ms", "segment_ms", "history_retention_ms", "duplicates", "indexed"),
         *("max_entries", "cached", "with_headers", "renamed_from", "row_versions"),
         "by_value",
+        *("ttl_ms", "ttl_by"),
     }
 )
 """Fields that nodes and stores did not always have: left out where they hold their default, so that

@@ -129,7 +129,7 @@ def _times(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
     if then.window != now.window:
         why = "rows of some windows cannot be continued as rows of others"
         yield _change("window", then.window or "none", now.window or "none", why)
-    for field in ("grace_ms", "retention_ms"):
+    for field in ("grace_ms", "retention_ms", "ttl_ms"):
         was, new = getattr(then, field), getattr(now, field)
         if was != new:
             longer = new == -1 or (was != -1 and new > was)

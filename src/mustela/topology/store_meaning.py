@@ -49,6 +49,7 @@ class StoreMeaning:
         window: Which windows, sessions or partners the rows are of; empty for none.
         grace_ms: How long after its end a window takes late records; -1 for no windows.
         retention_ms: How long rows are kept; -1 for ever.
+        ttl_ms: How long a row is kept after it was written; -1 for ever.
         owner: The steps that write the store, by name.
         operation: What they do.
         logged: Whether the store has a changelog.
@@ -74,6 +75,7 @@ class StoreMeaning:
     logged: bool = True
     version: int = FIRST_VERSION
     older: tuple[OldMeaning, ...] = ()
+    ttl_ms: int = -1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, without those that hold their default."""
@@ -137,6 +139,7 @@ def store_meaning(
         logged=spec.logged,
         version=FIRST_VERSION if spec.row_versions is None else spec.row_versions.version,
         older=_older(spec),
+        ttl_ms=-1 if spec.ttl_ms is None else spec.ttl_ms,
     )
 
 

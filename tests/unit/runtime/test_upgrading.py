@@ -17,6 +17,7 @@ from mustela.state.kinds.headers import add_headers
 from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.session import SessionRows
+from mustela.state.kinds.ttl import TtlView
 from mustela.state.kinds.versioned import VersionedRows
 from mustela.state.kinds.window import WindowRows
 from mustela.state.memory import MemoryEnvironment
@@ -39,6 +40,8 @@ def fill(view: StoreOverlay, spec: StoreSpec, value: bytes) -> None:
             view.put(b"a", value)
         case "timestamped_key_value" if spec.max_entries is not None:
             LruView(view, spec.max_entries).put(b"a", row)
+        case "timestamped_key_value" if spec.ttl_ms is not None:
+            TtlView(view, spec).put(b"a", row)
         case "timestamped_key_value":
             view.put(b"a", row)
             view.put(b"b", timed)
@@ -67,6 +70,7 @@ SPECS = [
     spec_of("timestamped_key_value"),
     spec_of("timestamped_key_value", with_headers=True),
     spec_of("timestamped_key_value", max_entries=3),
+    spec_of("timestamped_key_value", ttl_ms=3),
     spec_of("window", window_ms=10, retention_ms=100, indexed=True),
     spec_of("window", window_ms=10, retention_ms=100, with_headers=True),
     spec_of("session", retention_ms=100),

@@ -12,8 +12,8 @@ from typing import Protocol
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
 from mustela.state.interfaces import Snapshot, StoreSpec
+from mustela.state.kinds.by_record import by_record_key
 from mustela.state.kinds.layout import RowView, SnapshotView, read_only
-from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.opening import AnyStore, open_store
 from mustela.state.kinds.views import ranged
 from mustela.state.ordered import prefix_end
@@ -56,9 +56,7 @@ class AnyKeyRows:
         """Return the rows of one key group."""
         view = self._views.get(group)
         if view is None:
-            view = SnapshotView(self._open_group(group), self.spec.name)
-            if self.spec.max_entries is not None:
-                view = LruView(view, self.spec.max_entries)
+            view = by_record_key(SnapshotView(self._open_group(group), self.spec.name), self.spec)
             self._views[group] = view
         return view
 

@@ -69,9 +69,7 @@ class KeyedOperator(Operator[N]):
             raise InvariantError(msg)
         prefix = STORE_KEY_PREFIX.get(spec.kind, 0)
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
-        return self.context.state.store(
-            spec.name, prefix=prefix, suffix=suffix, max_entries=spec.max_entries
-        )
+        return self.context.state.store(spec.name, prefix=prefix, suffix=suffix, spec=spec)
 
     def without_null_keys(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key."""

@@ -7,7 +7,8 @@ from typing import cast
 
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
-from mustela.state.kinds.lru import LruView
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.by_record import by_record_key
 from mustela.state.overlay import Overlay, StoreOverlay
 
 __all__ = ["LaneState", "LaneStore"]
@@ -24,6 +25,9 @@ class LaneStore:
         key_groups: Number of key groups of the application.
         prefix: How many bytes a store's key has before the record's key.
         suffix: How many of a record key's last bytes do not count for its key group.
+
+    Attributes:
+        swept_by: The step that deletes rows whose time is over, and tells of it, if there is one.
     """
 
     __slots__ = (
@@ -35,6 +39,7 @@ class LaneStore:
         "_single",
         "_suffix",
         "name",
+        "swept_by",
     )
 
     def __init__(
@@ -47,6 +52,7 @@ class LaneStore:
         suffix: int = 0,
     ) -> None:
         self.name = name
+        self.swept_by: str | None = None
         self._prefix = prefix
         self._suffix = suffix
         self._overlays = overlays
@@ -185,18 +191,18 @@ class LaneState:
         return self._overlays[group]
 
     def store(
-        self, name: str, *, prefix: int = 0, suffix: int = 0, max_entries: int | None = None
+        self, name: str, *, prefix: int = 0, suffix: int = 0, spec: StoreSpec | None = None
     ) -> LaneStore:
         """Return one store, the same object every time; see `LaneStore`.
 
-        With ``max_entries`` each key group keeps so many keys, and forgets the others.
+        Of a store that keeps more than its rows, ``spec`` lets those be seen alone.
         """
         found = self._stores.get(name)
         if found is None:
             views = {group: overlay.store(name) for group, overlay in self._overlays.items()}
-            if max_entries is not None:  # a view of records as they are put, like an overlay
-                recent = {group: LruView(view, max_entries) for group, view in views.items()}
-                views = cast("dict[int, StoreOverlay]", recent)
+            if spec is not None:  # a view of records as they are put, like an overlay
+                put = {group: by_record_key(view, spec) for group, view in views.items()}
+                views = cast("dict[int, StoreOverlay]", put)
             found = LaneStore(name, views, self._key_groups, prefix=prefix, suffix=suffix)
             self._stores[name] = found
         return found

@@ -80,9 +80,12 @@ class Operator(Generic[N]):
     Attributes:
         reads_only: The operator neither changes nor keeps the values it is given, so it may look
             at the same objects as another branch.
+        unprompted: The operator has something to say before the steps behind it meet their rows,
+            whether it is given any or not.
     """
 
     reads_only: ClassVar[bool] = False
+    unprompted: ClassVar[bool] = False
 
     def __init__(self, step: Step, node: N, context: OperatorContext) -> None:
         self.step = step

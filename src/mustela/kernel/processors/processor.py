@@ -32,9 +32,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mustela.errors import InvariantError, MustelaError
+from mustela.kernel.core.expiry import earliest
 from mustela.kernel.core.failures import failing_line
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.processor_context import make_context
+from mustela.kernel.processors.processor_expiry import ProcessorExpiry
 from mustela.kernel.processors.processor_output import Forwarded
 from mustela.kernel.processors.processor_step import NO_GROUP, Hand, ProcessorStep, RowColumns, Task
 from mustela.kernel.processors.processor_time import ProcessorTime
@@ -71,6 +73,8 @@ class ProcessorOperator(ProcessorStep):
         self._lane_stores: dict[str, LaneStore] = {}
         self._bad_rows = self.user_failures(None)
         self.timing = make_timing(self)
+        timed = [spec for spec in self.node.stores if spec.ttl_ms is not None]
+        self._expiries = [ProcessorExpiry(self, spec) for spec in timed]
 
     def key_serde_out(self) -> Serde[Any] | None:
         """Return None: what is forwarded may have other keys."""
@@ -155,6 +159,8 @@ class ProcessorOperator(ProcessorStep):
         if timing is not None:
             timing.before(task, hand)
         self.hand = hand
+        for expiry in self._expiries:
+            expiry.meet(group, timestamp)
         reached = timestamp if place is None else place[0]
         if reached > task.stream_time:
             task.stream_time = reached
@@ -166,11 +172,15 @@ class ProcessorOperator(ProcessorStep):
             self._bad_rows.one(batch, row, error)
         finally:
             self.hand = None
+            for expiry in self._expiries:
+                expiry.leave(group)
         if timing is not None:
             timing.after(task, hand)
 
     def finish(self) -> Batch | None:
         """Let time pass, then close the instances; return what was forwarded."""
+        for expiry in self._expiries:
+            expiry.meet_all()
         if self.timing is not None:
             self.timing.finish()
         for task in self.tasks.values():
@@ -178,15 +188,19 @@ class ProcessorOperator(ProcessorStep):
                 task.processor.close()
             except Exception as error:
                 raise self._failed(error, method="close") from error
+        for expiry in self._expiries:
+            expiry.end()
         return self.sender.take(self.topics)
 
     def due_event_times(self) -> dict[int, int]:
         """Return when timers are due by event time."""
-        return {} if self.timing is None else self.timing.due_event_times()
+        due = dict[int, int]() if self.timing is None else self.timing.due_event_times()
+        return earliest(due, *(one.due_event_times() for one in self._expiries))
 
     def due_processing_times(self) -> dict[int, int]:
         """Return when timers are due by the wall clock."""
-        return {} if self.timing is None else self.timing.due_processing_times()
+        due = dict[int, int]() if self.timing is None else self.timing.due_processing_times()
+        return earliest(due, *(one.due_processing_times() for one in self._expiries))
 
     def _failed(self, error: Exception, *, method: str) -> Exception:
         if isinstance(error, InvariantError | ProcessorError):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.window_aggregate import WindowAggregateNode
 
@@ -44,8 +45,14 @@ def _can_combine(step: FlowStep, options: PlanOptions) -> bool:
         and step.role == "whole"
         and not step.each_change
         and step.node.store.cached is not False
+        and not _is_timed(step.node.store)
         and step.inputs[0].shuffle is not None
     )
+
+
+def _is_timed(store: StoreSpec) -> bool:
+    """Whether each record has to meet the row that is there at its own time."""
+    return store.ttl_ms is not None and store.ttl_by == "event_time"
 
 
 def _split(step: FlowStep) -> tuple[FlowStep, FlowStep]:

@@ -87,6 +87,7 @@ def _holds_rows_of(found: TableLookup, node: ForeignKeyMatchNode) -> bool:
             "with_headers",
             "logged",
             "max_entries",
+            "ttl_ms",
             "row_versions",
         )
     )

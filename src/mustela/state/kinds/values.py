@@ -9,6 +9,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import SessionRow, without_headers
 from mustela.state.kinds.layout import KEY_ROW, TIME_BYTES
 from mustela.state.kinds.packed import pack_rows, unpacker
+from mustela.state.kinds.ttl import TTL_HEAD_BYTES
 
 __all__ = ["REWRITTEN", "with_values"]
 
@@ -49,6 +50,10 @@ def with_values(spec: StoreSpec, key: bytes, row: bytes, change: Change) -> byte
         if key[:1] != KEY_ROW:
             return row
         return row[:TIME_BYTES] + _plain(spec, row[TIME_BYTES:], change)
+    if spec.ttl_ms is not None:
+        if key[:1] != KEY_ROW:
+            return row
+        return row[:TTL_HEAD_BYTES] + _plain(spec, row[TTL_HEAD_BYTES:], change)
     match spec.kind:
         case "key_value" | "timestamped_key_value":
             return _plain(spec, row, change)

@@ -1,0 +1,65 @@
+"""Rows that processors see for a time: those that are over at the time of a record are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from mustela.kernel.core.expiry import StoreExpiry
+from mustela.kernel.processors.processor_step import ProcessorStep
+from mustela.kernel.processors.processor_time import watermark_at
+from mustela.state.interfaces import StoreSpec
+
+__all__ = ["ProcessorExpiry"]
+
+
+class ProcessorExpiry(StoreExpiry):
+    """What time it is for the rows of a store that processors use.
+
+    Args:
+        operator: The step.
+        spec: Its store.
+    """
+
+    def __init__(self, operator: ProcessorStep, spec: StoreSpec) -> None:
+        super().__init__(operator, spec)
+        self._operator = operator
+        self._before: list[tuple[Callable[[], int] | None, Callable[[], int]]] = []
+
+    def _here(self, group: int) -> int:
+        """Return what time it is for what is being worked on."""
+        if self.by_clock or self.by_stream:
+            return self.now(group)
+        return watermark_at(self._operator)
+
+    def _put_at(self, group: int) -> int:
+        """Return the time of what is put now without one: that of the record, or the timer."""
+        hand = self._operator.hand
+        return self.now(group) if self.by_clock or hand is None else hand.timestamp
+
+    def meet(self, group: int, timestamp: int) -> None:
+        """A record of a key group is worked on, until `leave`."""
+        if self.by_stream:
+            self.clock.advance([timestamp], [group])
+        clock = self.views[group].clock
+        self._before.append((clock.now, clock.otherwise))
+        clock.now, clock.otherwise = partial(self._here, group), partial(self._put_at, group)
+
+    def leave(self, group: int) -> None:
+        """The record is done; the one that led to it, if there is one, is worked on again."""
+        clock = self.views[group].clock
+        clock.now, clock.otherwise = self._before.pop()
+
+    def meet_all(self) -> None:
+        """What is worked on from now on are timers, at the end of the epoch."""
+        for group, view in self.views.items():
+            view.clock.now = partial(self._here, group)
+            view.clock.otherwise = partial(self._put_at, group)
+
+    def end(self) -> None:
+        """Remove what is over, unless a table's step does it, and tells of it."""
+        for view in self.views.values():
+            view.clock.now = None
+        if self.store.swept_by is None:
+            self.sweep()
+        self.save()
