@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -18,13 +17,16 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError, Usage
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.runtime.app_topics import AppTopics, app_topics
+from mustela.runtime.caught_up import CaughtUp
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
-from mustela.runtime.events import AppState, Event, Listener, Said, StateChanged
+from mustela.runtime.events import AppState, Listener, Said, StateChanged
 from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.lease import LeaseKeeper, LeaseWatch
+from mustela.runtime.listeners import ListenerError, Listeners
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.signals import stopped_by_signals
@@ -38,6 +40,7 @@ __all__ = [
     "App",
     "AppState",
     "AppStateError",
+    "AppTopics",
     "ListenerError",
     "NoTopologyError",
     "UnnamedStepError",
@@ -57,12 +60,6 @@ class AppStateError(UsageError):
     """The call does not fit the application's state."""
 
     code = "APP_STATE"
-
-
-class ListenerError(UsageError):
-    """A listener of the application raised."""
-
-    code = "APP_LISTENER"
 
 
 class UnnamedStepError(UsageError):
@@ -122,6 +119,7 @@ class App(Answering):
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._waiting: list[CaughtUp] = []
         self._error: BaseException | None = None
         self._coordinator: Coordinator | None = None
         self._engine: Engine | None = None
@@ -227,12 +225,48 @@ class App(Answering):
         return self._error
 
     @property
+    def topics(self) -> AppTopics:
+        """What the application reads and writes, and what topics it makes for itself.
+
+        It is known before the start; topics that a pattern finds are not among them.
+
+        Raises:
+            UsageError: If settings or topology are wrong.
+
+        Example:
+            >>> app = App("copy")
+            >>> @app.topology
+            ... def build(builder):
+            ...     builder.stream("lines", key=str, value=str).to("copies")
+            >>> app.topics.reads, app.topics.writes
+            (('lines',), ('copies',))
+        """
+        return app_topics(self.settings, self.built_plan())
+
+    @property
     def coordinator(self) -> Coordinator | None:
         """The driver's loop while the application runs; for tests and tools."""
         return self._coordinator
 
     def add_listener(self, listener: Listener) -> None:
-        """Have ``listener`` told of states, epochs and restores."""
+        """Have a listener told of states, epochs and restores.
+
+        Args:
+            listener: Its methods are called in the application's own thread, and must return
+                quickly. One that raises ends the application.
+
+        Example:
+            >>> from mustela import Listener, StateChanged
+            >>> class Prints(Listener):
+            ...     def on_event(self, event):
+            ...         if isinstance(event, StateChanged):
+            ...             print(event.state.value)
+            >>> app = App("copy")
+            >>> app.add_listener(Prints())
+            >>> app.close()
+            stopped
+            True
+        """
         self._listeners.append(listener)
 
     def run(self) -> None:
@@ -286,6 +320,44 @@ class App(Answering):
             )
             return self._state is state
 
+    def wait_until_caught_up(self, timeout: timedelta | None = None) -> bool:
+        """Wait until all that its sources hold now is read, and committed with its results.
+
+        What comes later is not waited for, nor what waits by itself: windows that are not over,
+        timers, and calls to the outside that are under way.
+
+        Args:
+            timeout: How long to wait, from now; None waits as long as it takes.
+
+        Returns:
+            True once it is so; False if the time is up, or the application ended, first.
+
+        Raises:
+            AppStateError: If it was not started.
+
+        Example:
+            >>> from mustela.runtime.app import AppStateError
+            >>> try:
+            ...     App("copy").wait_until_caught_up(timedelta(seconds=30))
+            ... except AppStateError as error:
+            ...     print(error.what)
+            the application was not started
+        """
+        waiting = CaughtUp()
+        with self._changed:
+            if self._state is AppState.CREATED:
+                msg = "the application was not started"
+                raise AppStateError(msg, fix="call start() before, or use the App in a with block")
+            self._waiting.append(waiting)
+            try:
+                self._changed.wait_for(
+                    lambda: waiting.done or self._state.ended,
+                    None if timeout is None else timeout.total_seconds(),
+                )
+            finally:
+                self._waiting.remove(waiting)
+        return waiting.done
+
     def close(self, timeout: timedelta | None = None) -> bool:
         """Finish the running epoch, commit, sync and stop.
 
@@ -328,7 +400,7 @@ class App(Answering):
         with self._changed:
             self._state = state
             self._changed.notify_all()
-        _Fan(self._listeners).on_event(StateChanged(state=state))
+        Listeners(self._listeners).on_event(StateChanged(state=state))
 
     def _main(self, settings: Settings, plan: Plan) -> None:
         try:
@@ -356,7 +428,7 @@ class App(Answering):
             if self._stopping.is_set():
                 return
         engine = self._engine = _load_engine(self._engine_name)
-        fan, world = _Fan(self._listeners), kafka_world(settings, self._clock)
+        fan, world = Listeners(self._listeners), kafka_world(settings, self._clock)
         try:
             checked = check_before_start(settings, plan, world, fan)
         except BaseException:
@@ -401,7 +473,7 @@ class App(Answering):
 
     def _stand_by(self, settings: Settings) -> None:
         """Wait for as long as another instance lives, or until this one is to stop."""
-        fan = _Fan(self._listeners)
+        fan = Listeners(self._listeners)
         log = KafkaLeaseLog(settings)
         watch = LeaseWatch(log, self._clock, self._stopping.wait)
         faults = PassingFaults(self._clock, limit=settings.commit_timeout.total_seconds())
@@ -425,18 +497,29 @@ class App(Answering):
             state_backend=settings.state.backend,
             warn_s=settings.processing.warn_after.total_seconds(),
             kill_s=None if timeout is None else timeout.total_seconds(),
-            say=lambda text: _Fan(self._listeners).on_event(Said(text=text)),
+            say=lambda text: Listeners(self._listeners).on_event(Said(text=text)),
         )
 
     def _loop(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
         timer = EpochTimer(settings.commit_interval.total_seconds())
         while not self._stopping.is_set():
             if (trouble := keeper.untold()) is not None:
-                _Fan(self._listeners).on_error(trouble)
+                Listeners(self._listeners).on_error(trouble)
             started = self._clock.monotonic()
+            asked, seen = tuple(self._waiting), coordinator.ends
             busy = coordinator.run_once()
+            if asked and coordinator.ends is not seen:  # a look that began after they asked
+                self._tell(asked, coordinator)
             spent = self._clock.monotonic() - started
             self._stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
+
+    def _tell(self, asked: Iterable[CaughtUp], coordinator: Coordinator) -> None:
+        """Let go of those who wait for what is committed now."""
+        committed = coordinator.state.sources.next_offsets
+        with self._changed:
+            for waiting in asked:
+                waiting.see(coordinator.ends, committed)
+            self._changed.notify_all()
 
     def _stop_in_time(self) -> None:
         """Stop; after the grace time, wait no longer for the epoch that runs."""
@@ -445,37 +528,6 @@ class App(Answering):
             self._changed.notify_all()  # the main thread has a handler to run
         if not self.wait(self.settings.shutdown.grace) and self._engine is not None:
             self._engine.interrupt()
-
-
-class _Fan:
-    """Tells several listeners."""
-
-    def __init__(self, listeners: list[Listener]) -> None:
-        self._listeners = listeners
-
-    def on_event(self, event: Event) -> None:
-        for listener in self._listeners:
-            with _named(listener, "on_event"):
-                listener.on_event(event)
-
-    def on_error(self, error: BaseException) -> None:
-        for listener in self._listeners:
-            with _named(listener, "on_error"):
-                listener.on_error(error)
-
-
-@contextmanager
-def _named(listener: Listener, method: str) -> Generator[None]:
-    """Say whose fault it is if a listener raises."""
-    try:
-        yield
-    except Exception as error:
-        msg = f"the listener {type(listener).__name__} raised {type(error).__name__}: {error}"
-        raise ListenerError(
-            msg,
-            why="listeners are called between epochs; what they raise ends the application",
-            fix=f"handle the error inside {type(listener).__name__}.{method}",
-        ) from error
 
 
 def _refuse_unnamed(nodes: Iterable[Node]) -> None:

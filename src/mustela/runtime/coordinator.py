@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, MustelaError
@@ -126,6 +128,11 @@ class Coordinator:
     def _refuse_if_deposed(self, error: EnvironmentFault) -> None:
         for topic in self.run.plan.topics[:1]:
             self.run.outcome.refuse_if_deposed(error, self.barrier, TopicPartition(topic, 0))
+
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Where source partitions end; each look at the broker gives a new mapping."""
+        return self.run.ends
 
     def lag(self) -> int:
         """Return how many records are waiting, as of the last look at the broker."""

@@ -92,12 +92,24 @@ Event = StateChanged | Restoring | EpochDone | Said
 
 
 class Listener(Protocol):
-    """Is told of events, in the application's own thread; must return quickly."""
+    """Is told of events, in the application's own thread; must return quickly.
+
+    A class that derives from it needs only the method that it wants.
+
+    Example:
+        >>> class Counts(Listener):
+        ...     epochs = 0
+        ...     def on_event(self, event):
+        ...         self.epochs += isinstance(event, EpochDone)
+        >>> counts = Counts()
+        >>> counts.on_event(Said(text="hello"))
+        >>> counts.on_error(RuntimeError("the broker does not answer"))
+        >>> counts.epochs
+        0
+    """
 
     def on_event(self, event: Event) -> None:
         """Something happened."""
-        ...
 
     def on_error(self, error: BaseException) -> None:
         """Something failed and is tried again."""
-        ...

@@ -17,7 +17,7 @@ from mustela.runtime.topics.lagging import describe_all
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.sink import SinkNode
 
-__all__ = ["ensure_topics", "first_chooser", "internal_topics", "sink_topics"]
+__all__ = ["dead_letter_topics", "ensure_topics", "first_chooser", "internal_topics", "sink_topics"]
 
 _SEGMENT_BYTES = 50 * 1024 * 1024
 _DAY_MS = 86_400_000
@@ -105,7 +105,7 @@ def ensure_topics(
     """
     sinks = sink_topics(plan)
     wanted = internal_topics(settings, plan)
-    dead_letters = _dead_letter_topics(settings, plan)
+    dead_letters = dead_letter_topics(settings, plan)
     known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
     required = _required(settings, plan, sinks)
     if required.keys() - known.keys():
@@ -161,7 +161,8 @@ def _refuse_missing(
         raise errors[0] if len(errors) == 1 else missing_topics(errors)
 
 
-def _dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
+def dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
+    """Return the topic for dead letters, if anything can write one."""
     handlers = (
         settings.deserialization_handler,
         settings.processing_handler,
