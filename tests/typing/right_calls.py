@@ -28,6 +28,8 @@ from mustela.dsl.stores import StoreBuilder, Stores
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from mustela.dsl.windows import EmitStrategy, SessionWindows, TimeWindows
 from mustela.model import Record, RecordContext, Windowed
+from mustela.runtime.app import App
+from mustela.runtime.events import AppState, EpochDone, Event, Listener, StateChanged
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import WindowStore
@@ -301,3 +303,19 @@ class Free(Processor[str, int, str, str]):
     def on_timer(self, timer: Timer[str], context: ProcessorContext[str, str]) -> None:
         assert_type(timer.with_value(1), Record[str, int])
         context.forward(timer.with_value("late"))
+
+
+# Inside another program: a listener needs only the method it wants.
+class Watches(Listener):
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, EpochDone):
+            assert_type(event.lag, int)
+        elif isinstance(event, StateChanged):
+            assert_type(event.state, AppState)
+
+
+shop = App("shop", {"emit": "every"})
+shop.add_listener(Watches())
+assert_type(shop.wait_until_caught_up(timedelta(minutes=1)), bool)
+assert_type(shop.topics.reads, tuple[str, ...])
+assert_type(shop.topics.dead_letters, str | None)

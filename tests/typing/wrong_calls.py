@@ -17,6 +17,7 @@ from mustela.dsl.options import (
     Produced,
 )
 from mustela.dsl.windows import SessionWindows, TimeWindows
+from mustela.runtime.app import App
 from mustela.serdes.primitives import IntSerde
 from mustela.topology.processor_api import Processor
 from mustela.topology.processor_context import ProcessorContext
@@ -125,3 +126,6 @@ class Free(Processor[str, int, str, str]):
 builder.scheduled("beat", lambda tick: [tick.number], every=timedelta(hours=1))  # pyright: ignore
 builder.scheduled("beat", lambda tick: [("a", 1)], every=60)  # pyright: ignore[reportArgumentType]
 builder.scheduled("b", lambda tick: [], every=timedelta(hours=1), catch_up="some")  # pyright: ignore
+
+# A listener has both methods, or derives from the class that has them.
+App("shop").add_listener(object())  # pyright: ignore

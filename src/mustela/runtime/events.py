@@ -110,6 +110,8 @@ class Listener(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Something happened."""
+        del event  # an empty body would be an abstract one
 
     def on_error(self, error: BaseException) -> None:
         """Something failed and is tried again."""
+        del error
