@@ -76,6 +76,8 @@ def joins(builder: StreamsBuilder, clicks: KStream[str, str], users: KTable[str,
     windows = JoinWindows.of_time_difference(MINUTE, grace=MINUTE)
     views = builder.stream("views", key=str, value=str)
     clicks.outer_join(views, both, windows=windows, name="both")
+    own = JoinWindows(before=length, before_max=MINUTE, after=MINUTE, grace=MINUTE)
+    clicks.join(views, both, windows=own, name="own")
 
 
 def folds(clicks: KStream[str, str]) -> None:
@@ -150,6 +152,10 @@ def choose(key: str, _value: str, _context: object) -> str:
 
 def partition(_topic: str, _key: str, _value: str, count: int) -> int:
     return count - 1
+
+
+def length(record: Record[str, str]) -> timedelta:
+    return timedelta(seconds=len(record.value))
 
 
 def both(left: str | None, right: str | None) -> str:

@@ -48,6 +48,13 @@ class Order:
 
 builder = StreamsBuilder()
 
+
+def shelf_life(record: Record[str, Order]) -> timedelta:
+    return timedelta(days=record.value.total)
+
+
+JoinWindows(before=shelf_life, before_max=timedelta(9), after=timedelta(0), grace=timedelta(0))
+
 # Sources: a type, a serde or nothing for each part.
 assert_type(builder.stream("a"), KStream[bytes, bytes])
 assert_type(builder.stream("a", key=str), KStream[str, bytes])

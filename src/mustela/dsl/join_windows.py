@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
+from mustela.dsl.functions import check_function
 from mustela.dsl.option import Option
 from mustela.dsl.origin import user_origin
 from mustela.dsl.stores import StoreSupplier
 from mustela.dsl.upgrades import Upgrades
 from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
+from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError
-from mustela.topology.stream_join import JoinWindowSpec
+from mustela.topology.stream_join import JoinSpans, JoinWindowSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -34,6 +36,9 @@ __all__ = ["JoinWindows", "StreamJoined"]
 
 _NOTHING = timedelta(0)
 
+Span = timedelta | Callable[[Record[Any, Any]], timedelta]
+"""A span of time, or what gives one for a record."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindows(Option):
@@ -43,15 +48,25 @@ class JoinWindows(Option):
     [t - before, t + after], both ends inclusive. One of the two may be negative, so that the right
     record must be older, or younger, by so much at least.
 
+    Each left record may have a window of its own: then ``before`` or ``after`` is a function of it,
+    called once, when the record comes, and ``before_max`` or ``after_max`` says how wide a window
+    can be, so that it is known how long records are kept. A record for which a function gives more,
+    or nothing that is a span of time, meets the processing handler as one on which it raises.
+
     Args:
-        before: How much older than the left record a right one may be.
-        after: How much younger than the left record a right one may be.
+        before: How much older than the left record a right one may be; or a function that is called
+            with the left record, a `Record`, and returns that.
+        after: How much younger than the left record a right one may be; likewise.
+        before_max: The most that a function ``before`` gives.
+        after_max: The most that a function ``after`` gives.
         grace: How long behind the end of its window a record of a left or outer join waits for a
             partner that comes late, before it is a result without one; ``timedelta(0)`` for not
             at all.
 
     Raises:
-        BadOptionError: If the window would end before it begins, or the grace is negative.
+        BadOptionError: If the window would end before it begins, the grace is negative, or a
+            function has no maximum.
+        FunctionError: If a function cannot be called with a record.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -68,9 +83,11 @@ class JoinWindows(Option):
         [('o-1', 'apples: 30')]
     """
 
-    before: timedelta
-    after: timedelta
+    before: Span
+    after: Span
     grace: timedelta
+    before_max: timedelta | None = None
+    after_max: timedelta | None = None
 
     def __post_init__(self) -> None:
         """Check the spans."""
@@ -98,19 +115,25 @@ class JoinWindows(Option):
 
     @property
     def size(self) -> timedelta:
-        """From the earliest partner of a record to the latest.
+        """From the earliest partner of a record to the latest; the most that it can be.
 
         Example:
             >>> JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0)).size
             datetime.timedelta(seconds=10)
         """
-        return self.before + self.after
+        return timedelta(milliseconds=self.spec().size_ms)
+
+    def spans(self) -> JoinSpans | None:
+        """Return the functions that say the window of a record, None if there is none."""
+        before = self.before if callable(self.before) else None
+        after = self.after if callable(self.after) else None
+        return None if before is after is None else JoinSpans(before=before, after=after)
 
     def spec(self) -> JoinWindowSpec:
-        """Return the windows in milliseconds."""
+        """Return the windows in milliseconds; the widest, where each record has its own."""
         at = user_origin()
-        before = _signed("before", self.before, at=at)
-        after = _signed("after", self.after, at=at)
+        before = _most("before", self.before, self.before_max, at=at)
+        after = _most("after", self.after, self.after_max, at=at)
         grace = milliseconds("JoinWindows", "grace", self.grace, at=at)
         if before + after < 0:
             msg = f"JoinWindows(before={self.before!r}, after={self.after!r}) ends before it begins"
@@ -122,6 +145,27 @@ class JoinWindows(Option):
                 fields={"option": "before", "value": self.before},
             )
         return JoinWindowSpec(before_ms=before, after_ms=after, grace_ms=grace)
+
+
+def _most(option: str, span: object, most: object, *, at: Origin) -> int:
+    """Return a span of time, or the most that a function gives, as whole milliseconds."""
+    fields = {"option": f"{option}_max", "value": most}
+    if callable(span):
+        check_function(span, ("record",), role=option, verb="JoinWindows", at=at)
+        if most is None:
+            msg = f"JoinWindows needs {option}_max, for its {option} is a function"
+            raise BadOptionError(
+                msg,
+                at=at,
+                why="records are kept for as long as another one may meet them",
+                fix=f"write {option}_max=timedelta(...), the most that the function gives",
+                fields=fields,
+            )
+        return _signed(f"{option}_max", most, at=at)
+    if most is not None:
+        msg = f"JoinWindows cannot have {option}_max={most!r}: its {option} is no function"
+        raise BadOptionError(msg, at=at, fix=f"leave out {option}_max=", fields=fields)
+    return _signed(option, span, at=at)
 
 
 def _signed(option: str, span: object, *, at: Origin) -> int:

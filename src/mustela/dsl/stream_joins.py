@@ -744,6 +744,7 @@ class StreamJoins(Handle[K, V]):
                 kind=wish.kind,
                 joiner=wish.joiner,
                 window=window,
+                spans=None if wish.windows is None else wish.windows.spans(),
                 left=left,
                 right=right,
                 unmatched=stores.unmatched(),

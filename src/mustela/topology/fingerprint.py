@@ -39,6 +39,7 @@ _ADDED_SINCE = frozenset(
         *("timestamp_extractor", "pattern"),
         *("window_ms", "segment_ms", "history_retention_ms", "duplicates", "indexed"),
         *("max_entries", "cached", "with_headers", "renamed_from", "row_versions"),
+        "spans",
         "by_value",
         *("ttl_ms", "ttl_by"),
     }

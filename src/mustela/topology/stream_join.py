@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal
 
 from mustela.serdes.base import Serde
@@ -12,7 +13,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
 from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
-__all__ = ["JoinWindowSpec", "StreamJoinKind", "StreamJoinNode"]
+__all__ = ["JoinSpans", "JoinWindowSpec", "StreamJoinKind", "StreamJoinNode"]
 
 StreamJoinKind = Literal["inner", "left", "outer"]
 
@@ -76,6 +77,19 @@ class JoinWindowSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSpans:
+    """Functions that say the window of a left record; None where it is the widest.
+
+    Attributes:
+        before: Gives how much older a right record may be, as a timedelta.
+        after: How much younger.
+    """
+
+    before: Callable[[Any], timedelta] | None = None
+    after: Callable[[Any], timedelta] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoinNode(Node):
     """Each pair of a left and a right record of the same key within a window of time.
 
@@ -84,13 +98,14 @@ class StreamJoinNode(Node):
     Attributes:
         kind: Whether records without a partner are results too: of neither, one or both sides.
         joiner: (left, right), or (key, left, right) if ``with_key``.
-        window: Which records are partners.
+        window: Which records are partners; with ``spans`` the widest that any left record has.
         key: Serde of the keys, by which both sides come together; None takes the typed default.
         left: Where records of the left side are kept.
         right: Where those of the right side are kept.
         unmatched: Where records wait that have no partner yet, for a left or outer join.
         with_key: Whether the joiner is given the key.
         single_store: Both sides are one stream, whose records need be kept only once.
+        spans: What says the window of each left record; None where all have the same.
         explicit_store: Whether the user named the stores, by ``store=`` or by ``name=``.
     """
 
@@ -103,6 +118,7 @@ class StreamJoinNode(Node):
     key: Serde[Any] | None = None
     with_key: bool = False
     single_store: bool = False
+    spans: JoinSpans | None = None
     explicit_store: bool = False
 
     @property
@@ -122,7 +138,10 @@ class StreamJoinNode(Node):
         if self.unmatched is not None and store.name == self.unmatched.name:
             sides = (self.left.value_serde, self.right.value_serde)
             meaning = packed_meaning(meaning, "waiting", *sides)
-        return replace(meaning, window=self.window.kept_as, grace_ms=self.window.grace_ms)
+        elif self.spans is not None and store.name == self.left.name:
+            meaning = packed_meaning(meaning, "spanned", self.left.value_serde)
+        window = self.window.kept_as + (", by record" if self.spans is not None else "")
+        return replace(meaning, window=window, grace_ms=self.window.grace_ms)
 
     @property
     def acts_on_time(self) -> bool:

@@ -17,6 +17,7 @@ from mustela.kernel.joins.stream_join_origins import JoinOrigins
 from mustela.kernel.joins.stream_join_pace import PacedWaiting
 from mustela.kernel.joins.stream_join_part import Part, Reach
 from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, StreamTimes, insert
+from mustela.kernel.joins.stream_join_spans import SPAN_BYTES, RecordSpans
 from mustela.kernel.joins.stream_join_waiting import Closed, Waiting
 from mustela.plan.batch import Batch, in_turn
 from mustela.serdes.base import Serde
@@ -136,6 +137,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             # Kafka Streams asks for time 0 where a span ends before it
             highest_min=0 if self._by_stream else None,
         )
+        self._spans = None if node.spans is None else RecordSpans(node.spans, window)
         self._waits = [younger + window.grace_ms for younger in self._reach.younger]
         self._waiting: Waiting | None = None
         if node.unmatched is not None:
@@ -172,6 +174,9 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             self._serdes[side], batch.values, batch, self.encode_failures()
         )
         failed.update(wrong)
+        if self._spans is not None and side == LEFT:
+            values, wrong = self._spanned(self._spans, batch, keys, values)
+            failed.update(wrong)
         if failed:
             rows = sorted(failed)
             batch, keys, values = without(batch, rows), drop(keys, rows), drop(values, rows)
@@ -188,6 +193,25 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             )
             self._count_lost("dropped_null_value", lost)
         return _Side(batch, keys, values)
+
+    def _spanned(
+        self, spans: RecordSpans, batch: Batch, keys: list[Any], values: list[Any]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the values of left rows, each behind the window of its row."""
+        met = [key is not None and raw is not None for key, raw in zip(keys, values, strict=True)]
+        rows = [row for row, meets in enumerate(met) if meets]
+        if not rows:
+            return values, []
+        asked = batch if len(rows) == len(met) else batch.select(met)
+        headers = asked.headers or [()] * len(asked)
+        columns = (asked.keys, asked.values, asked.timestamps, headers)
+        on_failure = failing(asked, self.user_failures(spans.functions()[0]))
+        told, failed = call_each(spans.of, columns, on_failure)
+        values = list(values)
+        for row, window in zip(rows, told, strict=True):
+            if window is not None:
+                values[row] = window + values[row]
+        return values, [rows[place] for place in failed]
 
     def _count_lost(self, what: str, lost: int) -> None:
         if lost:
@@ -257,6 +281,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         keys, times, values, groups, floors = ([column[row] for row in order] for column in columns)
         rights = [row >= lefts for row in order]
         lows, highs = self._reach.spans(times, floors, rights)
+        if self._spans is not None:
+            lows, highs = self._spans.narrowed((times, rights, keys, values), lows, highs)
         return Part(order, rights, keys, times, values, groups, lows, highs)
 
     # --- matching -----------------------------------------------------------------------------
@@ -277,6 +303,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     def _match_inner(self, rows: _Rows, part: Part, results: _Results) -> None:
         lows, highs, times, values = part.lows, part.highs, part.times, part.values
+        spans = self._spans
         left, right = self._sides
         add_row, add_other, add_time = results.adders()
         for at, (row, key, time, on_right) in enumerate(
@@ -288,7 +315,9 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             if key in side.fresh:
                 partner = side.fresh[key]
                 other = times[partner]
-                if lows[at] <= other <= highs[at]:
+                if lows[at] <= other <= highs[at] and (
+                    spans is None or not on_right or spans.meeting(time, [other], [values[partner]])
+                ):
                     add_row(row)
                     add_other(values[partner])
                     add_time(other if other > time else time)
@@ -299,25 +328,29 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             else:
                 mine.fresh[key] = at
 
-    @staticmethod
-    def _add_many(results: _Results, part: Part, at: int, known: KeyRows) -> list[int]:
-        """Add what a row has among the records of its key; return the times of these."""
+    def _add_many(
+        self, results: _Results, part: Part, at: int, known: KeyRows
+    ) -> tuple[list[int], list[bytes]]:
+        """Add what a row has among the records of its key; return their times and values."""
         theirs, raws = known
         start = bisect_left(theirs, part.lows[at])
         end = bisect_right(theirs, part.highs[at], start)
         if end <= start:
-            return []
-        time, met = part.times[at], theirs[start:end]
+            return [], []
+        time, met, values = part.times[at], theirs[start:end], raws[start:end]
+        if self._spans is not None and part.rights[at]:
+            places = self._spans.meeting(time, met, values)
+            met, values = [met[n] for n in places], [values[n] for n in places]
         results.rows.extend(repeat(part.rows[at], len(met)))
-        results.others.extend(raws[start:end])
+        results.others.extend(values)
         results.times.extend([max(other, time) for other in met])
-        return met
+        return met, values
 
     def _match_outer(self, rows: _Rows, part: Part, results: _Results) -> None:
         waiting = self._waiting
         assert waiting is not None
         lows, highs, times, values = part.lows, part.highs, part.times, part.values
-        now, triggers, nexts = rows.now, rows.triggers, waiting.nexts
+        now, triggers, nexts, spans = rows.now, rows.triggers, waiting.nexts, self._spans
         until, oldest = max(map(now.__getitem__, part.rows)), min(times)
         for group in sorted(set(part.groups)):
             waiting.begin(group, until, oldest)
@@ -332,18 +365,20 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 self._add_without_key(rows, row, results)
                 continue
             mine, side = (right, left) if on_right else (left, right)
-            met: list[int] = []
+            met: tuple[list[int], list[bytes]] = [], []
             if key in side.fresh:
                 partner = side.fresh[key]
-                other = times[partner]
-                if lows[at] <= other <= highs[at]:
+                other, raw = times[partner], values[partner]
+                if lows[at] <= other <= highs[at] and (
+                    spans is None or not on_right or spans.meeting(time, [other], [raw])
+                ):
                     add_row(row)
-                    add_other(values[partner])
+                    add_other(raw)
                     add_time(other if other > time else time)
-                    met = [other]
+                    met = [other], [raw]
             elif key in side.by_key:
                 met = self._add_many(results, part, at, side.by_key[key])
-            if met:
+            if met[0]:
                 self._met(waiting, rows, row, met)
             else:
                 self._unmet(waiting, rows, row, highs[at], results)
@@ -364,14 +399,21 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if rows.values[row] is not None and self._outer[side]:
             self._add_alone(results, row, rows.times[row])
 
-    def _met(self, waiting: Waiting, rows: _Rows, row: int, times: list[int]) -> None:
-        """Let the partners that a row has found wait no longer."""
+    def _met(
+        self, waiting: Waiting, rows: _Rows, row: int, met: tuple[list[int], list[bytes]]
+    ) -> None:
+        """Let the partners that a row has found, by time and value, wait no longer."""
         side = RIGHT if row < rows.lefts else LEFT
         if not self._outer[side]:
             return
         group, key = rows.groups[row], rows.keys[row]
         stored = self._sides[side].stored.get(key, ())
-        wait = self._waits[side]
+        wait, times = self._waits[side], met[0]
+        if self._spans is not None and side == LEFT:  # of one time, some may be met and some not
+            heads = [raw[:SPAN_BYTES] for raw in met[1]]
+            for time, span in dict.fromkeys(zip(times, heads, strict=True)):
+                waiting.discard(group, time + wait, side, span + key, stored=time in stored)
+            return
         for time in times if len(times) == 1 else dict.fromkeys(times):
             waiting.discard(group, time + wait, side, key, stored=time in stored)
 
@@ -381,11 +423,15 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if not self._outer[side]:
             return
         time = rows.times[row]
+        if self._spans is not None and side == LEFT:  # it waits as one of the widest window does
+            high = max(time + self._reach.younger[LEFT], self._reach.highest_min or 0)
         if high < rows.now[row]:
             self._add_alone(results, row, time)
         else:
-            close = time + self._waits[side]
-            waiting.add(rows.groups[row], close, side, rows.keys[row], rows.values[row])
+            close, key = time + self._waits[side], rows.keys[row]
+            if self._spans is not None and side == LEFT:
+                key = rows.values[row][:SPAN_BYTES] + key
+            waiting.add(rows.groups[row], close, side, key, rows.values[row])
 
     @staticmethod
     def _add_alone(results: _Results, row: int, time: int) -> None:
@@ -486,6 +532,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         causes, others = results.rows, results.others
         left_others = [raw for row, raw in zip(causes, others, strict=True) if row >= lefts]
         right_others = [raw for row, raw in zip(causes, others, strict=True) if 0 <= row < lefts]
+        if self._spans is not None:
+            left_others = [None if raw is None else raw[SPAN_BYTES:] for raw in left_others]
         next_left = iter(self._serdes[LEFT].deserialize_many(left_others)).__next__
         next_right = iter(self._serdes[RIGHT].deserialize_many(right_others)).__next__
         values = batch.values
@@ -503,7 +551,10 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         ]
         for place in [place for place, row in enumerate(causes) if row < 0]:
             closed, raw, _ = results.closed[-causes[place] - 1]
-            keys[place], key_bytes[place] = self._key.deserialize(closed.key), closed.key
+            key = closed.key
+            if self._spans is not None and closed.side == LEFT:
+                key, raw = key[SPAN_BYTES:], raw[SPAN_BYTES:]
+            keys[place], key_bytes[place] = self._key.deserialize(key), key
             own = left if closed.side == LEFT else right
             own[place] = self._serdes[closed.side].deserialize(raw)
         return self._call(rows, results, (keys, left, right), key_bytes)

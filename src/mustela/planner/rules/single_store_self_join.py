@@ -14,14 +14,15 @@ __all__ = ["single_store_self_join"]
 def single_store_self_join(flow: Flow, _options: PlanOptions) -> Flow:
     """Read the stream once and keep its records in the left store alone.
 
-    Only for inner joins: in the others records wait by side. The results and their order stay.
+    Only for inner joins: in the others records wait by side. Nor where left records have windows of
+    their own, which are kept with them. The results and their order stay.
     """
     return replace(flow, steps=tuple(_single(step) for step in flow))
 
 
 def _single(step: FlowStep) -> FlowStep:
     node = step.node
-    if not isinstance(node, StreamJoinNode) or node.kind != "inner":
+    if not isinstance(node, StreamJoinNode) or node.kind != "inner" or node.spans is not None:
         return step
     left, right = step.inputs
     if left != right:

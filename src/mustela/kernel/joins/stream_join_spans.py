@@ -1,0 +1,118 @@
+"""Windows that each left record has for itself: told when it comes, and kept with its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from struct import Struct
+from typing import Any, Final
+
+from mustela.model import Record
+from mustela.topology.stream_join import JoinSpans, JoinWindowSpec
+
+__all__ = ["SPAN_BYTES", "RecordSpans", "SpanError"]
+
+_SPAN = Struct(">qq")
+SPAN_BYTES: Final = _SPAN.size
+"""How many bytes the value of a left record has before it: its before and its after."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class SpanError(ValueError):
+    """What a function gave is no window of the join."""
+
+    fix = "let the function give less, or declare a larger maximum in JoinWindows"
+
+
+class RecordSpans:
+    """Asks the functions of a join for the window of each left record.
+
+    Args:
+        spans: The functions.
+        window: The widest window.
+
+    Example:
+        >>> spans = JoinSpans(before=lambda record: timedelta(milliseconds=record.value))
+        >>> asked = RecordSpans(spans, JoinWindowSpec(before_ms=9, after_ms=5, grace_ms=0))
+        >>> unpacked = asked.unpack(asked.of("a", 7, 0, ()))
+        >>> unpacked
+        (7, 5)
+    """
+
+    def __init__(self, spans: JoinSpans, window: JoinWindowSpec) -> None:
+        self._before, self._after = spans.before, spans.after
+        self._window = window
+
+    def functions(self) -> list[Callable[[Any], timedelta]]:
+        """Return the functions, to tell the user's lines from others."""
+        return [one for one in (self._before, self._after) if one is not None]
+
+    def of(self, key: Any, value: Any, timestamp: int, headers: Any) -> bytes:
+        """Return the window of a record, as bytes.
+
+        Raises:
+            SpanError: If it is none, or wider than the widest.
+        """
+        record, window = Record(key, value, timestamp, headers), self._window
+        before = _asked("before", self._before, record, window.before_ms)
+        after = _asked("after", self._after, record, window.after_ms)
+        if before + after < 0:
+            msg = f"before() and after() gave {before} and {after} ms: it ends before it begins"
+            raise SpanError(msg)
+        return _SPAN.pack(before, after)
+
+    @staticmethod
+    def unpack(raw: bytes) -> tuple[int, int]:
+        """Return the before and the after that a value begins with."""
+        found: tuple[int, int] = _SPAN.unpack_from(raw)
+        return found
+
+    @staticmethod
+    def narrowed(
+        batch: tuple[Sequence[int], Sequence[bool], Sequence[Any], Sequence[Any]],
+        lows: list[int],
+        highs: list[int],
+    ) -> tuple[list[int], list[int]]:
+        """Return the times that rows meet: left ones no more than their own windows have.
+
+        Args:
+            batch: The time of each row, whether it is a right one, its key and value as bytes.
+            lows: The earliest time that it would meet in the widest window.
+            highs: The latest.
+        """
+        unpack = _SPAN.unpack_from
+        for at, (time, right, key, raw) in enumerate(zip(*batch, strict=True)):
+            if not right and key is not None and raw is not None:
+                before, after = unpack(raw)
+                lows[at], highs[at] = max(lows[at], time - before), min(highs[at], time + after)
+        return lows, highs
+
+    @staticmethod
+    def meeting(time: int, lefts: Sequence[int], raws: Sequence[bytes]) -> list[int]:
+        """Return which left records a right one of a time meets, of those in the widest window."""
+        unpack, found = _SPAN.unpack_from, list[int]()
+        for place, (left, raw) in enumerate(zip(lefts, raws, strict=True)):
+            before, after = unpack(raw)
+            if left - before <= time <= left + after:
+                found.append(place)
+        return found
+
+
+def _asked(
+    name: str, function: Callable[[Any], timedelta] | None, record: Record[Any, Any], most: int
+) -> int:
+    if function is None:
+        return most
+    span: Any = function(record)
+    if not isinstance(span, timedelta):
+        msg = f"{name}() gave {type(span).__name__} {span!r:.60}, not a timedelta"
+        raise SpanError(msg)
+    if span % _MILLISECOND:
+        msg = f"{name}() gave {span!r}: times of records are whole milliseconds"
+        raise SpanError(msg)
+    found = span // _MILLISECOND
+    if found > most:
+        msg = f"{name}() gave {found} ms, more than {name}_max, which is {most} ms"
+        raise SpanError(msg)
+    return found
