@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dis
 import inspect
+from collections import Counter, deque
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from mustela.errors import Origin
 from mustela.topology.errors import FunctionError, InitializerError
+from mustela.topology.in_place import only_changes
 
 __all__ = ["check_function", "check_initializer", "function_name", "gives_nothing"]
 
@@ -21,6 +23,9 @@ _ITERATED = frozenset(
 )
 """The methods that go over what their functions give."""
 
+
+_COLLECTIONS: tuple[object, ...] = (list, set, dict, bytearray, Counter, deque)
+"""Initializers that make what methods change in place, and give nothing."""
 
 _FOLDS = frozenset({"adder", "aggregator", "merger", "subtractor"})
 """What is called with an aggregate and has to give the next one."""
@@ -100,16 +105,24 @@ def gives_nothing(function: object) -> bool:
     return ways > 0
 
 
+def _is_lambda_that_changes(function: object) -> bool:
+    code = getattr(function, "__code__", None)
+    return isinstance(code, CodeType) and code.co_name == "<lambda>" and only_changes(code)
+
+
 def _nothing(
     function: object, arguments: tuple[str, ...], *, role: str, verb: str, at: Origin
 ) -> FunctionError:
     aggregate = next((name for name in arguments if name == "aggregate"), "result")
+    fix = f"end it with: return {aggregate}"
+    if _is_lambda_that_changes(function):
+        fix = "let it give the aggregate, as lambda key, value, items: [*items, value] does"
     return FunctionError(
         f"{verb}'s {role} {_told(function)} never returns a value",
         at=at,
         why=f"what the {role} returns is the new aggregate; None deletes the row, so no key would"
         " ever have one",
-        fix=f"end it with: return {aggregate}",
+        fix=fix,
         fields={"role": role, "verb": verb},
     )
 
@@ -137,15 +150,24 @@ def _check_kind(function: object, *, role: str, verb: str, at: Origin) -> None:
     )
 
 
-def check_initializer(initializer: object, *, verb: str, at: Origin) -> None:
+def check_initializer(initializer: object, *, verb: str, at: Origin, adder: object = None) -> None:
     """Check that an initializer is a function without arguments.
+
+    Args:
+        initializer: What the user gave.
+        verb: The step's method.
+        at: The user's line.
+        adder: What is called with the aggregates that it makes, if that is known here.
 
     Raises:
         InitializerError: If it is a value.
-        FunctionError: If it needs arguments.
+        FunctionError: If it needs arguments, or makes collections which the adder only changes.
     """
     if callable(initializer):
         check_function(initializer, (), role="initializer", verb=verb, at=at)
+        if initializer in _COLLECTIONS and _is_lambda_that_changes(adder):
+            arguments = ("key", "value", "aggregate")
+            raise _nothing(adder, arguments, role="adder", verb=verb, at=at)
         return
     by_type = type(initializer)
     empty = by_type in {list, dict, set, tuple, str, int, float, bytes} and not initializer

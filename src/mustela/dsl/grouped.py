@@ -273,7 +273,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         if is_said(self, functions, fields, more={"merger": merger}):
             said_table = SaidTable(store=store, name=name, options=materialized, value=value)
             return self._said(fields, said_table, at=at)
-        check_initializer(initializer, verb="aggregate", at=at)
+        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
         check_function(adder, ("key", "value", "aggregate"), role="adder", verb="aggregate", at=at)
         if merger is not None:
             check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)

@@ -265,7 +265,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
             table = SaidTable(store=store, name=name, options=materialized, value=value)
             return self._said(fields, table, at=at)
         arguments = ("key", "value", "aggregate")
-        check_initializer(initializer, verb="aggregate", at=at)
+        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
         check_function(adder, arguments, role="adder", verb="aggregate", at=at)
         _check_subtractor(subtractor, arguments, verb="aggregate", at=at)
         fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, subtractor=subtractor)

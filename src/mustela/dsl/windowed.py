@@ -406,7 +406,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         *,
         at: Origin,
     ) -> KTable[Any, Any]:
-        check_initializer(initializer, verb="aggregate", at=at)
+        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
         arguments = ("key", "value", "aggregate")
         check_function(adder, arguments, role="adder", verb="aggregate", at=at)
         if merger is not None:

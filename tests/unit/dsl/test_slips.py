@@ -193,6 +193,16 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
         "is a GlobalKTable",
         "read its topic with table()",
     ),
+    "aggregate(list, append)": (
+        lambda p: p.grouped.aggregate(list, lambda _k, v, seen: seen.append(v), store="s"),
+        "aggregate's adder <lambda> never returns a value",
+        "let it give the aggregate",
+    ),
+    "windows.aggregate(set, add)": (
+        lambda p: p.grouped.windowed_by(MINUTES).aggregate(set, lambda _k, v, s: s.add(v)),
+        "aggregate's adder <lambda> never returns a value",
+        "let it give the aggregate",
+    ),
     "right_join": (
         lambda p: p.left.right_join(p.right, both, NEAR),
         "has no 'right_join'",
@@ -422,20 +432,24 @@ def test_a_record_has_the_milliseconds_of_a_datetime() -> None:
 
 
 CHANGES_ONLY: dict[str, Callable[[Program], Any]] = {
-    "table": lambda p: p.grouped.aggregate(list, lambda _k, v, seen: seen.append(v), store="s"),
+    "table": lambda p: p.grouped.aggregate(
+        lambda: [], lambda _k, v, seen: seen.append(v), store="s"
+    ),
     "windows": lambda p: p.grouped.windowed_by(MINUTES).aggregate(
-        list, lambda _k, v, seen: seen.append(v), store="s"
+        lambda: [], lambda _k, v, seen: seen.append(v), store="s"
     ),
     "cogroup": lambda p: p.grouped.cogroup(lambda _k, v, seen: seen.append(v)).aggregate(
         list, store="s"
     ),
-    "a set": lambda p: p.grouped.aggregate(set, lambda _k, v, seen: seen.add(v), store="s"),
+    "a set": lambda p: p.grouped.aggregate(
+        lambda: {"first"}, lambda _k, v, seen: seen.add(v), store="s"
+    ),
 }
 
 
 @pytest.mark.parametrize("write", CHANGES_ONLY.values(), ids=list(CHANGES_ONLY))
 def test_a_lambda_that_appends_is_named_where_it_deletes_a_row(write: Call) -> None:
-    """Once for a step, though it happens with each record."""
+    """Where nothing was known when the topology was built: once, though each record does it."""
     program = Program()
     write(program)
     piped = program.piped()

@@ -8,15 +8,10 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from mustela.topology.in_place import only_changes
+
 __all__ = ["MissingReturnWarning", "ends_without_return", "watched"]
 
-_IN_PLACE = frozenset(
-    {
-        *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend"),
-        *("extendleft", "insert", "intersection_update", "remove", "reverse", "sort", "update"),
-    }
-)
-"""Methods by which Python's own collections change and give nothing."""
 _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 _SAYS_NOTHING = _RETURNS | {"LOAD_CONST", "NOP", "RESUME"}
 
@@ -71,9 +66,9 @@ def ends_without_return(function: object) -> bool:
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return False
-    steps = list(dis.get_instructions(code))
     if code.co_name == "<lambda>":
-        return _only_changes(steps)
+        return only_changes(code)
+    steps = list(dis.get_instructions(code))
     # What a way without `return` ends with stands where its last statement stands; a `return` has
     # a place of its own.
     statements = {step.positions for step in steps if step.opname not in _SAYS_NOTHING}
@@ -86,18 +81,6 @@ def ends_without_return(function: object) -> bool:
                 return True
         before = step
     return False
-
-
-def _only_changes(steps: list[dis.Instruction]) -> bool:
-    """Say whether all that is done is one call of a method that changes what it belongs to."""
-    works = [step for step in steps if step.opname not in {"RESUME", "NOP", "COPY_FREE_VARS"}]
-    if any("JUMP" in step.opname for step in works):
-        return False
-    calls = len(works) > 3 and works[-1].opname == "RETURN_VALUE" and "CALL" in works[-2].opname
-    if not calls or not works[0].opname.startswith("LOAD_FAST"):
-        return False
-    method = works[1]
-    return method.opname in {"LOAD_METHOD", "LOAD_ATTR"} and method.argval in _IN_PLACE
 
 
 def _has_place(step: dis.Instruction) -> bool:
