@@ -23,7 +23,7 @@ from mustela.connectors.kafka.errors import BrokerUnavailable, SourceGone
 from mustela.connectors.kafka.tools import send
 from mustela.connectors.kafka.topic_checks import BROKER_TIME
 from mustela.errors import Origin
-from tests.integration.kafka_rows import MakeTopic, add_partitions
+from tests.integration.kafka_rows import MakeSink, MakeTopic, add_partitions
 from tests.patience import PATIENCE_S
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
@@ -180,6 +180,25 @@ def test_group_offsets_are_listed_and_set(
     admin.set_group_offsets(f"{group}-2", {(topic, 0): 1})
     member.close()
     admin.set_group_offsets(group, {(topic, 0): 1})
+
+
+def test_offsets_of_a_group_are_told_while_a_transaction_of_it_hangs(
+    make_topic: MakeTopic, make_sink: MakeSink, admin: KafkaAdmin
+) -> None:
+    """Whoever left it open may be dead: what was committed before it is what there is."""
+    topic = make_topic()
+    sink = make_sink(topic, commit_timeout=600.0)
+    for offset in (3, 7):
+        sink.begin()
+        sink.produce_columns(topic, [b"k"], [b"v"])
+        sink.send_offsets({(topic, 0): offset})
+        sink.flush()
+        if offset == 3:
+            sink.commit()
+            assert admin.group_offsets(topic) == {(topic, 0): 3}
+    assert admin.group_offsets(topic) == {(topic, 0): 3}
+    sink.commit()
+    assert admin.group_offsets(topic) == {(topic, 0): 7}
 
 
 def test_no_broker_is_named() -> None:

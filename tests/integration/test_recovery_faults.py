@@ -13,7 +13,7 @@ import pytest
 from mustela import App, StreamsBuilder
 from mustela.broker.process import BrokerOptions, DevelopmentBroker
 from mustela.connectors.kafka.errors import TransactionFenced
-from mustela.connectors.kafka.transaction import TransactionalSink
+from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.runtime.events import AppState
 from tests.broker_fixture import HEAP_MB, PROPERTIES
@@ -114,6 +114,32 @@ def test_a_producer_that_fences_and_never_claims_ends_nobody(
         intruder.close()
 
     assert any(isinstance(error, TransactionFenced) for error in heard.errors)
+    assert inside.table() == counts(7)
+    assert changes(inside) == sorted(set(changes(inside)))
+
+
+def test_a_start_is_not_held_up_by_what_a_killed_instance_left_open(
+    inside: Inside, broker: DevelopmentBroker
+) -> None:
+    """Kafka would end its transaction only after minutes; the start fences it, and goes on."""
+    inside.build(word_count)
+    feed(inside, 3)
+    inside.run()
+    killed = TransactionalSink(
+        {"bootstrap.servers": broker.bootstrap_servers},
+        inside.name,
+        options=TransactionOptions(commit_timeout=600.0),
+    )
+    killed.open()
+    killed.begin()
+    killed.produce_columns(f"{inside.name}.out", [b"ant"], [number(99)])
+    killed.send_offsets({(inside.input, 0): 99})
+    killed.flush()
+    feed(inside, 4)
+    heard = inside.run(commit_timeout="600s")
+    killed.close()
+
+    assert not heard.errors
     assert inside.table() == counts(7)
     assert changes(inside) == sorted(set(changes(inside)))
 

@@ -29,6 +29,7 @@ from mustela.connectors.kafka.client import (
     unavailable,
 )
 from mustela.connectors.kafka.errors import (
+    BrokerUnavailable,
     ErrorKind,
     KafkaRetryable,
     SourceGone,
@@ -67,6 +68,8 @@ LISTENED_MAX = 100
 ASKED_MAX = 250
 """Partitions of one question for offsets: the client takes a time for it that grows with their
 square."""
+UNDECIDED_S = 3.0
+"""So long a commit of group offsets may take before those from before it are told."""
 LATEST = -1
 EARLIEST = -2
 
@@ -321,9 +324,11 @@ class KafkaAdmin:
     def group_offsets(self, group: str) -> dict[Place, int]:
         """Return the offsets that a consumer group has committed; none is no error.
 
-        A consumer asks, for every partition there is. The admin client has a question of its own
-        for this, which kills the process where the group's coordinator is not there yet
-        (confluentinc/librdkafka issue 5040): on a new cluster, or after a broker's restart.
+        A consumer asks, for every partition there is: the admin client's own question kills the
+        process where the group's coordinator is not there yet (confluentinc/librdkafka issue 5040).
+
+        A commit that is being decided is waited for, but not for long: that of a process that was
+        killed stays open until a newer one fences it, and what was committed before it is told.
         """
         listed = self._call("list topics", lambda: self._admin.list_topics(timeout=self._timeout))
         places = [
@@ -334,11 +339,20 @@ class KafkaAdmin:
         ]
         if not places:
             return {}
-        doing = f"ask for the offsets of group '{group}'"
-        consumer = consumer_client(self._properties, {"group.id": group}, self._errors)
         try:
-            await_coordinator(consumer, places[0], self._timeout)
-            found = self._call(doing, lambda: consumer.committed(places, timeout=self._timeout))
+            return self._committed(group, places, min(self._timeout, UNDECIDED_S), decided=True)
+        except BrokerUnavailable:
+            return self._committed(group, places, self._timeout, decided=False)
+
+    def _committed(
+        self, group: str, places: list[TopicPartition], seconds: float, *, decided: bool
+    ) -> dict[Place, int]:
+        doing = f"ask for the offsets of group '{group}'"
+        own = {"group.id": group, "isolation.level": f"read_{'' if decided else 'un'}committed"}
+        consumer = consumer_client(self._properties, own, self._errors)
+        try:
+            await_coordinator(consumer, places[0], seconds)
+            found = self._call(doing, lambda: consumer.committed(places, timeout=seconds))
         except KafkaException as raised:
             raise self._fault(raised, doing) from raised
         finally:
