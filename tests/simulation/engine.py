@@ -17,6 +17,7 @@ import mustela.runtime.cutting.prefetch as ahead_module
 import mustela.spark.changelogs as changelogs_module
 import mustela.spark.global_tables as global_tables_module
 import mustela.spark.lanes as lanes_module
+import mustela.spark.reading_time as reading_module
 import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
@@ -29,6 +30,7 @@ from mustela.spark.busy import BusyNote
 from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
 from mustela.spark.gathered import gathered_rows
+from mustela.spark.reading_time import ReadingSince
 from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
     RESTORE,
@@ -76,6 +78,7 @@ def simulated() -> Iterator[None]:
         (lanes_module, "WriteLock", SimLock),
         (global_tables_module, "WriteLock", SimLock),
         (changelogs_module, "SystemClock", _clock),
+        (reading_module, "SystemClock", _clock),
         (lanes_module, "reach", _reach),
         (task_module, "reach", _reach),
         (worker_module, "let_go_of_mapped_files", lambda: 0),
@@ -109,6 +112,7 @@ class _Process:
         self.sink = SimSink(world, life)
         self.row_checks = SimRowChecks()
         self.admin = SimCluster(world, life)
+        self.reading_since: dict[tuple[str, int, int], ReadingSince] = {}
         self._specs: dict[tuple[int, int], EnvironmentSpec] = {}
 
     def environment(self, stage: int, group: int) -> DiskEnvironment:

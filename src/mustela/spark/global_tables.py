@@ -20,6 +20,7 @@ from mustela.plan.epoch import EpochOrder, GlobalMark, global_identity
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk
 from mustela.spark.process import Process
+from mustela.spark.reading_time import ReadingSince, RestoreTooSlowError, refuse_slow
 from mustela.state.faults import StateDamagedError, StateNotReadyError
 from mustela.state.interfaces import (
     Committed,
@@ -111,14 +112,25 @@ class GlobalCopy:
         return WriteLock(path.with_name(f"{path.name}.follow"), _FOLLOW_TIMEOUT_MS)
 
     def _follow(self, now_ms: int) -> None:
-        """Read on to the mark; alone on this host."""
+        """Read on to the mark; alone on this host.
+
+        Raises:
+            RestoreTooSlowError: If it took too long twice to be sure of every deletion.
+        """
+        try:
+            self._read_on(now_ms)
+        except RestoreTooSlowError:
+            self._environment.destroy()
+            self._read_on(now_ms)
+
+    def _read_on(self, now_ms: int) -> None:
         environment, ends = self._environment, self._mark.ends
         condition = environment.condition(self._committed(ends, now_ms))
         if condition.ready or condition is Condition.AHEAD:
             return
         if not condition.catches_up:
             environment.destroy()
-        reached = self._reached()
+        reached, since = self._reached(), ReadingSince.now()
         ends = tuple(map(max, reached, ends))
         if self._table.supplier is not None:
             for partition, end in enumerate(ends):
@@ -130,6 +142,8 @@ class GlobalCopy:
             with collection_paused():
                 anew = not any(reached)
                 environment.restore(self._table.store.name, rows, 0, anew=anew, time_ms=now_ms)
+        longest_ms = self._program.stale_after_ms.get(self._table.topic)
+        refuse_slow(self._table.store.name, (self._table.topic, None), since, longest_ms)
         wrote = tuple(reached) != ends
         for marker, start, end in zip(self._markers, reached, ends, strict=True):
             environment.restore(marker.name, (), end, start=start, goes_on=wrote, time_ms=now_ms)

@@ -13,6 +13,7 @@ from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import Program, changelog_topic
 from mustela.spark.changelogs import check_lost, has_every_deletion
 from mustela.spark.process import Process
+from mustela.spark.reading_time import ReadingSince, RestoreTooSlowError, in_time
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import (
     Committed,
@@ -20,6 +21,7 @@ from mustela.state.interfaces import (
     Environment,
     EnvironmentSpec,
     Snapshot,
+    StoreSpec,
 )
 from mustela.state.locking import WriteLock
 
@@ -154,12 +156,14 @@ def read_ahead(process: Process, stage: int, group: int, committed: Committed) -
         start = positions.get(store.name, 0)
         if store.logged and start < committed.changelog_ends.get(store.name, 0):
             topic = changelog_topic(process.program.application_id, store.log_name)
+            process.reading_since.setdefault((topic, group, start), ReadingSince.now())
             _restore_reader(process).ahead(topic, group, start)
             return
 
 
 def end_reading(process: Process) -> None:
     """Stop what was sent ahead and found nobody to read it."""
+    process.reading_since.clear()
     _restore_reader(process).drop_ahead()
 
 
@@ -179,38 +183,61 @@ def _restore_client(program: Program) -> dict[str, Any]:
 def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
     """Read the changelogs from where the environment is to the committed ends."""
     reach("in-recovery")
-    program = process.program
-    spec = environment.spec
     read: dict[str, int] = {}
     positions = environment.positions()
-    for store in spec.stores:
+    for store in environment.spec.stores:
         if not store.logged:
             continue
-        end = committed.changelog_ends.get(store.name, 0)
-        start = positions.get(store.name, 0)
-        counts: list[int] = []
-        rows = read_between(
-            _restore_client(program),
-            changelog_topic(program.application_id, store.log_name),
-            spec.group,
-            start,
-            end,
-            timeout=program.read_timeout,
-            on_chunk=counts.append,
-            on_lost=partial(check_lost, process, spec, store, committed),
-        )
-        token = committed.token
-        with collection_paused():
-            environment.restore(
-                store.name,
-                rows,
-                end,
-                start=start,
-                goes_on=bool(read),
-                anew=not start,
-                incarnation=None if token is None else token.incarnation,
-                time_ms=committed.time_ms,
-            )
-        read[store.name] = sum(counts)
+        start, goes_on = positions.get(store.name, 0), bool(read)
+        try:
+            read[store.name] = _read(process, environment, store, committed, start, goes_on=goes_on)
+        except RestoreTooSlowError:
+            # It may have stood still meanwhile: what was read goes, and it is read once more.
+            read[store.name] = _read(process, environment, store, committed, 0, goes_on=goes_on)
     environment.finish_restore(committed)
     return read
+
+
+def _read(
+    process: Process,
+    environment: Environment,
+    store: StoreSpec,
+    committed: Committed,
+    start: int,
+    *,
+    goes_on: bool,
+) -> int:
+    """Read the changelog of one store from an offset to its committed end; return the records.
+
+    Raises:
+        RestoreTooSlowError: If it took so long that deletions may have been missed; the store has
+            no position from that.
+    """
+    program, spec, token = process.program, environment.spec, committed.token
+    end = committed.changelog_ends.get(store.name, 0)
+    topic = changelog_topic(program.application_id, store.log_name)
+    since = process.reading_since.pop((topic, spec.group, start), None) or ReadingSince.now()
+    longest_ms = program.stale_after_ms.get(topic)
+    counts: list[int] = []
+    rows = read_between(
+        _restore_client(program),
+        topic,
+        spec.group,
+        start,
+        end,
+        timeout=program.read_timeout,
+        on_chunk=counts.append,
+        on_lost=partial(check_lost, process, spec, store, committed),
+    )
+    with collection_paused():
+        environment.restore(
+            store.name,
+            in_time(rows, store.name, (topic, spec.group), since, longest_ms),
+            end,
+            start=start,
+            goes_on=goes_on,
+            anew=not start,
+            incarnation=None if token is None else token.incarnation,
+            time_ms=committed.time_ms,
+        )
+    return sum(counts)

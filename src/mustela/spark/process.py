@@ -27,6 +27,7 @@ from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.claim import ClaimCheck
 from mustela.spark.partitions import KnownPartitions
+from mustela.spark.reading_time import ReadingSince
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import boot_id, environment_path, make_private
 from mustela.state.interfaces import Environment, EnvironmentSpec
@@ -51,6 +52,8 @@ class Process:
         wired: Its plan.
         known_good: Environments, by stage and key group, that were verified.
         watermark: A committed watermark that was told with an order, or -1.
+        reading_since: By topic, partition and first offset, since when what is to be restored is
+            fetched ahead.
     """
 
     pid: int
@@ -66,6 +69,9 @@ class Process:
     _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     watermark: int = -1
+    reading_since: dict[tuple[str, int, int], ReadingSince] = field(
+        default_factory=dict[tuple[str, int, int], ReadingSince]
+    )
 
     def __post_init__(self) -> None:
         """Find out about the plan what tasks will ask."""

@@ -465,7 +465,7 @@ class Environment(Protocol):
             start: The offset from which the rows were read: all before it are here already.
             goes_on: A restore is under way already, of this store or of another one.
             anew: These are all rows of the store. What a restore that was cut short has left of it
-                goes: the log may not tell of its deletion any more.
+                goes, its position too: the log may not tell of its deletion any more.
             incarnation: The running incarnation; refused if a higher one was here.
             time_ms: The driver's clock when reading began; 0 if unknown.
 

@@ -255,6 +255,7 @@ class LmdbEnvironment:
                 writer.txn.drop(writer.handle.pending, delete=False)
                 if anew:
                     empty(writer.txn, writer.handle, store)
+                    writer.standing.positions.pop(store, None)
                     anew = False
                 apply_rows(writer.txn, writer.handle, store, keys, values, self.path)
                 if last:

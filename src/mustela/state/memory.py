@@ -236,6 +236,7 @@ class MemoryEnvironment:
         self._own_base()
         if anew:
             self._base[store] = _Sorted()
+            self._standing.positions.pop(store, None)
         self._base[store].apply(rows)
         self._standing.positions[store] = end_offset
 

@@ -56,6 +56,24 @@ def test_a_new_environment_of_stores_with_changelogs_is_empty(environment):
     assert rows_of(environment, moved) == [ROW]
 
 
+def test_a_store_that_is_read_anew_in_vain_is_not_believed(environment):
+    """Its old position is of rows that are gone, where any of the new ones was written."""
+    environment.restore("counts", [ROW], 5)
+    environment.restore("totals", [], 0)
+    environment.finish_restore(committed(Token(1, 1, 0), counts=5))
+
+    def cut_short():
+        yield (b"other", b"w")
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        environment.restore("counts", cut_short(), 9, anew=True)
+    if environment.positions().get("counts"):
+        environment.restore("counts", [], 9, start=5)
+        environment.finish_restore(committed(Token(1, 2, 0), counts=9))
+        assert rows_of(environment, committed(Token(1, 2, 0), counts=9)) == [ROW]
+
+
 def test_a_pending_is_seen_only_when_the_driver_names_it(environment):
     """The driver's word turns a pending into state, and nothing else does."""
     token = Token(1, 1, 0)
