@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.topics.staleness import stale_ages
 from mustela.spark.changelogs import ChangelogRowsLostError
 from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
+from mustela.spark.reading_time import RestoreTooSlowError
 from mustela.state.interfaces import Committed, Token
 from tests.integration.kafka_rows import MakeSink
 from tests.patience import PATIENCE_S
@@ -48,6 +55,19 @@ def rows(process: Process, state: Committed) -> dict[bytes, bytes]:
         return dict(view.range("counts", None, None))
     finally:
         view.close()
+
+
+def keep_deletions(properties: dict[str, Any], topic: str, kept_ms: int) -> None:
+    """Let a topic keep deletions for longer, as the error about a slow restore says."""
+    entry = ConfigEntry(
+        "delete.retention.ms",
+        str(kept_ms),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = AdminClient(properties)
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("kept", "believed"), [("86400000", True), ("0", False)])
@@ -83,6 +103,13 @@ def test_a_copy_is_believed_as_long_as_the_topic_keeps_deletions(
     environment.write_pending(base, Committed(), {"counts": [(b"1", b"1"), (b"gone", b"0")]})
     environment.fold(Committed(token=base, changelog_ends={"counts": 1}))
     state = Committed(token=Token(1, 2, 0), changelog_ends={"counts": ends[topic, GROUP]})
+    if not believed:
+        with pytest.raises(RestoreTooSlowError) as caught:  # no reading is quick enough for that
+            rows(process, state)
+        process.close()
+        keep_deletions(properties, topic, caught.value.fields["needed_ms"] + 60_000)
+        ages = stale_ages(admin.configs([topic]))
+        process = Process(0, replace(made, stale_after_ms=ages))
     kept_too = {b"gone": b"0"} if believed else {}
     assert rows(process, state) == {**kept_too, b"1": b"1", b"2": b"2"}
     process.close()
