@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AlterConfigOpType as Operation  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.admin import ConfigEntry as Entry  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.admin import ConfigResource as Resource  # pyright: ignore[reportPrivateImportUsage]
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.topics.staleness import stale_ages
@@ -59,12 +56,8 @@ def rows(process: Process, state: Committed) -> dict[bytes, bytes]:
 
 def keep_deletions(properties: dict[str, Any], topic: str, kept_ms: int) -> None:
     """Let a topic keep deletions for longer, as the error about a slow restore says."""
-    entry = ConfigEntry(
-        "delete.retention.ms",
-        str(kept_ms),
-        incremental_operation=AlterConfigOpType.SET,
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    entry = Entry("delete.retention.ms", str(kept_ms), incremental_operation=Operation.SET)
+    resource = Resource("topic", topic, incremental_configs=[entry])
     client = AdminClient(properties)
     for future in client.incremental_alter_configs([resource]).values():
         future.result(PATIENCE_S)
