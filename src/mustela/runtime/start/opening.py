@@ -9,6 +9,7 @@ from mustela.config.clients import client_properties
 from mustela.config.settings import Settings, app_configs
 from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
+from mustela.errors import MustelaError
 from mustela.plan.epoch import Program, RestoreOrder
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.committed import CommittedState
@@ -25,7 +26,10 @@ from mustela.runtime.topics.application_topics import first_chooser
 from mustela.runtime.topics.global_tables import GlobalFollower
 from mustela.state.faults import StateDamagedError, StateGoneError
 
-__all__ = ["Opening", "all_groups", "check_before_start", "row_limits"]
+__all__ = ["CLAIMS_MAX", "Opening", "all_groups", "check_before_start", "row_limits"]
+
+CLAIMS_MAX = 5
+"""How often a claim is made, at most, that is fenced without another one."""
 
 
 def row_limits(settings: Settings) -> RowLimits:
@@ -130,6 +134,16 @@ class Opening:
             _check(self.recovery, faults, self._listener)
         faults.retry(self.recovery.tell_of_weak_topics, on_fault)
         state = faults.retry(lambda: self._claim(committer, successor), on_fault)
+        try:
+            self._take_up(state, faults)
+        except MustelaError as error:
+            successor.refuse(state.incarnation, error)
+            raise
+        return state
+
+    def _take_up(self, state: CommittedState, faults: PassingFaults) -> None:
+        """Bring engine and local state to what is claimed."""
+        on_fault = self._listener.on_error
         faults.retry(lambda: self.recovery.claimed(state), on_fault)
         self.global_tables.resume(state.global_marks)
         faults.retry(self.global_tables.find, on_fault)
@@ -138,7 +152,6 @@ class Opening:
         self._load(state)
         if not state.is_empty:
             self._restore(state)
-        return state
 
     def _say(self, text: str) -> None:
         self._listener.on_event(Said(text=text))
@@ -168,10 +181,12 @@ class Opening:
     def _claim(self, committer: Committer, successor: Successor) -> CommittedState:
         """Fence older instances, read what they left, and commit that this one goes on.
 
-        Who fences this one without a claim of its own is an older one that asks how its last
-        commit ended: then the claim is made a second time.
+        Who fences this one without a claim of its own is another one that asks how its last commit
+        ended, or that ends before it claims: then the claim is made again.
         """
-        for is_last in (False, True):
+        tries = 0
+        while True:
+            tries += 1
             self._world.transactions.reopen()
             before = self.recovery.read_state(lanes=self._lanes)
             state = before.claimed_by(before.incarnation + 1)
@@ -180,12 +195,11 @@ class Opening:
             try:
                 committer.claim(state.to_record(self._world.clock.now_ms()))
             except TransactionFenced as error:
-                if is_last:
+                if tries == CLAIMS_MAX:
                     raise successor.fenced(error) from error
                 successor.refuse_soon(before.incarnation, error)
             else:
-                break
-        return state
+                return state
 
     def _place_state(self) -> None:
         """Choose where local state lives, and delete what no stage claims any more."""
