@@ -5,7 +5,8 @@
 ./dev sim --seeds N [--start S]        N seeds
 ./dev sim --seeds N --what             N seeds, and what happened in them how often
 ./dev sim --seeds N --ledger FILE      go on where the file ends, up to seed N, and add to it
-./dev sim --with truncate,recreate     play kinds of faults, too, that are not drawn by default
+./dev sim --with truncate,recreate     play kinds of faults, too, that are not drawn by default;
+                                       beside: instances start beside a living one at any moment
 ./dev sim --bugs all                   plant each bug, and say how many seeds find it; names, too
 """
 

@@ -63,8 +63,9 @@ class Choice:
     @property
     def name(self) -> str:
         """Names the kinds."""
-        left_out = sorted(ALL - self.kinds)
-        return f"all but {', '.join(left_out)}" if left_out else "all"
+        left_out, more = sorted(ALL - self.kinds), sorted(self.kinds - ALL)
+        name = f"all but {', '.join(left_out)}" if left_out else "all"
+        return f"{name}; and {', '.join(more)}" if more else name
 
 
 def run(start: int, count: int, choice: Choice) -> Iterator[tuple[int, str | None]]:

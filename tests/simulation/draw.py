@@ -15,6 +15,7 @@ from tests.simulation.script import Event, Script
 
 __all__ = ["ALL", "ASKED", "DRAWN", "KINDS", "NOT_YET", "draw", "program_of"]
 
+HALF = 0.5
 _ENDS = ("plain", "plain", "plain", "commit", "abort", "held")
 """How input comes: without a transaction, in one that commits or aborts, or in one that is held
 open until the next of this kind."""
@@ -262,13 +263,33 @@ def _cut(draw: _Draw) -> list[Event]:
     ]
 
 
+def _beside(draw: _Draw) -> list[Event]:
+    """A second and a third instance start beside a living one, to take over or as standbys.
+
+    Some stand still for a while, and wake up when another one has taken over.
+    """
+    random, at = draw.random, draw.when()
+    events: list[Event] = []
+    for _ in range(random.randint(1, 5)):
+        start = (random.randrange(3), random.randrange(2), random.random() < HALF)
+        events.append(Event(at, "beside", start))
+        if random.random() < 0.4:
+            still = random.randrange(3), random.choice((300, 1_500, 6_000, 20_000))
+            events.append(Event(at + random.randint(1, 60), "freeze", still))
+        if random.random() < 0.2:
+            events.append(Event(at + random.randint(1, 60), "stop", (random.randrange(3),)))
+        at = draw.when() if random.random() < HALF else at + random.randint(0, 40)
+    return events
+
+
 ASKED: dict[str, Callable[[_Draw], list[Event]]] = {
     "unlogged": _unlogged,
     "behind": _behind,
     "wipe": _wipe,
     "cut": _cut,
+    "beside": _beside,
 }
-"""What only those draw who ask for it by name: the search for a bug. No other seed knows of it."""
+"""What only those draw who ask for it by name, as ``--with`` does. No other seed knows of it."""
 
 ALL = frozenset({*KINDS, "held"})
 DRAWN = 3
@@ -280,6 +301,7 @@ after a reset what came before it is not looked at again. ``--with truncate,recr
 beside the others, in lines of their own in a ledger."""
 
 OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3, "fail": 0.2, "no_answer": 0.2, "lag": 0.1}
+OFTEN["beside"] = 0.6
 """What happens in so large a share of seeds, whatever the weather is like."""
 
 
@@ -318,7 +340,7 @@ def draw(seed: int, *, kinds: frozenset[str] = ALL - NOT_YET) -> Script:
     weather = random.sample(known, min(len(known), random.randint(1, 5)))
     for kind, share in OFTEN.items():
         if kind in kinds and random.random() < share:
-            events += KINDS[kind](draws)
+            events += makers[kind](draws)
     for _ in range(random.randint(0, 7) if weather else 0):
         kind = random.choice(weather)
         if not (kind == "widen" and program.timed):

@@ -58,6 +58,21 @@ class Happenings:
         where.wanted, where.version, where.machine = True, version, machine
         where.restart_ms = 0
 
+    def _beside(self, slot: int, machine: int, stands_by: bool) -> None:
+        """Start an instance, whoever runs: it takes over, or it is one that waits its turn.
+
+        A supervisor starts one that waits its turn again even when it was replaced.
+        """
+        self._world.slots[slot].stands_by = stands_by
+        self._start(slot, 0, machine)
+
+    def _freeze(self, slot: int, milliseconds: int) -> None:
+        """A process stands still for a while, and others go on."""
+        life = self._world.slots[slot].life
+        if life is not None:
+            life.paused = True
+            life.frozen_ms = life.wake_ms = max(life.wake_ms, self._world.ms + milliseconds)
+
     def _stop(self, slot: int) -> None:
         where = self._world.slots[slot]
         where.wanted = False
@@ -231,10 +246,15 @@ class Happenings:
         world = self._world
         if world.violations:
             return True
-        if not world.is_calm or world.lives():
+        if not world.is_calm or (world.lives() and not self._takes_turns()):
             return False
         ended = world.ends[self._ends_before :]
         return world.came_to_rest or (len(ended) >= TRIES and len(set(ended[-TRIES:])) == 1)
+
+    def _takes_turns(self) -> bool:
+        """Whether supervised instances start one after the other, and none of them gets to run."""
+        lives = self._world.lives()
+        return self._world.starts_beside and not any(life.running for life in lives)
 
     @property
     def sources(self) -> dict[tuple[str, int], Any]:

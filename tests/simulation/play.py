@@ -13,15 +13,18 @@ from typing import Any
 
 from mustela.config.settings import Settings
 from mustela.errors import InvariantError, MustelaError
+from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.events import EpochDone
 from mustela.runtime.ports import World
 from mustela.runtime.record.epoch_record import epochs_topic
 from mustela.runtime.record.record_rows import RecordPolicy
+from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.time.epoch_timer import EpochTimer
 from tests.simulation.engine import SimEngine, simulated
 from tests.simulation.happenings import CALM_MS, Happenings
 from tests.simulation.invariants import NOT_HELD, Invariants
+from tests.simulation.leases import SimLeases, stand_by
 from tests.simulation.ports import SimClock, SimCluster, SimDisk, SimEpochLog, SimTransactions
 from tests.simulation.programs import PROGRAMS, planned
 from tests.simulation.script import Script
@@ -31,6 +34,7 @@ __all__ = ["APPLICATION", "Result", "play"]
 
 APPLICATION = "sim"
 REST_ROUNDS = 3
+ENGINE_START_S = 0.5
 _WHOLE = RecordPolicy()
 _DELTAS = RecordPolicy(whole_bytes_max=0, deltas_max=5)
 """Records are small here: so that there are deltas at all, and bases among them."""
@@ -89,10 +93,10 @@ class _Listener:
         self._world.note(f"bears {type(error).__name__}: {str(error).splitlines()[0]}")
 
 
-def _live(world: SimWorld, life: Life) -> None:
+def _live(world: SimWorld, life: Life, leases: SimLeases) -> None:
     """Run a process of the application to its end, as `mustela.App` does."""
     try:
-        _run(world, life)
+        _run(world, life, leases)
         life.outcome = "stopped"
     except Killed:
         life.outcome = "killed"
@@ -108,12 +112,12 @@ def _live(world: SimWorld, life: Life) -> None:
         life.outcome = "killed"
 
 
-def _run(world: SimWorld, life: Life) -> None:
+def _run(world: SimWorld, life: Life, leases: SimLeases) -> None:
     script = world.script
     program = PROGRAMS[script.program]
     own = tuple(sorted(program.settings.items()))
     settings = _settings(tuple(sorted(script.options.items())), own)
-    clock = SimClock(world, life)
+    clock, listener = SimClock(world, life), _Listener(world, life)
     ports = World(
         cluster=SimCluster(world, life),
         transactions=SimTransactions(
@@ -127,31 +131,51 @@ def _run(world: SimWorld, life: Life) -> None:
         crash_point=lambda name: None,
         records=_WHOLE if script.seed % 4 == 0 else _DELTAS,
     )
-    engine = SimEngine(world, life)
-    plan = planned(script.program, life.version)
+    plan, checked = planned(script.program, life.version), None
+    if life.stands_by:
+        stand_by(life, leases, clock, listener.on_error, settings.commit_timeout)
+        if life.stopping:
+            return
+    if world.starts_beside:
+        checked = check_before_start(settings, plan, ports, listener)
+        leases.begin(life)
+        clock.sleep(world.random.random() * ENGINE_START_S)
     coordinator = Coordinator(
-        settings, plan, engine, clock=clock, listener=_Listener(world, life), world=ports
+        settings,
+        plan,
+        SimEngine(world, life),
+        clock=clock,
+        listener=listener,
+        world=ports,
+        checked=checked,
     )
     try:
         coordinator.prepare()
         life.running = True
-        timer = EpochTimer(settings.commit_interval.total_seconds())
-        while not life.stopping:
-            started = clock.monotonic()
-            busy = coordinator.run_once()
-            spent = clock.monotonic() - started
-            lag = coordinator.lag()
-            world.broker.tick()
-            worked = lag > 0 if program.restless else busy or lag > 0
-            life.rest = 0 if worked else life.rest + 1
-            if worked and world.is_calm:  # what it read has time to become idle
-                world.calm_until = max(world.calm_until, world.ms + CALM_MS)
-            is_over = world.is_calm and not life.stopping and life.rest > REST_ROUNDS
-            if is_over and world.ms > world.calm_until:
-                world.came_to_rest = life.stopping = True
-            clock.sleep(timer.pause(busy=busy, seconds=spent, lag=lag))
+        _loop(world, life, coordinator, settings.commit_interval.total_seconds())
     finally:
         coordinator.close()
+        leases.end(life, ended=coordinator.barrier.phase is not Phase.FENCED)
+
+
+def _loop(world: SimWorld, life: Life, coordinator: Coordinator, interval: float) -> None:
+    """Run epochs until the process is to stop, or has come to rest when all is put right."""
+    clock, timer = SimClock(world, life), EpochTimer(interval)
+    restless = PROGRAMS[world.script.program].restless
+    while not life.stopping:
+        started = clock.monotonic()
+        busy = coordinator.run_once()
+        spent = clock.monotonic() - started
+        lag = coordinator.lag()
+        world.broker.tick()
+        worked = lag > 0 if restless else busy or lag > 0
+        life.rest = 0 if worked else life.rest + 1
+        if worked and world.is_calm:  # what it read has time to become idle
+            world.calm_until = max(world.calm_until, world.ms + CALM_MS)
+        is_over = world.is_calm and not life.stopping and life.rest > REST_ROUNDS
+        if is_over and world.ms > world.calm_until:
+            world.came_to_rest = life.stopping = True
+        clock.sleep(timer.pause(busy=busy, seconds=spent, lag=lag))
 
 
 def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
@@ -162,7 +186,8 @@ def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
         off: Invariants that are not looked at.
     """
     with _uncollected(), simulated():
-        world = SimWorld(script, _live)
+        world = SimWorld(script, lambda world, life: _live(world, life, leases))
+        leases = SimLeases(world)
         world.off = off
         happenings = Happenings(world, APPLICATION)
         invariants = Invariants(world, APPLICATION)

@@ -102,6 +102,13 @@ def script_of(name: str) -> Script:
             ("truncate", 82, "a global table's log that lost its end"),
             ("truncate", 136, "a log of which nothing but aborted records was read"),
             ("truncate", 434, "a log that loses its end while it is read: both are right"),
+            (
+                "beside",
+                834,
+                "who was replaced while it stood still finds newer state",
+            ),
+            ("beside", 884, "three instances: a claim is fenced by two others that make none"),
+            ("lost", 73251, "a commit without an answer ends after its epochs topic is gone"),
             ("recreate", 20, "a source topic that was made anew, before anybody looks"),
             ("recreate", 107, "a global table's topic that was made anew between two looks"),
         )

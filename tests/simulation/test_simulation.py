@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign import Choice, campaign, continue_at
+from tests.simulation.campaign import Choice, What, campaign, continue_at
 from tests.simulation.draw import ALL, NOT_YET, draw, program_of
 from tests.simulation.play import play
 from tests.simulation.programs import GROWN, PROGRAMS, planned
@@ -71,6 +71,17 @@ def test_releases_and_several_instances_are_drawn_by_default() -> None:
     assert {(1, 0), (2, 0), (0, 1), (1, 1)} <= starts
     wanted = {(p.name, v) for p in PROGRAMS.values() for v in (*p.releases, GROWN)}
     assert wanted <= versions
+
+
+def test_instances_start_beside_living_ones_where_that_is_asked_for() -> None:
+    """A second and a third one, at any moment; some wait, and one that stood still wakes up."""
+    what = What()
+    for seed in range(1, 41):
+        what.add(play(draw(seed, kinds=frozenset({"beside"}))).happened)
+    assert what.times["instances at once: 3"] > 10
+    assert what.times["a standby waits"] > what.times["end: FENCED"] > 10
+    assert what.times["freeze"] > 10
+    assert Choice(kinds=ALL - NOT_YET | {"beside"}).name.endswith("; and beside")
 
 
 def test_a_campaign_goes_on_where_its_ledger_ends(tmp_path: Path) -> None:

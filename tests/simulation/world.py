@@ -76,6 +76,8 @@ class Life:
         sent: What it wrote without a transaction, by topic and key.
         read_as: Whose log it was that it read, by topic, partition and first offset.
         rest: Rounds without anything to do, one after the other.
+        stands_by: It waits at the start for as long as another one lives.
+        frozen_ms: It stands still until then.
     """
 
     slot: int
@@ -92,6 +94,8 @@ class Life:
     began_ms: int = 0
     told_epoch: int = 0
     rest: int = 0
+    stands_by: bool = False
+    frozen_ms: int = 0
     sent: dict[tuple[str, bytes | None], list[bytes | None]] = field(default_factory=dict)
     read_as: dict[tuple[str, int, int], int] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)
@@ -120,6 +124,7 @@ class _Slot:
     machine: int = 0
     life: Life | None = None
     restart_ms: int = 0
+    stands_by: bool = False
     ends: list[str] = field(default_factory=list)
 
 
@@ -156,6 +161,9 @@ class SimWorld:
         self.told: Callable[[Life, int], None] = lambda _life, _epoch: None
         self.on_end: Callable[[Life], None] = lambda _life: None
         self.on_reset: Callable[[], None] = lambda: None
+        self.on_step: Callable[[], None] = lambda: None
+        # Else instances are started when one ends: so all that is in old results were played.
+        self.starts_beside = any(event.kind == "beside" for event in script.events)
         self._live = live
         last = max((event.at for event in script.events), default=0)
         events = [*script.events, Event(last + CALM_AFTER, "calm")]
@@ -217,6 +225,11 @@ class SimWorld:
             life.stopping = True
         if self._queue and self._queue[-1].at <= self.steps:
             self._play(life, what)
+        if self.starts_beside:
+            self._supervise()
+            self.on_step()
+            if life.wake_ms > self.ms:  # it stands still
+                self._wait(life)
         if len(self._lives) > 1 and not self.is_calm and self.random.random() < SWITCH:
             self._hand_over(life)
         if life.dead:
@@ -237,6 +250,12 @@ class SimWorld:
         """A process sleeps."""
         self.at(life, "sleep")
         life.wake_ms = self.ms + max(1, int(seconds * 1000))
+        self._wait(life)
+        if life.dead:
+            raise Killed
+
+    def _wait(self, life: Life) -> None:
+        """Let others run until it is time for a process."""
         while not life.dead and self.ms < life.wake_ms:
             other = min(self._lives, key=lambda known: (known.wake_ms, known.slot))
             if other is life or other.wake_ms >= life.wake_ms:
@@ -244,8 +263,6 @@ class SimWorld:
                 break
             self.ms = max(self.ms, other.wake_ms)
             self._pass(life, other)
-        if life.dead:
-            raise Killed
 
     def report(self, violation: Violation) -> None:
         """Note that an invariant does not hold."""
@@ -345,6 +362,7 @@ class SimWorld:
             life = Life(number, self.machines[slot.machine], slot.version)
             life.baton.acquire()
             life.wake_ms = life.began_ms = self.ms
+            life.stands_by = slot.stands_by
             slot.life = life
             self._lives.append(life)
             self.every_life.append(life)
@@ -370,7 +388,9 @@ class SimWorld:
             slot.life = None
             slot.restart_ms = self.ms + 500
             self.note(f"end {life.slot}: {life.outcome}")
-            if life.outcome == "FENCED":  # it stays down, but somebody has to come to rest
+            if (
+                life.outcome == "FENCED" and not slot.stands_by
+            ):  # it stays down, but somebody has to come to rest
                 slot.wanted = False
                 slot.wanted = self.is_calm and not any(other.wanted for other in self.slots)
             if not any(other.machine is life.machine for other in self._lives):
