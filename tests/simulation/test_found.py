@@ -101,6 +101,7 @@ def script_of(name: str) -> Script:
             ("truncate", 124, "the same, with nothing but aborted records where it grew"),
             ("truncate", 82, "a global table's log that lost its end"),
             ("truncate", 136, "a log of which nothing but aborted records was read"),
+            ("truncate", 282, "a copy of what a global table's topic lost, read by no epoch"),
             ("truncate", 434, "a log that loses its end while it is read: both are right"),
             (
                 "beside",

@@ -6,16 +6,21 @@ brings the copy to what the epoch's order asks for, unless another process has d
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Final
 
+import msgspec
+
+from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_chunks
+from mustela.connectors.kafka.truncation import LogPosition
 from mustela.kernel.processors.global_store import GlobalRecords, write_global_store
 from mustela.kernel.stage import collection_paused
 from mustela.kernel.tables.global_table import GlobalView, global_rows
+from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder, GlobalMark, global_identity
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk
@@ -44,6 +49,10 @@ __all__ = ["GlobalCopy", "global_views"]
 _READ: Final = Token(1, 1, 0)
 """Stands for any epoch: a copy has no pendings, only positions."""
 
+_LEADERS: Final = b"leaders"
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+
 _FOLLOW_TIMEOUT_MS: Final = 600_000
 """How long a task waits while another one of its host reads the topic."""
 
@@ -51,8 +60,10 @@ _FOLLOW_TIMEOUT_MS: Final = 600_000
 class GlobalCopy:
     """One host's copy of a global table.
 
-    Each partition of the topic has a store beside the table's, which holds nothing: its position
-    is how far the partition was read.
+    Each partition of the topic has a store beside the table's: its position is how far the
+    partition was read. The first one also holds in which leaders' epochs they were read, as far as
+    that is known: no record tells of a copy that an epoch has read which was not committed. Where a
+    leader has changed since, the log is asked whether it is still what was read.
 
     Args:
         process: The process's things.
@@ -78,6 +89,7 @@ class GlobalCopy:
             stale_after_ms=process.program.stale_after_ms.get(table.topic),
         )
         self._environment: LmdbEnvironment = process.environment_of(spec)
+        self._admin: Callable[[], KafkaAdmin] = lambda: process.admin
 
     def snapshot(self, *, now_ms: int, suspect: bool = False) -> Snapshot:
         """Return the copy, read at least as far as the mark says.
@@ -91,7 +103,10 @@ class GlobalCopy:
             environment.destroy()
         wanted = self._committed(self._mark.ends, now_ms)
         with suppress(StateNotReadyError, StateDamagedError):
-            return environment.snapshot(wanted)
+            view = environment.snapshot(wanted)
+            if self._wanted_leaders(known := self._leaders_in(view)) == known:
+                return view
+            view.close()
         with self._lock().held():
             self._follow(now_ms)
             return environment.snapshot(self._committed(self._reached(), now_ms))
@@ -124,14 +139,24 @@ class GlobalCopy:
             self._read_on(now_ms)
 
     def _read_on(self, now_ms: int) -> None:
-        environment, ends = self._environment, self._mark.ends
-        condition = environment.condition(self._committed(ends, now_ms))
-        if condition.ready or condition is Condition.AHEAD:
-            return
-        if not condition.catches_up:
+        """The same; the copy may be ahead in some partitions, and behind in others."""
+        environment = self._environment
+        condition = environment.condition(self._committed(self._mark.ends, now_ms))
+        if condition is Condition.AHEAD:
+            further = [*map(max, self._reached(), self._mark.ends)]
+            condition = environment.condition(self._committed(further, now_ms))
+        is_sound = condition.ready or condition.catches_up
+        known = self._leaders(now_ms) if is_sound else ()
+        if not is_sound or self._has_lost(known):
             environment.destroy()
+            known = ()
         reached, since = self._reached(), ReadingSince.now()
-        ends = tuple(map(max, reached, ends))
+        ends = tuple(map(max, reached, self._mark.ends))
+        leaders = self._wanted_leaders(known)
+        is_there = environment.condition(self._committed(ends, now_ms)).ready
+        if is_there and leaders == known:
+            return
+        self._note_leaders(leaders, reached, now_ms)
         if self._table.supplier is not None:
             for partition, end in enumerate(ends):
                 if reached[partition] < end:
@@ -148,6 +173,43 @@ class GlobalCopy:
         for marker, start, end in zip(self._markers, reached, ends, strict=True):
             environment.restore(marker.name, (), end, start=start, goes_on=wrote, time_ms=now_ms)
         environment.finish_restore(self._committed(ends, now_ms))
+
+    def _leaders(self, now_ms: int) -> Sequence[int]:
+        """Return for each partition a leader epoch in which the log was what the copy has read."""
+        reached = self._reached()
+        if not any(reached):
+            return ()
+        so_far = self._committed(reached, now_ms)
+        if not self._environment.condition(so_far).ready:  # it was cut short, and is read on
+            self._environment.finish_restore(so_far)
+        view = self._environment.snapshot(so_far)
+        try:
+            return self._leaders_in(view)
+        finally:
+            view.close()
+
+    def _leaders_in(self, view: Snapshot) -> tuple[int, ...]:
+        row = view.get(self._markers[0].name, _LEADERS)
+        return () if row is None else _DECODE(row)
+
+    def _wanted_leaders(self, known: Sequence[int]) -> tuple[int, ...]:
+        """Return the leaders that are known when the copy has come to the mark."""
+        found = zip_longest(known, self._mark.leaders, fillvalue=-1)
+        return tuple(max(of_copy, of_mark) for of_copy, of_mark in found)
+
+    def _has_lost(self, known: Sequence[int]) -> bool:
+        """Whether the topic has lost what the copy read of it, by leaders that came since."""
+        read = {
+            TopicPartition(self._table.topic, n): LogPosition(end, known[n])
+            for n, end in enumerate(self._reached()[: len(known)])
+            if end and self._mark.leader(n) > known[n] >= 0
+        }
+        return bool(read) and bool(self._admin().kept_ends(read))
+
+    def _note_leaders(self, leaders: Sequence[int], reached: Sequence[int], now_ms: int) -> None:
+        """Keep whose logs the copy reads, before it reads them."""
+        rows = [(_LEADERS, _ENCODE(leaders))]
+        self._environment.restore(self._markers[0].name, rows, reached[0], time_ms=now_ms)
 
     def _process(self, partition: int, end: int, now_ms: int) -> None:
         """Let the table's processor write the copy, chunk by chunk.
