@@ -53,7 +53,10 @@ EXCUSED: dict[str, frozenset[str]] = {
     "expired": frozenset({"SOURCE_EXPIRED", "SOURCE_OFFSET_OUT_OF_RANGE"}),
     "age": frozenset({"CHANGELOG_ROWS_LOST"}),
     "group": frozenset({"OFFSETS_MOVED"}),
-    "recreate": frozenset({"SOURCE_TOPIC_RECREATED", "SOURCE_OFFSET_OUT_OF_RANGE"}),
+    # An old answer about topics names the old one, of which the log is too short.
+    "recreate": frozenset(
+        {"SOURCE_TOPIC_RECREATED", "SOURCE_OFFSET_OUT_OF_RANGE", "SOURCE_TRUNCATED"}
+    ),
     "truncate": frozenset({"SOURCE_OFFSET_OUT_OF_RANGE", "SOURCE_TRUNCATED"}),
 }
 """The codes with which an application may stop for good, by what happened."""
