@@ -432,7 +432,8 @@ class Environment(Protocol):
 
         Raises:
             FencedStateError: If a higher incarnation has written here.
-            StateNotReadyError: If the committed state is not here.
+            StateGoneError: If the committed state is not here any more.
+            StateNotReadyError: If what is here is ahead of it, or not to be trusted.
             StateDiskFullError: If there is no room; nothing is changed then.
         """
         ...

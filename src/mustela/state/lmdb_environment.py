@@ -218,7 +218,7 @@ class LmdbEnvironment:
             token is not None and txn.get(token_key(token), None, handle.pending) is not None
         )
         condition = compare(writer.standing, committed, has_pending=has_pending, spec=self._spec)
-        if condition is Condition.EMPTY:
+        if condition.catches_up or condition is Condition.STALE:
             raise gone(self.path)  # who folds has seen it there
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 
-from mustela.state.faults import StateNotReadyError, StoreError
+from mustela.state.faults import StateNotReadyError, StoreError, gone
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
 from mustela.state.protocol import (
@@ -203,6 +203,8 @@ class MemoryEnvironment:
     def fold(self, committed: Committed) -> None:
         """Fold the committed pending into the base, and drop the other pendings."""
         condition = self.condition(committed)
+        if condition.catches_up or condition is Condition.STALE:
+            raise gone(self._where)  # who folds has seen it there
         if not condition.ready:
             raise not_ready(condition, committed, self._where)
         if condition is Condition.FOLDABLE and committed.token is not None:

@@ -12,7 +12,7 @@ from mustela.state.faults import StateGoneError
 from mustela.state.interfaces import Committed, Condition, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.runs import SortedRows
-from tests.unit.state.environments import committed, fill, open_lmdb, rows_of
+from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
 ROW = (b"k", b"v")
 NEXT = Token(1, 2, 0)
@@ -44,6 +44,22 @@ def test_an_epoch_on_state_that_was_deleted_is_run_again(environment, above) -> 
     environment.restore("counts", [ROW], 10, start=0)
     environment.finish_restore(state)
     environment.write_pending(NEXT, state, {"counts": [ROW]})
+
+
+@pytest.mark.parametrize("stale_after_ms", [None, 1], ids=["behind", "stale"])
+def test_an_epoch_on_state_that_an_older_instance_dropped_is_run_again(
+    tmp_path: Path, stale_after_ms: int | None
+) -> None:
+    """On the same host one that was replaced, and does not know it yet, closes what it knows of."""
+    spec = make_spec(stale_after_ms=stale_after_ms)
+    environment = open_lmdb(tmp_path / "state", spec)
+    state = fill(environment, 10)
+    environment.write_pending(NEXT, state, {"counts": [ROW]})
+    after = committed(NEXT, counts=11, time_ms=state.time_ms + 10)
+    assert environment.condition(after) is Condition.FOLDABLE
+    environment.fold(state)  # by the older one
+    with pytest.raises(StateGoneError):
+        environment.write_pending(Token(1, 3, 0), after, {"counts": [ROW]})
 
 
 @pytest.mark.parametrize("above", [1, 3])

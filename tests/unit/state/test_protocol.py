@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mustela.errors import InvariantError
-from mustela.state.faults import FencedStateError, StateNotReadyError, StoreError
+from mustela.state.faults import FencedStateError, StateGoneError, StateNotReadyError, StoreError
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, StoreSpec, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
@@ -127,7 +127,7 @@ def test_one_epoch_behind_catches_up_from_its_positions(environment):
     assert environment.positions() == {"counts": 10}
     with pytest.raises(StateNotReadyError):
         environment.snapshot(later)
-    with pytest.raises(StateNotReadyError):
+    with pytest.raises(StateGoneError):  # who writes has seen it there
         environment.write_pending(Token(1, 3, 0), later, {})
     environment.restore("counts", [(b"key-000000", None), ROW], 11)
     assert environment.condition(later) is Condition.BEHIND
