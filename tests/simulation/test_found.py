@@ -109,6 +109,8 @@ def script_of(name: str) -> Script:
                 "who was replaced while it stood still finds newer state",
             ),
             ("beside", 884, "three instances: a claim is fenced by two others that make none"),
+            ("beside", 1486, "an older instance, on its way out, drops a newer one's pending rows"),
+            ("calls", 8702, "a worker that made calls is killed, and no record comes after"),
             ("lost", 73251, "a commit without an answer ends after its epochs topic is gone"),
             ("recreate", 20, "a source topic that was made anew, before anybody looks"),
             ("recreate", 107, "a global table's topic that was made anew between two looks"),
