@@ -227,6 +227,7 @@ class Invariants:
             # Where nothing is left to read of a range, the record cannot say whose log it was.
             asked = current_life().read_as.get((part.topic, part.partition, start), -1)
             logs = log.as_of_each(max(asked, part.leader_epoch), start, part.end)
+            logs += self._of_another(part, topic_id, start)
             if len(logs) > 1:
                 readings = [_copy(read) for read in readings for _ in logs]
             for number, read in enumerate(readings):
@@ -248,6 +249,13 @@ class Invariants:
         wrong += self._grown.wrong(grown, record.watermark, more)
         if wrong:
             self._fail("rows", f"epoch {record.epoch}: {wrong[:3]} (found, expected)")
+
+    def _of_another(self, part: PartitionState, topic_id: str, start: int) -> list[list[Entry]]:
+        """Return what may have been read of topics that an old answer gave another one's id."""
+        ever = self._world.broker.ever.items() if "lag" in self._world.applied else ()
+        others = [topic for of, topic in ever if topic.name == part.topic and of != topic_id]
+        logs = [log for topic in others for log in topic.partitions[part.partition :][:1]]
+        return [log.as_of(-1, start, part.end) for log in logs]
 
     def _copies(self, record: EpochRecord) -> dict[str, list[tuple[int, Entry]]]:
         """Return what the copies of global tables have read, and what they may have read, too."""
