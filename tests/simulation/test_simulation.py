@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,23 @@ def test_a_campaign_goes_on_where_its_ledger_ends(tmp_path: Path) -> None:
     assert continue_at(ledger, Choice(kinds=frozenset({"kill"}))) == 1
     assert choice.what.seeds == 5
     assert "kill at: " in choice.what.table()
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "seeds"),
+    [
+        ("seeds", ALL - NOT_YET, 100_000),
+        ("truncate_recreate_beside", ALL - {"reset"} | {"beside"}, 10_000),
+    ],
+)
+def test_the_ledger_of_a_long_run_has_no_gap(name: str, kinds: frozenset[str], seeds: int) -> None:
+    """Every seed was played, and none failed when it was played last."""
+    text = (Path(__file__).parent / "results" / f"{name}.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    parts = [(line["from"], line["to"]) for line in lines]
+    assert parts == [(n + 1, n + 1_000) for n in range(0, seeds, 1_000)]
+    assert {line["kinds"] for line in lines} == {Choice(kinds=kinds).name}
+    assert [seed for line in lines for seed in line["failed"]] == []
 
 
 def test_a_check_plays_every_program() -> None:
