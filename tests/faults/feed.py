@@ -127,15 +127,19 @@ class Feeder:
             raise self.error
 
 
-def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[Row]]:
+def read_all(
+    servers: str, topic: str, partitions: int, *, settle_s: float = SETTLE_S
+) -> dict[int, list[Row]]:
     """Read the committed records of a topic, by partition."""
     found: dict[int, list[Row]] = {partition: [] for partition in range(partitions)}
-    for row in _rows(servers, topic, partitions):
+    for row in _rows(servers, topic, partitions, settle_s):
         found[row.partition].append(row)
     return found
 
 
-def _stable_ends(settings: dict[str, Any], places: list[TopicPartition]) -> dict[int, int]:
+def _stable_ends(
+    settings: dict[str, Any], places: list[TopicPartition], settle_s: float
+) -> dict[int, int]:
     """Return where committed records end, behind the markers of commits that have returned.
 
     The broker writes them a moment later. It is not waited for long: an application may be writing
@@ -145,7 +149,7 @@ def _stable_ends(settings: dict[str, Any], places: list[TopicPartition]) -> dict
         Consumer({**settings, "isolation.level": f"read_{level}"})
         for level in ("committed", "uncommitted")
     )
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + settle_s
     try:
         while True:
             ends, all_ends = (
@@ -162,7 +166,7 @@ def _stable_ends(settings: dict[str, Any], places: list[TopicPartition]) -> dict
         written.close()
 
 
-def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
+def _rows(servers: str, topic: str, partitions: int, settle_s: float) -> Iterator[Row]:
     """Yield what was committed when this was called: a topic may grow all the time."""
     settings = {
         "bootstrap.servers": servers,
@@ -175,7 +179,7 @@ def _rows(servers: str, topic: str, partitions: int) -> Iterator[Row]:
         "log_level": 0,
     }
     places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-    ends = _stable_ends(settings, places)
+    ends = _stable_ends(settings, places, settle_s)
     consumer = Consumer(settings)
     try:
         consumer.assign(places)
