@@ -14,7 +14,7 @@ from typing import Any
 
 from mustela.model import Record
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.cases import Case
@@ -34,7 +34,7 @@ def _as_told(record: Record[Any, Any], _partition_time: int) -> int:
     return record.timestamp - START_MS
 
 
-def bundled(topologies: Mapping[str, Topology]) -> Topology:
+def bundled(topologies: Mapping[str, TopologyGraph]) -> TopologyGraph:
     """Return one topology of several: names of steps, stores and topics begin with the case's.
 
     Its sources take `START_MS` off each record's time, so that windows begin where a case says.
@@ -45,10 +45,10 @@ def bundled(topologies: Mapping[str, Topology]) -> Topology:
         for names in [set(_names(topology))]
         for node in topology
     ]
-    return Topology(tuple(nodes))
+    return TopologyGraph(tuple(nodes))
 
 
-def _names(topology: Topology) -> Iterator[str]:
+def _names(topology: TopologyGraph) -> Iterator[str]:
     for node in topology:
         yield node.name
         yield from (store.name for store in node.stores)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustela.broker.process import DevelopmentBroker
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.bundles import Bundles
 from tests.conformance.cases import load_cases
 from tests.conformance.script import Produced, Sent
@@ -50,7 +50,7 @@ def run_topology(request: pytest.FixtureRequest) -> RunTopology:
         way = way.on(broker.bootstrap_servers, context, request.getfixturevalue("tmp_path"))
 
     def run(
-        topology: Topology,
+        topology: TopologyGraph,
         records: Sequence[Sent],
         *,
         epochs: Sequence[int] | None = None,

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import Joined, JoinWindows, Materialized, Stores, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.script import Sent
 
 __all__ = ["NAMES", "script_of", "shown", "topology_of"]
@@ -80,7 +80,7 @@ def pair(left: str | None, right: str | None) -> str:
     return f"{left or 'null'}+{right or 'null'}"
 
 
-def topology_of(name: str) -> Topology:
+def topology_of(name: str) -> TopologyGraph:
     """Return the topology of a join."""
     what, kind, how = name.split()
     builder = StreamsBuilder()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mustela.model import Headers
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["At", "Produced", "Run", "Sent", "Written", "at"]
 
@@ -69,5 +69,5 @@ class Produced:
         return [record for record in self.records if record.topic == topic]
 
 
-Run = Callable[[Topology, Sequence[Sequence[Sent]]], Produced]
+Run = Callable[[TopologyGraph, Sequence[Sequence[Sent]]], Produced]
 """Runs a topology over epochs of records; ``after_input`` counts records over all epochs."""

@@ -25,7 +25,7 @@ from mustela.runtime.events import EpochDone, Event
 from mustela.serdes.base import Serde
 from mustela.spark.engine import SparkEngine
 from mustela.topology.global_table import GlobalTableNode
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from tests.conformance.script import Produced, Run, Sent, Written
@@ -75,7 +75,7 @@ class SparkWay:
         assert self._where is not None
         servers, context, directory = self._where
 
-        def run(topology: Topology, epochs: Sequence[Sequence[Sent]]) -> Produced:
+        def run(topology: TopologyGraph, epochs: Sequence[Sequence[Sent]]) -> Produced:
             given = dict(options)
             every = given.pop("restart_every", 1 if self._restarts else None)
             by_epoch = given.pop("count_epochs", False)
@@ -108,7 +108,11 @@ class _Case:
     """One topology on the broker."""
 
     def __init__(
-        self, topology: Topology, settings: Settings, context: Any, partitions: Mapping[str, int]
+        self,
+        topology: TopologyGraph,
+        settings: Settings,
+        context: Any,
+        partitions: Mapping[str, int],
     ) -> None:
         self.produced = Produced()
         self._partitions = partitions
@@ -255,11 +259,11 @@ class _Case:
             raise error
 
 
-def _chooses(topology: Topology) -> bool:
+def _chooses(topology: TopologyGraph) -> bool:
     return any(isinstance(node, SinkNode) and callable(node.topic) for node in topology)
 
 
-def _sources(topology: Topology) -> Iterator[tuple[str, tuple[Serde[Any] | None, ...]]]:
+def _sources(topology: TopologyGraph) -> Iterator[tuple[str, tuple[Serde[Any] | None, ...]]]:
     for node in topology:
         if isinstance(node, SourceNode):
             for topic in node.topics:

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 
 WITHIN = timedelta(milliseconds=10)
 
 
-def topology() -> Topology:
+def topology() -> TopologyGraph:
     """By key, and by what a function chooses; what goes on is counted by its own key."""
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)

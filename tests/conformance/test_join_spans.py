@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustela import JoinWindows, Record, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 
@@ -21,7 +21,7 @@ def pair(left: int | None, right: int | None) -> list[int | None]:
     return [left, right]
 
 
-def topology() -> Topology:
+def topology() -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.stream("left", key=str, value=int)
     right = builder.stream("right", key=str, value=int)

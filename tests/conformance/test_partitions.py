@@ -12,7 +12,7 @@ import pytest
 
 from mustela import JoinWindows, KStream, KTable, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.script import Produced, Sent, Written
 from tests.conformance.spark_ways import SparkWay
 from tests.conformance.ways import driver_way
@@ -93,7 +93,7 @@ JOINS: dict[str, Callable[[StreamsBuilder], KStream[Any, str]]] = {
 }
 
 
-def topology(join: str) -> Topology:
+def topology(join: str) -> TopologyGraph:
     builder = StreamsBuilder()
     JOINS[join](builder).to("out", key=str, value=str)
     return builder.build()

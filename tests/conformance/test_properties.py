@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustela import StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology, cut
 from tests.conformance.script import Sent
 
@@ -38,7 +38,7 @@ def collect(total: list[int], value: int) -> list[int]:
     return total
 
 
-def every_table() -> Topology:
+def every_table() -> TopologyGraph:
     """Several tables over one stream, each next to branches that spoil what they are given."""
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)

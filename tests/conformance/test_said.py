@@ -29,7 +29,7 @@ from mustela import (
     TimeWindows,
     TopN,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 
@@ -129,7 +129,7 @@ def by_key(records: Sequence[Sent]) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def of_stream() -> Topology:
+def of_stream() -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
     grouped = stream.group_by_key()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustela import ContextualProcessor, Materialized, Record, Stores, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 
@@ -25,7 +25,7 @@ class Tell(ContextualProcessor[str, int, str, int]):
         store.put(record.key, record.value)
 
 
-def topology() -> Topology:
+def topology() -> TopologyGraph:
     """A count whose rows expire, a sum that they are taken out of, a join, and a processor."""
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)

@@ -15,7 +15,7 @@ from mustela import (
     TimeWindows,
     Windowed,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 
@@ -28,7 +28,7 @@ def ms(count: int) -> timedelta:
     return timedelta(milliseconds=count)
 
 
-def windows() -> Topology:
+def windows() -> TopologyGraph:
     """Counts on update and on close, in windows that are combined before the shuffle and others."""
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=str, value=int).group_by_key()

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import KTable, Materialized, SlidingWindows, Stores, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
@@ -31,14 +31,14 @@ def versioned(store: str) -> dict[str, Any]:
     return {"materialized": Materialized(supplier=history)}
 
 
-def table_agg_basic() -> Topology:
+def table_agg_basic() -> TopologyGraph:
     builder = StreamsBuilder()
     grouped = builder.table("topic1", key=str, value=str).group_by(lambda k, v: (k, v), key=str)
     grouped.aggregate(lambda: "0", plus, minus, value=str).to_stream().to("out")
     return builder.build()
 
 
-def table_agg_remove_before_add() -> Topology:
+def table_agg_remove_before_add() -> TopologyGraph:
     builder = StreamsBuilder()
     table = builder.table("count-test-input", key=str, value=str)
     grouped = table.group_by(lambda key, _value: (key[0], key[1]), key=str)
@@ -48,7 +48,7 @@ def table_agg_remove_before_add() -> Topology:
     return builder.build()
 
 
-def table_agg_versioned() -> Topology:
+def table_agg_versioned() -> TopologyGraph:
     builder = StreamsBuilder()
     table = builder.table("topic1", key=str, value=str, **versioned("versions"))
 
@@ -62,7 +62,7 @@ def table_agg_versioned() -> Topology:
     return builder.build()
 
 
-def table_count_same_group_no_transient() -> Topology:
+def table_count_same_group_no_transient() -> TopologyGraph:
     builder = StreamsBuilder()
     table = builder.table("input-topic", key=str, value=str)
     table.group_by(lambda k, v: (k, v), key=str).count().to_stream().to("output-topic")
@@ -73,7 +73,7 @@ def by_foreign_key(
     join: Callable[[KTable[str, str], KTable[str, str]], KTable[str, str]],
     left: dict[str, Any] | None = None,
     right: dict[str, Any] | None = None,
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     one = builder.table("left_table", key=str, value=str, **(left or {}))
     other = builder.table("right_table", key=str, value=str, **(right or {}))
@@ -89,11 +89,11 @@ def paired(left: str, right: str | None) -> str:
     return f"({left},{'null' if right is None else right})"
 
 
-def fk_inner_unsubscribe() -> Topology:
+def fk_inner_unsubscribe() -> TopologyGraph:
     return by_foreign_key(lambda one, other: one.join(other, paired, foreign_key=foreign_key))
 
 
-def fk_inner_out_of_order_versioned() -> Topology:
+def fk_inner_out_of_order_versioned() -> TopologyGraph:
     return by_foreign_key(
         lambda one, other: one.join(other, paired, foreign_key=foreign_key),
         left=versioned("left"),
@@ -101,15 +101,15 @@ def fk_inner_out_of_order_versioned() -> Topology:
     )
 
 
-def fk_left_changing_fk() -> Topology:
+def fk_left_changing_fk() -> TopologyGraph:
     return by_foreign_key(lambda one, other: one.left_join(other, paired, foreign_key=foreign_key))
 
 
-def fk_left_right_side_changes() -> Topology:
+def fk_left_right_side_changes() -> TopologyGraph:
     return by_foreign_key(lambda one, other: one.left_join(other, paired, foreign_key=foreign_key))
 
 
-def fk_left_null_fk() -> Topology:
+def fk_left_null_fk() -> TopologyGraph:
     def or_none(value: str) -> str | None:
         found = foreign_key(value)
         return None if found == "returnNull" else found
@@ -117,7 +117,7 @@ def fk_left_null_fk() -> Topology:
     return by_foreign_key(lambda one, other: one.left_join(other, paired, foreign_key=or_none))
 
 
-def cogroup_shared_keys() -> Topology:
+def cogroup_shared_keys() -> TopologyGraph:
     builder = StreamsBuilder()
     one = builder.stream("one", key=str, value=str).group_by_key()
     two = builder.stream("two", key=str, value=str).group_by_key()
@@ -126,7 +126,7 @@ def cogroup_shared_keys() -> Topology:
     return builder.build()
 
 
-def cogroup_join_table() -> Topology:
+def cogroup_join_table() -> TopologyGraph:
     builder = StreamsBuilder()
     one = builder.stream("one", key=str, value=str).group_by_key()
     two = builder.stream("two", key=str, value=str).group_by_key()
@@ -137,7 +137,7 @@ def cogroup_join_table() -> Topology:
     return builder.build()
 
 
-def sliding_exact_order() -> Topology:
+def sliding_exact_order() -> TopologyGraph:
     builder = StreamsBuilder()
     one = builder.stream("topic", key=str, value=str).group_by_key()
     two = builder.stream("topic2", key=str, value=str).group_by_key()
@@ -149,7 +149,7 @@ def sliding_exact_order() -> Topology:
     return builder.build()
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     build.__name__: build
     for build in (
         cogroup_join_table,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mustela import Repartitioned, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
 
-def repartition_then_group_by_key() -> Topology:
+def repartition_then_group_by_key() -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("input", key=int, value=str).select_key(lambda k, _v: str(k))
     spread = stream.repartition(key=str, name="new-key")
@@ -18,7 +18,7 @@ def repartition_then_group_by_key() -> Topology:
     return builder.build()
 
 
-def repartition_timestamps() -> Topology:
+def repartition_timestamps() -> TopologyGraph:
     """No topic lies between: what comes out of the step is written to one of the case's name."""
     builder = StreamsBuilder()
     options = Repartitioned[int, str](
@@ -29,6 +29,6 @@ def repartition_timestamps() -> Topology:
     return builder.build()
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     build.__name__: build for build in (repartition_then_group_by_key, repartition_timestamps)
 }

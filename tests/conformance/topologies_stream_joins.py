@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import JoinWindows, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
@@ -33,10 +33,12 @@ def summed(left: object, right: object) -> str:
     return f"{shown(left)}+{shown(right)}"
 
 
-def join(kind: str, joined_by: JoinWindows, *, right: type[Any] = str) -> Callable[[], Topology]:
+def join(
+    kind: str, joined_by: JoinWindows, *, right: type[Any] = str
+) -> Callable[[], TopologyGraph]:
     """Return a topology that joins two topics, in the words of the join's own unit tests."""
 
-    def build() -> Topology:
+    def build() -> TopologyGraph:
         builder = StreamsBuilder()
         one = builder.stream("topic1", key=int, value=str)
         two = builder.stream("topic2", key=int, value=right)
@@ -47,10 +49,10 @@ def join(kind: str, joined_by: JoinWindows, *, right: type[Any] = str) -> Callab
     return build
 
 
-def wide_join(kind: str) -> Callable[[], Topology]:
+def wide_join(kind: str) -> Callable[[], TopologyGraph]:
     """Return a topology that joins two topics, in the words of the integration tests."""
 
-    def build() -> Topology:
+    def build() -> TopologyGraph:
         builder = StreamsBuilder()
         one = builder.stream("inputTopicLeft", key=int, value=str)
         two = builder.stream("inputTopicRight", key=int, value=str)
@@ -61,14 +63,14 @@ def wide_join(kind: str) -> Callable[[], Topology]:
     return build
 
 
-def ssj_self_join() -> Topology:
+def ssj_self_join() -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("inputTopicLeft", key=int, value=str)
     stream.join(stream, dashed, windows=WIDE, value=str, store="joined").to("outputTopic")
     return builder.build()
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     "ssj_inner": wide_join("inner"),
     "ssj_inner_asymmetric_after": join("inner", windows(0, 100)),
     "ssj_inner_asymmetric_before": join("inner", windows(100, 0)),

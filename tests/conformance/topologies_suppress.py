@@ -15,7 +15,7 @@ from mustela import (
     TimeWindows,
     Windowed,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
@@ -35,7 +35,7 @@ def printed(key: Windowed[str], _count: int) -> str:
     return f"[{key.key}@{key.start - origin}/{key.end - origin}]"
 
 
-def final(windows: TimeWindows | SlidingWindows) -> Topology:
+def final(windows: TimeWindows | SlidingWindows) -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("input", key=str, value=str)
     grouped = stream.group_by(lambda key, _value: key, key=str, value=str)
@@ -46,7 +46,7 @@ def final(windows: TimeWindows | SlidingWindows) -> Topology:
     return builder.build()
 
 
-def limited(suppressed: Suppressed) -> Topology:
+def limited(suppressed: Suppressed) -> TopologyGraph:
     builder = StreamsBuilder()
     table = builder.table("input", key=str, value=str)
     counts = table.group_by(lambda k, v: (v, k), key=str, value=str).count(store="counts")
@@ -56,7 +56,7 @@ def limited(suppressed: Suppressed) -> Topology:
     return builder.build()
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     "suppress_final_large_jump": lambda: final(TimeWindows(size=ms(2), grace=ms(2))),
     "suppress_final_sliding": lambda: final(SlidingWindows(time_difference=ms(5), grace=ms(15))),
     "suppress_final_tumbling": lambda: final(TimeWindows(size=ms(2), grace=ms(1))),

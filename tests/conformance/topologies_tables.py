@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import Joined, KStream, KTable, Materialized, Stores, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
@@ -21,7 +21,7 @@ def told(left: str | None, right: str | None) -> str:
     return f"{left or 'null'}-{right or 'null'}"
 
 
-def stream_and_table(build: Callable[[_Stream, _Table], Any], **options: Any) -> Topology:
+def stream_and_table(build: Callable[[_Stream, _Table], Any], **options: Any) -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("inputTopicLeft", key=int, value=str)
     table = builder.table("inputTopicRight", key=int, value=str, **options)
@@ -33,7 +33,7 @@ def two_tables(
     build: Callable[[_Table, _Table], _Table],
     left: dict[str, Any] | None = None,
     right: dict[str, Any] | None = None,
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     one = builder.table("inputTopicLeft", key=int, value=str, **(left or {"store": "left"}))
     other = builder.table("inputTopicRight", key=int, value=str, **(right or {"store": "right"}))
@@ -46,48 +46,48 @@ def versioned(store: str) -> dict[str, Any]:
     return {"materialized": Materialized(supplier=history)}
 
 
-def stj_inner() -> Topology:
+def stj_inner() -> TopologyGraph:
     return stream_and_table(lambda s, t: s.join(t, told))
 
 
-def stj_left() -> Topology:
+def stj_left() -> TopologyGraph:
     return stream_and_table(lambda s, t: s.left_join(t, told))
 
 
-def stj_left_versioned() -> Topology:
+def stj_left_versioned() -> TopologyGraph:
     return stream_and_table(lambda s, t: s.left_join(t, told), **versioned("table"))
 
 
-def stj_left_versioned_grace() -> Topology:
+def stj_left_versioned_grace() -> TopologyGraph:
     waits = Joined[Any, Any, Any](grace=timedelta(milliseconds=2), name="join")
     return stream_and_table(lambda s, t: s.left_join(t, told, joined=waits), **versioned("table"))
 
 
-def ttj_inner() -> Topology:
+def ttj_inner() -> TopologyGraph:
     return two_tables(lambda a, b: a.join(b, told, value=str, store="result"))
 
 
-def ttj_left() -> Topology:
+def ttj_left() -> TopologyGraph:
     return two_tables(lambda a, b: a.left_join(b, told, value=str, store="result"))
 
 
-def ttj_outer() -> Topology:
+def ttj_outer() -> TopologyGraph:
     return two_tables(lambda a, b: a.outer_join(b, told, value=str, store="result"))
 
 
-def ttj_inner_inner() -> Topology:
+def ttj_inner_inner() -> TopologyGraph:
     return two_tables(
         lambda a, b: a.join(b, told, value=str).join(b, told, value=str, store="result")
     )
 
 
-def ttj_left_outer() -> Topology:
+def ttj_left_outer() -> TopologyGraph:
     return two_tables(
         lambda a, b: a.left_join(b, told, value=str).outer_join(b, told, value=str, store="result")
     )
 
 
-def ttj_inner_versioned() -> Topology:
+def ttj_inner_versioned() -> TopologyGraph:
     return two_tables(
         lambda a, b: a.join(b, told, value=str, store="result"),
         versioned("left"),
@@ -95,7 +95,7 @@ def ttj_inner_versioned() -> Topology:
     )
 
 
-def ttj_inner_left_versioned() -> Topology:
+def ttj_inner_left_versioned() -> TopologyGraph:
     return two_tables(lambda a, b: a.join(b, told, value=str, store="result"), versioned("left"))
 
 
@@ -104,7 +104,7 @@ def second_token(_key: int | None, value: str) -> str | None:
     return tokens[1] if len(tokens) > 1 else None
 
 
-def stream_and_global_table(kind: str) -> Topology:
+def stream_and_global_table(kind: str) -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("streamTopic", key=int, value=str)
     table = builder.global_table("globalTableTopic", key=str, value=str)
@@ -114,15 +114,15 @@ def stream_and_global_table(kind: str) -> Topology:
     return builder.build()
 
 
-def gktable_inner_null_record_key() -> Topology:
+def gktable_inner_null_record_key() -> TopologyGraph:
     return stream_and_global_table("inner")
 
 
-def gktable_left_null_mapped_key() -> Topology:
+def gktable_left_null_mapped_key() -> TopologyGraph:
     return stream_and_global_table("left")
 
 
-def null_key_left_stream_table() -> Topology:
+def null_key_left_stream_table() -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.stream("left", key=str, value=str).repartition()
     right = builder.stream("right", key=str, value=str).repartition().to_table()
@@ -130,7 +130,7 @@ def null_key_left_stream_table() -> Topology:
     return builder.build()
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     build.__name__: build
     for build in (
         stj_inner,

@@ -16,7 +16,7 @@ from mustela import (
     TimeWindowedKStream,
     TimeWindows,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["TOPOLOGIES"]
 
@@ -45,7 +45,7 @@ def aggregated(
     topic: str,
     windows: TimeWindows | SlidingWindows,
     strategy: EmitStrategy = UPDATE,
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     grouped = builder.stream(topic, key=str, value=str).group_by_key()
     table = joined(grouped.windowed_by(windows).emit_strategy(strategy))
@@ -57,7 +57,7 @@ def counted(
     topic: str,
     windows: TimeWindows | SlidingWindows | SessionWindows,
     strategy: EmitStrategy = UPDATE,
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     grouped = builder.stream(topic, key=str, value=str).group_by_key()
     windowed: Any = grouped.windowed_by(windows)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
@@ -66,11 +66,11 @@ def counted(
     return builder.build()
 
 
-def hopping_agg_update() -> Topology:
+def hopping_agg_update() -> TopologyGraph:
     return aggregated("topic1", hopping(100))
 
 
-def hopping_late_update() -> Topology:
+def hopping_late_update() -> TopologyGraph:
     builder = StreamsBuilder()
     grouped = builder.stream("topic", key=str, value=str).group_by_key()
     table = joined(grouped.windowed_by(hopping(90)), start="")
@@ -79,51 +79,51 @@ def hopping_late_update() -> Topology:
     return builder.build()
 
 
-def hopping_nograce_final() -> Topology:
+def hopping_nograce_final() -> TopologyGraph:
     return aggregated("in", hopping(0), FINAL)
 
 
-def hopping_grace_final() -> Topology:
+def hopping_grace_final() -> TopologyGraph:
     return aggregated("in", hopping(5), FINAL)
 
 
-def tumbling_count_final() -> Topology:
+def tumbling_count_final() -> TopologyGraph:
     return counted("input", TimeWindows(size=ms(500), grace=ms(0)), FINAL)
 
 
-def tumbling_count_grace() -> Topology:
+def tumbling_count_grace() -> TopologyGraph:
     return counted("topic", TimeWindows(size=ms(500), grace=ms(100)))
 
 
-def session_count_update() -> Topology:
+def session_count_update() -> TopologyGraph:
     return counted("input", SessionWindows(inactivity_gap=ms(500), grace=ms(0)))
 
 
-def session_count_final() -> Topology:
+def session_count_final() -> TopologyGraph:
     return counted("input", SessionWindows(inactivity_gap=ms(500), grace=ms(0)), FINAL)
 
 
-def sliding_count() -> Topology:
+def sliding_count() -> TopologyGraph:
     return counted("topic", sliding(500, 2000))
 
 
-def sliding_agg_in_order() -> Topology:
+def sliding_agg_in_order() -> TopologyGraph:
     return aggregated("topic", sliding(10, 5))
 
 
-def sliding_agg_out_of_order() -> Topology:
+def sliding_agg_out_of_order() -> TopologyGraph:
     return aggregated("topic1", sliding(10, 50))
 
 
-def sliding_agg_out_of_order_final() -> Topology:
+def sliding_agg_out_of_order_final() -> TopologyGraph:
     return aggregated("topic1", sliding(10, 10), FINAL)
 
 
-def sliding_early_records() -> Topology:
+def sliding_early_records() -> TopologyGraph:
     return aggregated("topic", sliding(50, 0))
 
 
-TOPOLOGIES: dict[str, Callable[[], Topology]] = {
+TOPOLOGIES: dict[str, Callable[[], TopologyGraph]] = {
     build.__name__: build
     for build in (
         hopping_agg_update,

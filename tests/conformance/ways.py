@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mustela import TopologyTestDriver
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from tests.conformance.script import Produced, Run, Sent, Written
 
@@ -22,7 +22,7 @@ __all__ = ["WAYS", "driver_way"]
 def driver_way(**options: Any) -> Run:
     """Run in the test driver."""
 
-    def run(topology: Topology, epochs: Sequence[Sequence[Sent]]) -> Produced:
+    def run(topology: TopologyGraph, epochs: Sequence[Sequence[Sent]]) -> Produced:
         produced = Produced()
         with TopologyTestDriver(topology, initial_wall_clock=0, **options) as driver:
             sinks = [node.topic for node in topology if isinstance(node, SinkNode)]

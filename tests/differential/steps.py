@@ -9,7 +9,7 @@ from typing import Any
 
 import mustela as m
 from mustela import StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.differential import functions as f
 from tests.differential.processors import Fixed, Free
 
@@ -19,7 +19,7 @@ Step = dict[str, Any]
 """One step: ``id``, ``op``, ``in`` (ids of the steps it reads), and what the operator needs."""
 
 
-def build(steps: Sequence[Step]) -> Topology:
+def build(steps: Sequence[Step]) -> TopologyGraph:
     """Return the topology of a description."""
     return _Build().topology(steps)
 
@@ -33,7 +33,7 @@ class _Build:
         self._builder = StreamsBuilder()
         self._made: dict[str, Any] = {}
 
-    def topology(self, steps: Sequence[Step]) -> Topology:
+    def topology(self, steps: Sequence[Step]) -> TopologyGraph:
         for step in steps:
             make: Callable[..., Any] = getattr(self, f"_{step['op']}")
             self._made[step["id"]] = make(step, *(self._made[i] for i in step.get("in", ())))

@@ -180,15 +180,15 @@ def _watermark_forgotten() -> None:
 
 
 def _met_and_alone() -> None:
-    from mustela.kernel.joins.stream_join_waiting import Waiting
+    from mustela.kernel.joins.stream_join_waiting import WaitingRecords
 
-    discard: Any = Waiting.discard
+    discard: Any = WaitingRecords.discard
 
     def only_fresh(self: Any, *place: Any, stored: bool) -> None:
         del stored
         discard(self, *place, stored=False)
 
-    _replace(Waiting, "discard", only_fresh)
+    _replace(WaitingRecords, "discard", only_fresh)
 
 
 def _rows_of_now_for_versions() -> None:

@@ -30,7 +30,7 @@ from mustela import topology as room
 from mustela.planner.explain import explain
 from mustela.planner.planner import plan
 from mustela.serdes.json import JsonSerde
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 
 Golden = Callable[[str, str], None]
@@ -38,7 +38,7 @@ Golden = Callable[[str, str], None]
 MINUTE = timedelta(minutes=1)
 
 
-def every_step() -> Topology:
+def every_step() -> TopologyGraph:
     """Write a program with at least one node of every kind."""
     builder = StreamsBuilder()
     clicks = builder.stream(re.compile("clicks-.*"), key=str, value=str, name="clicks")

@@ -16,12 +16,12 @@ from mustela.dsl.windows import TimeWindows
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import RULES, plan
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 Golden = Callable[[str, str], None]
 
 
-def word_count() -> Topology:
+def word_count() -> TopologyGraph:
     builder = StreamsBuilder()
     lines = builder.stream("lines", key=str, value=str)
     words = lines.flat_map_values(str.split, name="words").group_by(by_value, key=str, name="word")
@@ -29,7 +29,7 @@ def word_count() -> Topology:
     return builder.build()
 
 
-def known_keys() -> Topology:
+def known_keys() -> TopologyGraph:
     builder = StreamsBuilder()
     clicks = builder.stream("clicks", key=str, value=str)
     changes = clicks.group_by_key().count(name="count").to_stream(name="changes")
@@ -38,7 +38,7 @@ def known_keys() -> Topology:
     return builder.build()
 
 
-def filtered_tables() -> Topology:
+def filtered_tables() -> TopologyGraph:
     builder = StreamsBuilder()
     prices = builder.table("prices", key=str, value=int, store="prices")
     prices.map_values(abs, name="abs").filter(by_value, name="dear").to_stream(name="dear-changes")
@@ -47,7 +47,7 @@ def filtered_tables() -> Topology:
     return builder.build()
 
 
-def several_stages() -> Topology:
+def several_stages() -> TopologyGraph:
     builder = StreamsBuilder()
     orders = builder.stream(["orders.us", "orders.eu"], key=str, value=int, name="orders")
     totals = orders.group_by_key().reduce(int.__add__, name="totals").to_stream(name="changes")
@@ -63,7 +63,7 @@ def several_stages() -> Topology:
     return builder.build()
 
 
-def lookups() -> Topology:
+def lookups() -> TopologyGraph:
     builder = StreamsBuilder()
     prices = builder.table("prices", key=str, value=int)
     prices.to_stream(name="changes").to("changes", name="out")
@@ -90,7 +90,7 @@ def last_click(_user: str, click: str) -> str:
     return click
 
 
-def foreign_keys() -> Topology:
+def foreign_keys() -> TopologyGraph:
     """The right tables travel once, to where the joins are: stored or not, or seen by a filter."""
     builder = StreamsBuilder()
     orders = builder.table("orders", key=int, value=str)
@@ -104,7 +104,7 @@ def foreign_keys() -> Topology:
     return builder.build()
 
 
-def a_table_that_waits() -> Topology:
+def a_table_that_waits() -> TopologyGraph:
     """A table that only a join behind another stage reads is kept where the join is."""
     builder = StreamsBuilder()
     clicks = builder.stream("clicks", key=str, value=str).group_by_key().reduce(max, name="last")
@@ -114,7 +114,7 @@ def a_table_that_waits() -> Topology:
     return builder.build()
 
 
-def same_key_twice() -> Topology:
+def same_key_twice() -> TopologyGraph:
     builder = StreamsBuilder()
     spread = builder.stream("clicks", key=str, value=str).select_key(by_value, name="by-value")
     grouped = spread.group_by_key(key=str)
@@ -123,7 +123,7 @@ def same_key_twice() -> Topology:
     return builder.build()
 
 
-def with_itself() -> Topology:
+def with_itself() -> TopologyGraph:
     builder = StreamsBuilder()
     clicks = builder.stream("clicks", key=str, value=str)
     near = JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0))
@@ -131,7 +131,7 @@ def with_itself() -> Topology:
     return builder.build()
 
 
-def closed_windows() -> Topology:
+def closed_windows() -> TopologyGraph:
     builder = StreamsBuilder()
     minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
     counts = builder.stream("clicks", key=str).group_by_key().windowed_by(minutes).count(name="n")
@@ -140,7 +140,7 @@ def closed_windows() -> Topology:
     return builder.build()
 
 
-EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
+EXAMPLE_OF_RULE: dict[str, Callable[[], TopologyGraph]] = {
     "close_in_window_store": closed_windows,
     "combine_before_shuffle": word_count,
     "each_change": lookups,
@@ -165,7 +165,7 @@ EXAMPLE_OF_RULE: dict[str, Callable[[], Topology]] = {
     ],
     ids=lambda e: e.__name__,
 )
-def test_a_plan_is_explained(golden: Golden, example: Callable[[], Topology]) -> None:
+def test_a_plan_is_explained(golden: Golden, example: Callable[[], TopologyGraph]) -> None:
     """With every rule on, as an application runs it."""
     golden(f"plan/{example.__name__}.txt", explain(plan(example())))
 

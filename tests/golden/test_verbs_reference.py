@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_overloads
 import pytest
 
 import mustela
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 TABLE = REFERENCE / "dsl.md"
@@ -244,7 +244,7 @@ def test_the_table_of_verbs_is_what_the_methods_say(request: pytest.FixtureReque
 def _public() -> Iterator[tuple[str, str]]:
     """Iterate over the verbs that users can call."""
     kinds = {name: getattr(mustela, name) for name in mustela.__all__}
-    stages = {n: k for n, k in kinds.items() if isinstance(k, type) and issubclass(k, Stage)}
+    stages = {n: k for n, k in kinds.items() if isinstance(k, type) and issubclass(k, VerbStage)}
     for name, kind in stages.items():
         others = [other for other in stages.values() if other is not kind]
         bases = [other for other in others if issubclass(kind, other)]

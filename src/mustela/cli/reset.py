@@ -107,7 +107,7 @@ class NothingRecordedError(UsageError):
     code = "RESET_NO_RECORD"
 
 
-class Plan(NamedTuple):
+class ResetPlan(NamedTuple):
     """What a reset would delete."""
 
     application_id: str
@@ -229,19 +229,19 @@ def _goes_on(
     return go_ahead(manner, settings, told, done="deleted", error=NothingConfirmedError)
 
 
-def _delete(plan: Plan, admin: KafkaAdmin) -> None:
+def _delete(plan: ResetPlan, admin: KafkaAdmin) -> None:
     admin.delete(plan.topics)
     for state in plan.state:
         shutil.rmtree(state)
 
 
-def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
+def _plan(settings: Settings, admin: KafkaAdmin) -> ResetPlan:
     from mustela.runtime.kafka_world import own_topics
     from mustela.state.directories import memory_directory
 
     name = settings.application_id
     places = (settings.state_dir / name, memory_directory(name))
-    return Plan(
+    return ResetPlan(
         application_id=name,
         topics=own_topics(settings, admin),
         state=[place for place in places if place.is_dir() and not place.is_symlink()],
@@ -249,7 +249,7 @@ def _plan(settings: Settings, admin: KafkaAdmin) -> Plan:
     )
 
 
-def _told(plan: Plan) -> list[str]:
+def _told(plan: ResetPlan) -> list[str]:
     told = [f"topic {topic}" for topic in plan.topics]
     told += [f"state in {place}" for place in plan.state]
     if plan.group:

@@ -33,7 +33,7 @@ _REMOVED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SettingEntry:
     """One value as a source gives it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Entry:
 class Layers:
     """The values that won, by whole name."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, SettingEntry]
 
     def sources(self) -> dict[str, str]:
         """Return the source of every value."""
@@ -92,10 +92,10 @@ def merge_layers(
         directory: Where ``mustela.yaml`` is looked for.
         under: What was read before; file and environment are not read again then.
     """
-    merged: dict[str, Entry] = {} if under is None else dict(under.entries)
+    merged: dict[str, SettingEntry] = {} if under is None else dict(under.entries)
     outside = (_from_file(environ, directory, leaves), _from_environment(environ))
     for layer in (*(outside if under is None else ()), _flatten(code, leaves, _code)):
-        seen: dict[str, Entry] = {}
+        seen: dict[str, SettingEntry] = {}
         for entry in layer:
             resolved = _resolve(entry, leaves)
             if resolved is None:
@@ -108,7 +108,7 @@ def merge_layers(
     return Layers(_with_letters(merged))
 
 
-def _with_letters(merged: dict[str, Entry]) -> dict[str, Entry]:
+def _with_letters(merged: dict[str, SettingEntry]) -> dict[str, SettingEntry]:
     """Let handlers that go on write dead letters, where it is said in Kafka Streams' words.
 
     There the name of the topic is all that has to be said (KIP-1034): it makes the handlers that
@@ -117,7 +117,7 @@ def _with_letters(merged: dict[str, Entry]) -> dict[str, Entry]:
     topic = merged.get("dead_letter_topic")
     if topic is None or not topic.value:
         return merged
-    letters: dict[str, Entry] = {}
+    letters: dict[str, SettingEntry] = {}
     for key in HANDLERS:
         handler = merged.get(key)
         if handler is None or handler.value != "continue":
@@ -127,7 +127,7 @@ def _with_letters(merged: dict[str, Entry]) -> dict[str, Entry]:
     return {**merged, **letters}
 
 
-def _given_twice(first: Entry, second: Entry) -> SettingValueError:
+def _given_twice(first: SettingEntry, second: SettingEntry) -> SettingValueError:
     return SettingValueError(
         f"setting {first.key} is given twice, with different values",
         evidence={
@@ -142,7 +142,7 @@ def _given_twice(first: Entry, second: Entry) -> SettingValueError:
 # -- names ------------------------------------------------------------------------------------
 
 
-def _resolve(entry: Entry, leaves: Collection[str]) -> Entry | None:
+def _resolve(entry: SettingEntry, leaves: Collection[str]) -> SettingEntry | None:
     """Give an entry its one true name and value, or None when it means nothing here."""
     key = entry.key
     if key in leaves and key not in _FREE:
@@ -170,13 +170,13 @@ def _resolve(entry: Entry, leaves: Collection[str]) -> Entry | None:
     raise unknown_setting(entry.spelled, entry.source, names, like=key)
 
 
-def _client_entry(entry: Entry, name: str) -> Entry:
+def _client_entry(entry: SettingEntry, name: str) -> SettingEntry:
     name = name.replace("_", ".").lower()
     check_client_property(name, entry.source)
     return replace(entry, key=f"kafka.{name}", value=_text(entry))
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: SettingEntry) -> str:
     """Properties of other programs are text; YAML and code may say true or 3."""
     value = entry.value
     if isinstance(value, bool):
@@ -206,7 +206,7 @@ def _flatten(
     leaves: Collection[str],
     source: Callable[[str], str],
     prefix: str = "",
-) -> Iterator[Entry]:
+) -> Iterator[SettingEntry]:
     sections = {leaf.partition(".")[0] for leaf in leaves if "." in leaf} | set(_FREE)
     for name, value in values.items():
         key = f"{prefix}{name}"
@@ -219,14 +219,14 @@ def _flatten(
             trimmed = {_trim(str(k)) if skip else str(k): v for k, v in inner.items()}
             yield from _flatten(trimmed, leaves, source, f"{key}.")
         elif not (value is None and key in sections):
-            yield Entry(key=key, value=value, source=source(key), spelled=key)
+            yield SettingEntry(key=key, value=value, source=source(key), spelled=key)
 
 
 def _trim(name: str) -> str:
     return name.removeprefix("spark.")
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[SettingEntry]:
     for variable in sorted(environ):
         if not variable.upper().startswith(ENV_PREFIX):
             continue
@@ -239,12 +239,12 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
         else:
             key = ".".join(parts).lower()
         source = f"environment {variable}"
-        yield Entry(key=key, value=environ[variable], source=source, spelled=variable)
+        yield SettingEntry(key=key, value=environ[variable], source=source, spelled=variable)
 
 
 def _from_file(
     environ: Mapping[str, str], directory: Path, leaves: Collection[str]
-) -> Iterable[Entry]:
+) -> Iterable[SettingEntry]:
     named = environ.get(CONFIG_FILE_VARIABLE, "")
     path = Path(named).expanduser() if named else directory / CONFIG_FILE
     if not named and not path.is_file():

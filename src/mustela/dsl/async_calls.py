@@ -12,7 +12,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.serdes import choose_serde, said_or_read, serde_to_write
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -279,7 +279,7 @@ class AsyncCalls(Handle[K, V]):
         )
         return KStream(self._registry, place["name"], self._key, None)
 
-    def _part(self, place: Place, what: str, parent: str) -> Place:
+    def _part(self, place: NodePlace, what: str, parent: str) -> NodePlace:
         """Return the place of a step that belongs to one that the user sees."""
         name = path_name(place["name"], what)
         part = self._registry.place(what, parents=(parent,), at=place["origin"], name=name)
@@ -288,7 +288,7 @@ class AsyncCalls(Handle[K, V]):
 
     def _send_requests(
         self,
-        place: Place,
+        place: NodePlace,
         correlated: str,
         rules: RequestReply,
         request: Callable[[K, V], Any] | None,
@@ -318,7 +318,7 @@ class AsyncCalls(Handle[K, V]):
             )
         )
 
-    def _parking(self, place: Place, kind: StoreKind) -> StoreSpec:
+    def _parking(self, place: NodePlace, kind: StoreKind) -> StoreSpec:
         return StoreSpec(
             name=path_name(place["name"], "parked", length_max=STORE_NAME_LENGTH_MAX),
             kind=kind,
@@ -351,7 +351,7 @@ class AsyncCalls(Handle[K, V]):
         function: Callable[..., Any],
         options: AsyncOptions | None,
         name: str | None,
-    ) -> tuple[Place, dict[str, Any]]:
+    ) -> tuple[NodePlace, dict[str, Any]]:
         """Check a step that calls; return where it stands, and what its node says."""
         at = user_origin()
         rules = options_or(options, AsyncOptions(), at=at)

@@ -13,7 +13,7 @@ from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import check_name
 from mustela.dsl.options import (
     Consumed,
@@ -21,7 +21,7 @@ from mustela.dsl.options import (
     options_or,
 )
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.scheduled import CatchUpWord, add_scheduled, schedule_of
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.sources import (
@@ -49,7 +49,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamsBuilder(Stage):
+class StreamsBuilder(VerbStage):
     """Collects the steps of an application, beginning with the topics it reads.
 
     Args:
@@ -227,7 +227,7 @@ class StreamsBuilder(Stage):
         options = options_or(consumed, Consumed[Any, Any](), at=at)
         names = topic_names(topic, at=at)
         said = choose("name", name, options.name, holder="Consumed", at=at)
-        place = Place(
+        place = NodePlace(
             name=names[0] if said is None else check_name(said, what="step", at=at),
             parents=(),
             origin=at,

@@ -11,12 +11,12 @@ from mustela.dsl.functions import check_function, check_initializer, function_na
 from mustela.dsl.given_types import read_fold
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
-from mustela.dsl.said import Said, SaidTable, Source, is_said, said_fold, tagged
+from mustela.dsl.said import SaidAggregates, SaidTable, Source, is_said, said_fold, tagged
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import (
     WindowedGroup,
@@ -75,7 +75,7 @@ class Cogroup:
     sources: tuple[Source, ...]
     first: Cogrouping[Any, Any]
 
-    def said(self, table: SaidTable, *, at: Origin) -> tuple[Said, str]:
+    def said(self, table: SaidTable, *, at: Origin) -> tuple[SaidAggregates, str]:
         """Return what the fields come to, and the step that brings the streams together."""
         said = said_fold(self.sources, value=table.value, materialized=table.options, at=at)
         parent = self.parents[0]
@@ -84,7 +84,7 @@ class Cogroup:
         return said, parent
 
 
-class Cogrouping(Stage, Generic[K, V]):
+class Cogrouping(VerbStage, Generic[K, V]):
     """What `KGroupedStream` can do together with others: cogroup."""
 
     _registry: Registry
@@ -100,7 +100,9 @@ class Cogrouping(Stage, Generic[K, V]):
         """Return the same grouping of what another step gives."""
         raise NotImplementedError
 
-    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[Any, Any]:
+    def _add_said(
+        self, said: SaidAggregates, *, store: str | None, name: str | None
+    ) -> KTable[Any, Any]:
         raise NotImplementedError
 
     @overload
@@ -154,7 +156,7 @@ class Cogrouping(Stage, Generic[K, V]):
         )
 
 
-class CogroupedKStream(Stage, Generic[K, A]):
+class CogroupedKStream(VerbStage, Generic[K, A]):
     """Grouped streams of one key, each with its aggregator; made by `KGroupedStream.cogroup`.
 
     Records of all streams are folded into the same table, in merged order: the one with the lowest
@@ -349,7 +351,7 @@ class CogroupedKStream(Stage, Generic[K, A]):
         return TimeWindowedCogroupedKStream(group, mine)
 
 
-class _WindowedCogroup(Stage, Generic[K, A]):
+class _WindowedCogroup(VerbStage, Generic[K, A]):
     """Grouped streams in windows."""
 
     def __init__(self, group: WindowedGroup, cogroup: Cogroup) -> None:

@@ -14,7 +14,7 @@ from mustela.dsl.materialize import store_spec
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.windows import milliseconds
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BoolSerde
@@ -128,7 +128,7 @@ class Distinct(Handle[K, V]):
         )
         return KStream(self._registry, place["name"], self._key, self._value)
 
-    def _choose(self, place: Place, key: Callable[[K, V], object]) -> Serde[Any] | None:
+    def _choose(self, place: NodePlace, key: Callable[[K, V], object]) -> Serde[Any] | None:
         """Add the step that chooses, before the one of ``place``; return the serde of choices."""
         chosen = path_name(place["name"], "key")
         before = self._registry.place(

@@ -14,7 +14,7 @@ from mustela.dsl.materialize import check_not_kept, store_spec
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.versions import row_versions_of, rows_serde
 from mustela.errors import Origin
@@ -150,7 +150,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
 class _Result:
     """The step that the user sees, and what the steps before it need to know of it."""
 
-    place: Place
+    place: NodePlace
     base: str
     named: bool
     key: Serde[Any]
@@ -197,7 +197,9 @@ def _match(
     )
 
 
-def _before(left: Handle[Any, Any], result: _Result, what: str, parents: tuple[str, ...]) -> Place:
+def _before(
+    left: Handle[Any, Any], result: _Result, what: str, parents: tuple[str, ...]
+) -> NodePlace:
     """Return the place of a step before the one that the user sees."""
     registry = left._registry  # pyright: ignore[reportPrivateUsage]
     name = path_name(f"{result.place['name']}-{what}")

@@ -8,7 +8,7 @@ from typing import Any
 from mustela.dsl.globalktable import row_versions_refused
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, options_or
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import checked_store_builder, supplied
@@ -62,7 +62,7 @@ def add_global_store(
         raise row_versions_refused(told, "with_version()", at=at)
     spec = built.spec()
     registry.check_free(spec.name, at)
-    place = Place(
+    place = NodePlace(
         name=topic if said is None else check_name(said, what="step", at=at),
         parents=(),
         origin=at,

@@ -9,7 +9,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, Materialized, options_or
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.serdes import choose, choose_serde
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
@@ -80,7 +80,7 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
     stored = options_or(materialized, Materialized[Any, Any](), at=at)
     check_name(topic, what="topic", at=at)
     said = choose("name", name, options.name, holder="Consumed", at=at)
-    place = Place(
+    place = NodePlace(
         name=topic if said is None else check_name(said, what="step", at=at),
         parents=(),
         origin=at,

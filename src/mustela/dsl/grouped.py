@@ -15,7 +15,7 @@ from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
-from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said, with_times
+from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
 from mustela.dsl.windows import (
@@ -327,7 +327,9 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
     def _of_step(self, parent: str, path: str) -> KGroupedStream[K, Any]:
         return KGroupedStream(self._registry, parent, path, self._key, None)
 
-    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[K, Any]:
+    def _add_said(
+        self, said: SaidAggregates, *, store: str | None, name: str | None
+    ) -> KTable[K, Any]:
         written = said.fold
         fold = _Fold(
             kind="aggregate",

@@ -14,7 +14,7 @@ from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
-from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said
+from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said
 from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -275,7 +275,9 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
     def _said_of(self) -> tuple[Serde[Any] | None, bool]:
         return self._value, True
 
-    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[K, Any]:
+    def _add_said(
+        self, said: SaidAggregates, *, store: str | None, name: str | None
+    ) -> KTable[K, Any]:
         written = said.fold
         fold = _Fold(
             kind="aggregate",

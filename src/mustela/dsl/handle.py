@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -16,7 +16,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Handle(Stage, Generic[K, V]):
+class Handle(VerbStage, Generic[K, V]):
     """A step of the topology, with the serdes of what comes out of it.
 
     Args:

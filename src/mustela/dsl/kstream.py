@@ -15,11 +15,11 @@ from mustela.dsl.names import check_name, path_name
 from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.processing import Processing
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.routing import Routing
 from mustela.dsl.serdes import choose, choose_serde, said_or_read, serde_to_write
 from mustela.dsl.stream_joins import StreamJoins
-from mustela.dsl.transact import Transactions
+from mustela.dsl.transact import TransactVerb
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
@@ -62,7 +62,7 @@ class KStream(
     StreamJoins[K, V],
     Routing[K, V],
     Processing[K, V],
-    Transactions[K, V],
+    TransactVerb[K, V],
     AsyncCalls[K, V],
     Distinct[K, V],
     Handle[K, V],
@@ -707,7 +707,7 @@ class KStream(
         )
 
     def _of_values(
-        self, place: Place, said: Any, mapper: Callable[..., Any], part: Part = "all"
+        self, place: NodePlace, said: Any, mapper: Callable[..., Any], part: Part = "all"
     ) -> KStream[K, Any]:
         """Return the stream of a step that gives other values."""
         step = place["name"]
@@ -720,7 +720,7 @@ class KStream(
         name: str | None,
         function: Callable[..., Any],
         arguments: tuple[str, ...],
-    ) -> Place:
+    ) -> NodePlace:
         """Check a step's function and choose the step's name."""
         at = user_origin()
         role = _ROLES.get(verb, "mapper")
@@ -731,7 +731,7 @@ class KStream(
 
     def _sink_place(
         self, topic: str | Callable[..., str], name: str | None, *, at: Origin
-    ) -> Place:
+    ) -> NodePlace:
         if isinstance(topic, str):
             check_name(topic, what="topic", at=at)
             verb = path_name("to", topic)

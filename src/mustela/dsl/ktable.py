@@ -12,7 +12,7 @@ from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, check_not_kept, store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.row_types import or_none, row_maker, whole_type
 from mustela.dsl.serdes import choose_serde, said_or_read
 from mustela.dsl.suppression import Suppression
@@ -435,7 +435,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 
     def _spec(
         self,
-        place: Place,
+        place: NodePlace,
         options: Materialized[Any, Any],
         store: str | None,
         key: Serde[Any] | None,

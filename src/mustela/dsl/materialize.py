@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.options import Materialized, StoreType
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.serdes import choose
 from mustela.dsl.stores import check_ttl_by, checked_supplier
 from mustela.dsl.upgrades import check_named, read_versions
@@ -36,7 +36,7 @@ _WINDOWED: Final = frozenset[StoreKind](("window", "session"))
 
 
 def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
-    place: Place,
+    place: NodePlace,
     options: Materialized[Any, Any],
     *,
     store: str | None,
@@ -102,7 +102,7 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
 
 
 def _ttl_ms(
-    place: Place,
+    place: NodePlace,
     options: Materialized[Any, Any],
     store: StoreSpec,
     kinds: Collection[StoreKind],
@@ -165,7 +165,7 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
         )
 
 
-def check_not_kept(place: Place, options: Materialized[Any, Any]) -> None:
+def check_not_kept(place: NodePlace, options: Materialized[Any, Any]) -> None:
     """Refuse what is said of rows where none are kept.
 
     Raises:
@@ -184,7 +184,7 @@ def check_not_kept(place: Place, options: Materialized[Any, Any]) -> None:
     )
 
 
-def check_no_retention(place: Place, options: Materialized[Any, Any]) -> None:
+def check_no_retention(place: NodePlace, options: Materialized[Any, Any]) -> None:
     """Refuse a retention that would have no effect.
 
     Raises:
@@ -203,7 +203,7 @@ def check_no_retention(place: Place, options: Materialized[Any, Any]) -> None:
 
 
 def _check_kind(
-    place: Place,
+    place: NodePlace,
     options: Materialized[Any, Any],
     supplied: StoreSpec,
     kinds: Collection[StoreKind],

@@ -11,7 +11,7 @@ from mustela.dsl.names import snake_case
 from mustela.dsl.origin import user_origin
 from mustela.topology.errors import NoSuchStepError
 
-__all__ = ["Stage"]
+__all__ = ["VerbStage"]
 
 
 class _Way(NamedTuple):
@@ -108,7 +108,7 @@ _GONE = {
 """Steps that Kafka Streams had once, or that are looked for in a wrong place."""
 
 
-class Stage:
+class VerbStage:
     """A part of a topology that steps can follow; knows the way to steps that it does not have."""
 
     def __init_subclass__(cls) -> None:
@@ -130,9 +130,9 @@ class Stage:
         return ""
 
 
-def _no_such_step(kind: type[Stage], stage: str, step: str) -> NoSuchStepError:
+def _no_such_step(kind: type[VerbStage], stage: str, step: str) -> NoSuchStepError:
     snake = snake_case(step)
-    having = {other.__name__ for other in _kinds(Stage) if hasattr(other, snake)}
+    having = {other.__name__ for other in _kinds(VerbStage) if hasattr(other, snake)}
     names = [part.__name__ for part in kind.__mro__]
     why = fix = None
     way = next(

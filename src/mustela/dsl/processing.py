@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from mustela.dsl.functions import function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import AddedStore, Place
+from mustela.dsl.registry import AddedStore, NodePlace
 from mustela.dsl.serdes import choose_serde, said_or_read
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
 from mustela.dsl.suppliers import (
@@ -231,7 +231,7 @@ class Ties:
 
 def attach_processor(
     stream: Handle[Any, Any],
-    place: Place,
+    place: NodePlace,
     supplier: ProcessorSupplier,
     ties: Ties,
     *,

@@ -23,7 +23,7 @@ from mustela.topology.errors import (
     UnknownStoreError,
 )
 from mustela.topology.global_table import GlobalTableNode
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
 from mustela.topology.processor import ProcessorNode
@@ -33,7 +33,7 @@ from mustela.topology.transact import TransactApplyNode, check_transacted
 from mustela.topology.update import UpdateNode
 from mustela.topology.update_order import parents_first, with_sender
 
-__all__ = ["AddedStore", "Place", "Registry", "SourceLike"]
+__all__ = ["AddedStore", "NodePlace", "Registry", "SourceLike"]
 
 SourceLike = SourceNode | TableSourceNode
 
@@ -60,7 +60,7 @@ class AddedStore(NamedTuple):
     writer: str | None = None
 
 
-class Place(TypedDict):
+class NodePlace(TypedDict):
     """The part of a node that says where it stands."""
 
     name: str
@@ -93,7 +93,7 @@ class Registry:
         name: str | None = None,
         path: str | None = None,
         apart: str | None = None,
-    ) -> Place:
+    ) -> NodePlace:
         """Choose the name of a step that is about to be added.
 
         Args:
@@ -118,7 +118,7 @@ class Registry:
                 chosen = path_name(start, verb, apart)
         if chosen in self._nodes:
             raise self._duplicate(chosen, verb, at, given=name is not None)
-        return Place(name=chosen, parents=parents, origin=at, explicit_name=name is not None)
+        return NodePlace(name=chosen, parents=parents, origin=at, explicit_name=name is not None)
 
     def add(self, node: Node) -> None:
         """Add a node whose name came from `place`.
@@ -308,7 +308,7 @@ class Registry:
         """Note that such a step is written to its end."""
         del self._unfinished[name]
 
-    def topology(self) -> Topology:
+    def topology(self) -> TopologyGraph:
         """Return what was written so far.
 
         Raises:
@@ -333,7 +333,7 @@ class Registry:
         check_transacted(self._nodes.values())
         check_types(self._nodes.values())
         check_renamed(self._nodes.values())
-        return Topology(self.nodes)
+        return TopologyGraph(self.nodes)
 
     def _check_reads(self, node: Node) -> None:
         """Check that the stores which a step reads by any key exist, and can be read."""

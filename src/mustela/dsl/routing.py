@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import check_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import (
@@ -337,7 +337,7 @@ class Branches(dict[str, "KStream[K, V]"], Generic[K, V]):
         return self[own]
 
 
-class BranchedKStream(Stage, Generic[K, V]):
+class BranchedKStream(VerbStage, Generic[K, V]):
     """A stream that is being split; made by `KStream.split`.
 
     Each record goes to the first branch whose predicate is true for it. A branch is known by the

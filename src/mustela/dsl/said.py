@@ -23,7 +23,7 @@ from typing import (
 from mustela.dsl.aggregates import Aggregate, CountDistinct, Latest, MaxBy, TopN, Types
 from mustela.dsl.called import bad_call
 from mustela.dsl.ktable import KTable
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -55,7 +55,7 @@ from mustela.topology.written_fold import (
 )
 
 __all__ = [
-    "Said",
+    "SaidAggregates",
     "SaidTable",
     "SaidVerbs",
     "Source",
@@ -102,7 +102,7 @@ class SaidTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SaidAggregates:
     """What the aggregates of a step come to.
 
     Attributes:
@@ -182,7 +182,7 @@ def said_fold(
     at: Origin,
     retracts: bool = False,
     bare: bool = False,
-) -> Said:
+) -> SaidAggregates:
     """Return what aggregates come to.
 
     Args:
@@ -220,7 +220,7 @@ def said_fold(
         row = _row(tuple(names), tuple(types), value, options, at)
     rows = written_rows(results, row.make, row.names, at=at)
     accesses: list[Access] = [_access(source.value) for source in sources]
-    return Said(
+    return SaidAggregates(
         fold=written_fold(list(cells), at=at, sources=accesses, retracts=retracts),
         cells=CellsSerde(
             tuple(cell.layout for cell in cells),
@@ -236,10 +236,12 @@ def said_fold(
     )
 
 
-class SaidVerbs(Stage, Generic[KR, V]):
+class SaidVerbs(VerbStage, Generic[KR, V]):
     """What grouped records and rows can do without a function: aggregates by name."""
 
-    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[Any, Any]:
+    def _add_said(
+        self, said: SaidAggregates, *, store: str | None, name: str | None
+    ) -> KTable[Any, Any]:
         raise NotImplementedError
 
     def _said_of(self) -> tuple[Serde[Any] | None, bool]:
@@ -408,7 +410,7 @@ def with_times(registry: Registry, parent: str, at: Origin) -> str:
     return name
 
 
-def add_rows(registry: Registry, table: KTable[K, Any], said: Said) -> KTable[K, Any]:
+def add_rows(registry: Registry, table: KTable[K, Any], said: SaidAggregates) -> KTable[K, Any]:
     """Add the step that makes rows of the cells of a table."""
     place = registry.place("rows", parents=(table.name,), at=said.at)
     registry.add(TableMapValuesNode(**place, mapper=said.rows))

@@ -12,7 +12,7 @@ from mustela.dsl.names import check_name
 from mustela.dsl.option import Option
 from mustela.dsl.options import options_or
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.serdes import choose
 from mustela.dsl.versions import row_versions_of, versions_of
 from mustela.dsl.windows import milliseconds
@@ -358,7 +358,7 @@ def _suppressed(given: object, *, at: Origin) -> Suppressed:
     return options_or(given, default, at=at)  # type: ignore[arg-type]
 
 
-def _buffer_spec(place: Place, buffer: BufferConfig, table: Handle[Any, Any]) -> StoreSpec:
+def _buffer_spec(place: NodePlace, buffer: BufferConfig, table: Handle[Any, Any]) -> StoreSpec:
     key, value = table._key, table._value  # pyright: ignore[reportPrivateUsage]
     registry = table._registry  # pyright: ignore[reportPrivateUsage]
     return StoreSpec(

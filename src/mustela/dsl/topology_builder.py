@@ -41,7 +41,7 @@ _EXTRACTED = ("key", "value", "context")
 _PARTITIONED = ("topic", "key", "value", "partitions")
 
 
-class Topology(graph.Topology):
+class Topology(graph.TopologyGraph):
     """The steps of an application, each with a name, and what reads what.
 
     Write one by hand, or go on with what `StreamsBuilder.build` gives: steps are known by the names

@@ -11,7 +11,7 @@ from mustela.dsl.functions import check_function, function_name
 from mustela.dsl.handle import Handle
 from mustela.dsl.names import path_name
 from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Place, Registry
+from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
@@ -34,7 +34,7 @@ from mustela.topology.transact import (
 if TYPE_CHECKING:
     from mustela.dsl.transacted import TransactedKStream
 
-__all__ = ["DeclaredKeys", "Transactions", "attach_requests", "checked_stores", "part_place"]
+__all__ = ["DeclaredKeys", "TransactVerb", "attach_requests", "checked_stores", "part_place"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,7 +46,7 @@ _KEY_VALUE = ("key", "value")
 _KEY_VALUE_TRANSACTION = ("key", "value", "transaction")
 
 
-class Transactions(Handle[K, V]):
+class TransactVerb(Handle[K, V]):
     """What `KStream` can do to several keys at once: transact."""
 
     def transact(
@@ -142,7 +142,7 @@ class _What:
 
 
 def attach_requests(
-    stream: Handle[Any, Any], place: Place, touches: tuple[StoreSpec, ...]
+    stream: Handle[Any, Any], place: NodePlace, touches: tuple[StoreSpec, ...]
 ) -> TransactedKStream[Any, Any]:
     """Lay the way of the transactions that a processor asks for.
 
@@ -159,13 +159,13 @@ def attach_requests(
     return _attach(stream, step, what)
 
 
-def _attach(stream: Handle[Any, Any], place: Place, what: _What) -> TransactedKStream[Any, Any]:
+def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> TransactedKStream[Any, Any]:
     """Add the steps that order transactions, run them, and write what they have changed."""
     from mustela.dsl.transacted import TransactedKStream  # handles make each other
 
     registry, step = stream._registry, place["name"]  # pyright: ignore[reportPrivateUsage]
 
-    def part(name: str, parent: str) -> Place:
+    def part(name: str, parent: str) -> NodePlace:
         return part_place(stream, place, name, parent)
 
     asked = TransactKeysNode(
@@ -187,7 +187,7 @@ def _attach(stream: Handle[Any, Any], place: Place, what: _What) -> TransactedKS
     return TransactedKStream(stream, place, results.name, what.key)
 
 
-def part_place(stream: Handle[Any, Any], place: Place, what: str, parent: str) -> Place:
+def part_place(stream: Handle[Any, Any], place: NodePlace, what: str, parent: str) -> NodePlace:
     """Return the place of one of the steps that make a step that transacts."""
     registry = stream._registry  # pyright: ignore[reportPrivateUsage]
     name = path_name(f"{place['name']}-{what}")

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from mustela.dsl.handle import Handle
 from mustela.dsl.kstream import KStream
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.transact import part_place
 from mustela.serdes.base import Serde
 from mustela.state.transaction import Refusal
@@ -40,7 +40,7 @@ class TransactedKStream(KStream[K, V]):
     """
 
     def __init__(
-        self, stream: Handle[Any, Any], place: Place, name: str, key: Serde[Any] | None
+        self, stream: Handle[Any, Any], place: NodePlace, name: str, key: Serde[Any] | None
     ) -> None:
         super().__init__(stream._registry, name, key, None)
         self._stream = stream

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mustela.dsl.handle import Handle
 from mustela.dsl.processing import Ties, attach_processor
-from mustela.dsl.registry import Place
+from mustela.dsl.registry import NodePlace
 from mustela.dsl.suppliers import Made, checked_supplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -80,7 +80,7 @@ class Mapped:
         is_named: Whether the user named the store.
     """
 
-    place: Place
+    place: NodePlace
     key: Serde[Any] | None
     value: Serde[Any] | None
     spec: StoreSpec | None

@@ -16,7 +16,7 @@ from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
-from mustela.dsl.said import Said, SaidTable, SaidVerbs, add_rows, is_said, with_times
+from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
 from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windows import EmitStrategy, milliseconds
 from mustela.errors import Origin
@@ -227,7 +227,7 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
 
 
 def add_said_windows(
-    group: WindowedGroup, said: Said, *, store: str | None, name: str | None
+    group: WindowedGroup, said: SaidAggregates, *, store: str | None, name: str | None
 ) -> KTable[Any, Any]:
     """Add aggregates by name of windows, and the step that makes their rows.
 
@@ -418,7 +418,9 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
     def _said_of(self) -> tuple[Serde[Any] | None, bool]:
         return self._group.value, False
 
-    def _add_said(self, said: Said, *, store: str | None, name: str | None) -> KTable[Any, Any]:
+    def _add_said(
+        self, said: SaidAggregates, *, store: str | None, name: str | None
+    ) -> KTable[Any, Any]:
         return add_said_windows(self._group, said, store=store, name=name)
 
     def _add(self, fold: WindowFold, table: WindowTable, *, at: Origin) -> KTable[Any, Any]:

@@ -20,7 +20,7 @@ from mustela.kernel.processors.processor_group import ProcessorGroup
 from mustela.kernel.records.exchange import ExchangeOperator
 from mustela.kernel.records.sink_order import in_record_order
 from mustela.kernel.records.source import decode_source, source_key_serde
-from mustela.kernel.wiring import Place, Wiring
+from mustela.kernel.wiring import Junction, Wiring
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RawChunk
@@ -158,7 +158,7 @@ class StageRunner:
         return ProcessorGroup(operators, inside, leaves, wiring.ranks())
 
     def _exchanges(
-        self, place: Place, node: Any, serde: Serde[Any] | None, state: LaneState | None
+        self, place: Junction, node: Any, serde: Serde[Any] | None, state: LaneState | None
     ) -> list[ExchangeOperator]:
         context = OperatorContext(
             options=self.options, output=self._current_output, state=state, key_serde=serde

@@ -9,11 +9,11 @@ from mustela.errors import InvariantError
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.together import sharing, with_between
 
-__all__ = ["Place", "WiredPlan", "Wiring"]
+__all__ = ["Junction", "WiredPlan", "Wiring"]
 
 
 @dataclass(slots=True)
-class Place:
+class Junction:
     """Where rows stand between two steps: an input of the stage, or a step's output."""
 
     name: str
@@ -43,8 +43,8 @@ class Wiring:
         names = [*(node.name for node in stage.sources), *stage.inputs]
         self.inputs = {name: number for number, name in enumerate(names)}
         self.first_step = len(names)
-        self.places = [Place(name) for name in names]
-        self.places += [Place(step.name) for step in stage.steps]
+        self.places = [Junction(name) for name in names]
+        self.places += [Junction(step.name) for step in stage.steps]
         by_name = dict(self.inputs)
         for index, step in enumerate(stage.steps):
             for number, name in enumerate(step.inputs):
@@ -99,7 +99,7 @@ class Wiring:
         """Return in which order steps take what one record gives them: depth first."""
         ranks: dict[int, int] = {}
 
-        def visit(place: Place) -> None:
+        def visit(place: Junction) -> None:
             for reader, _ in place.readers:
                 if reader not in ranks:
                     ranks[reader] = len(ranks)
@@ -111,7 +111,7 @@ class Wiring:
             ranks.setdefault(reader, len(ranks))
         return ranks
 
-    def _wants_order(self, stage: Stage, place: Place) -> bool:
+    def _wants_order(self, stage: Stage, place: Junction) -> bool:
         """Say whether anything behind a place looks at the order of its rows."""
         if any(exchange.ordered for exchange in place.exchanges):
             return True

@@ -14,9 +14,9 @@ from mustela.topology.async_calls import AsyncNode
 
 __all__ = [
     "CallDesk",
+    "CallOutcome",
     "CallRequest",
     "Fate",
-    "Outcome",
     "Result",
     "StepCalls",
     "read_outcome",
@@ -49,7 +49,7 @@ class CallRequest(NamedTuple):
     headers: Headers = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
     """How a call ended: with a result, or with an error.
 
     Attributes:
@@ -104,7 +104,7 @@ class StepCalls(Protocol):
         """
         ...
 
-    def completed(self, *, wait: bool) -> list[Outcome]:
+    def completed(self, *, wait: bool) -> list[CallOutcome]:
         """Return what has ended.
 
         Args:
@@ -113,7 +113,7 @@ class StepCalls(Protocol):
         """
         ...
 
-    def park(self, call_id: str) -> Outcome | None:
+    def park(self, call_id: str) -> CallOutcome | None:
         """Leave a call to later tasks, in whatever process; or return its outcome if it ended."""
         ...
 
@@ -121,7 +121,7 @@ class StepCalls(Protocol):
         """Say whether the process ``owner`` still makes a call. To be asked before `arrived`."""
         ...
 
-    def arrived(self, call_ids: Collection[str]) -> list[Outcome]:
+    def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
         """Return the outcomes of those among parked calls that have ended."""
         ...
 
@@ -148,16 +148,16 @@ class CallDesk(Protocol):
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_DECODE: Final = msgspec.msgpack.Decoder(Outcome).decode
+_DECODE: Final = msgspec.msgpack.Decoder(CallOutcome).decode
 _VALUES: Final = ValueSerde()
 
 
-def write_outcome(outcome: Outcome) -> bytes:
+def write_outcome(outcome: CallOutcome) -> bytes:
     """Return an outcome as bytes."""
     return _ENCODE(outcome)
 
 
-def read_outcome(data: bytes) -> Outcome:
+def read_outcome(data: bytes) -> CallOutcome:
     """Return the outcome that `write_outcome` was given."""
     return _DECODE(data)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mustela.plan.step import Role, Step
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Arrival, Node
 
 __all__ = ["Edge", "Flow", "FlowStep", "StepId"]
@@ -84,7 +84,7 @@ class Flow:
         merges_travels: Whether steps that want the same records by the same key share an exchange.
     """
 
-    topology: Topology
+    topology: TopologyGraph
     steps: tuple[FlowStep, ...]
     merges_travels: bool = False
 

@@ -8,7 +8,7 @@ from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.rules.materialize_lookup import with_copies
 from mustela.planner.turns import turns
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 from mustela.topology.processor import ChildNode, GlobalStore, OutputNode, ProcessorNode
 from mustela.topology.routing import RepartitionNode
@@ -19,7 +19,7 @@ from mustela.topology.stream_table_join import StreamTableJoinNode
 __all__ = ["lower"]
 
 
-def lower(topology: Topology) -> Flow:
+def lower(topology: TopologyGraph) -> Flow:
     """Return a flow in which records travel to the lane of their key before each stateful step.
 
     A topic that is read as a table becomes two: reading it, and the table in the lane of each key.
@@ -47,14 +47,14 @@ def lower(topology: Topology) -> Flow:
     return Flow(topology, tuple(steps))
 
 
-def _looking_ahead(node: Node, topology: Topology) -> Node:
+def _looking_ahead(node: Node, topology: TopologyGraph) -> Node:
     """Return a step with what it must know of the steps behind it."""
     if isinstance(node, RepartitionNode) and not node.null_keys:
         return replace(node, null_keys=_joins_null_keys(node.name, topology))
     return _with_children(node, topology) if isinstance(node, ProcessorNode) else node
 
 
-def _joins_null_keys(name: str, topology: Topology) -> bool:
+def _joins_null_keys(name: str, topology: TopologyGraph) -> bool:
     """Say whether a join behind a step has results for records without a key."""
     waiting, seen = [name], {name}
     while waiting:
@@ -68,7 +68,7 @@ def _joins_null_keys(name: str, topology: Topology) -> bool:
     return False
 
 
-def _with_children(node: ProcessorNode, topology: Topology) -> Node:
+def _with_children(node: ProcessorNode, topology: TopologyGraph) -> Node:
     """Return a processor's step with the names that its processor may forward to."""
     readers = topology.children(node.name)
     names = [reader.name for reader in readers if not isinstance(reader, OutputNode)]

@@ -26,7 +26,7 @@ from mustela.planner.shared_stores import keep_together
 from mustela.planner.sinks import with_sink_turns
 from mustela.topology.checks import check_asked_stores
 from mustela.topology.errors import BadOptionError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["RULES", "Rule", "plan"]
 
@@ -47,7 +47,7 @@ RULES: Final = MappingProxyType[str, Rule](
 """The rules by name, in the order in which they are applied."""
 
 
-def plan(topology: Topology, *, options: PlanOptions | None = None) -> Plan:
+def plan(topology: TopologyGraph, *, options: PlanOptions | None = None) -> Plan:
     """Return the plan that engines run.
 
     The same topology and options give the same plan, on any machine.

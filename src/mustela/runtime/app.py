@@ -33,7 +33,7 @@ from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.time.epoch_timer import EpochTimer
 from mustela.topology.checks import unnamed_stateful_steps
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 
 __all__ = [
@@ -113,7 +113,7 @@ class App(Answering):
         self._debug = debug
         self._build: Callable[[StreamsBuilder], object] | None = None
         self._settings: Settings | None = None
-        self._topology: Topology | None = None
+        self._topology: TopologyGraph | None = None
         self._listeners: list[Listener] = []
         self._state = AppState.CREATED
         self._changed = threading.Condition()
@@ -160,7 +160,7 @@ class App(Answering):
     def debug(self, wanted: bool) -> None:
         self._debug = wanted
 
-    def built_topology(self) -> Topology:
+    def built_topology(self) -> TopologyGraph:
         """Return the logical topology.
 
         Raises:
@@ -174,7 +174,7 @@ class App(Answering):
                 )
             builder = StreamsBuilder()
             written = self._build(builder)
-            self._topology = written if isinstance(written, Topology) else builder.build()
+            self._topology = written if isinstance(written, TopologyGraph) else builder.build()
         return self._topology
 
     def built_plan(self) -> Plan:

@@ -28,9 +28,9 @@ from mustela.state.locking import hold, is_held
 
 __all__ = [
     "ASK",
+    "Activity",
     "BusyNote",
     "Doing",
-    "Kind",
     "busy_root",
     "read_notes",
     "row_at",
@@ -48,7 +48,7 @@ _WORDS: Final = ".words"
 _ROW: Final = "record: "
 
 
-class Kind(IntEnum):
+class Activity(IntEnum):
     """What a worker does; only `DECODE` and `STEP` are code of the user's."""
 
     REST = 0
@@ -85,7 +85,7 @@ class Doing(NamedTuple):
     @property
     def is_users(self) -> bool:
         """Whether code of the user's runs."""
-        return self.kind >= Kind.DECODE
+        return self.kind >= Activity.DECODE
 
 
 class BusyNote:
@@ -116,15 +116,15 @@ class BusyNote:
 
     def begin(self, stage: int, task: int) -> None:
         """Begin a task."""
-        self._write(Kind.READ, stage, task)
+        self._write(Activity.READ, stage, task)
 
     def batch(self, stage: int, task: int, place: tuple[int, int], offsets: Sequence[int]) -> None:
         """Begin with a batch that was read, which is decoded first."""
-        self._write(Kind.DECODE, stage, task, *place, offsets[0], offsets[-1])
+        self._write(Activity.DECODE, stage, task, *place, offsets[0], offsets[-1])
 
     def _write(  # noqa: PLR0913 - the columns
         self,
-        kind: Kind,
+        kind: Activity,
         stage: int,
         task: int,
         topic: int = -1,
@@ -137,9 +137,9 @@ class BusyNote:
 
     def step(self, index: int) -> None:
         """Begin with a step of the stage."""
-        _MOMENT.pack_into(self._map, 0, time.perf_counter(), Kind.STEP, index)
+        _MOMENT.pack_into(self._map, 0, time.perf_counter(), Activity.STEP, index)
 
-    def at(self, kind: Kind = Kind.REST) -> None:
+    def at(self, kind: Activity = Activity.REST) -> None:
         """Begin with something that is no step."""
         _MOMENT.pack_into(self._map, 0, time.perf_counter(), kind, -1)
 

@@ -37,7 +37,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
-from mustela.spark.job import Exchange, Jobs
+from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
@@ -383,7 +383,7 @@ def _not_done(
 class _SparkReading:
     """What the first stage of an epoch left for its lanes."""
 
-    read: Exchange
+    read: FrameExchange
     jobs: Jobs
     spool_dir: str
     token: Token

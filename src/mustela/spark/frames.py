@@ -26,8 +26,8 @@ __all__ = [
     "PLACED",
     "REPORT",
     "ROWS",
-    "Columns",
     "Frame",
+    "FrameColumns",
     "dump_object",
     "load_object",
     "pack",
@@ -83,7 +83,7 @@ class Frame(NamedTuple):
         return self.sender_stage, self.sender_task, self.sequence
 
 
-class Columns(NamedTuple):
+class FrameColumns(NamedTuple):
     """Encoded rows for one topic, or for one partition of a changelog.
 
     Attributes:
@@ -127,26 +127,26 @@ def unpack(data: bytes) -> Frame:
     return Frame(kind, stage, sender_stage, sender_task, sequence, name, data[start:])
 
 
-def pack_columns(columns: Columns) -> bytes:
+def pack_columns(columns: FrameColumns) -> bytes:
     """Return rows of bytes and integers as bytes; ``marshal`` is the fastest way for those."""
     return marshal.dumps(tuple(columns), _PLAIN)
 
 
-def unpack_columns(data: bytes | memoryview) -> Columns:
+def unpack_columns(data: bytes | memoryview) -> FrameColumns:
     """Return the rows that `pack_columns` made ``data`` from."""
-    return Columns(*marshal.loads(data))
+    return FrameColumns(*marshal.loads(data))
 
 
-def pack_placed(columns: Columns, places: Sequence[tuple[Any, ...]]) -> bytes:
+def pack_placed(columns: FrameColumns, places: Sequence[tuple[Any, ...]]) -> bytes:
     """Return rows and what they are sorted by as bytes."""
     both: Any = tuple(columns), places
     return marshal.dumps(both, _PLAIN)
 
 
-def unpack_placed(data: bytes | memoryview) -> tuple[Columns, list[tuple[Any, ...]]]:
+def unpack_placed(data: bytes | memoryview) -> tuple[FrameColumns, list[tuple[Any, ...]]]:
     """Return the rows that `pack_placed` made ``data`` from, and what they are sorted by."""
     columns, places = marshal.loads(data)
-    return Columns(*columns), places
+    return FrameColumns(*columns), places
 
 
 def dump_object(value: Any) -> bytes:

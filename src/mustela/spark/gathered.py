@@ -8,7 +8,7 @@ from mustela.kernel.core.output import SinkRows
 from mustela.kernel.records.sink_order import in_record_order
 from mustela.kernel.split_order import mend_places
 from mustela.plan.epoch import EpochOrder, TaskReport
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 from mustela.spark.results import FrameStore
 
 __all__ = ["gathered_rows"]
@@ -16,7 +16,7 @@ __all__ = ["gathered_rows"]
 
 def gathered_rows(
     frames: FrameStore, order: EpochOrder, reports: Sequence[TaskReport]
-) -> list[Columns]:
+) -> list[FrameColumns]:
     """Return the rows that tasks left for the driver to sort; they are held in memory.
 
     Args:
@@ -39,6 +39,8 @@ def gathered_rows(
         for step, columns, places in frames.placed()
     ]
     return [
-        Columns(rows.topic, rows.keys, rows.values, rows.timestamps, rows.headers, rows.partitions)
+        FrameColumns(
+            rows.topic, rows.keys, rows.values, rows.timestamps, rows.headers, rows.partitions
+        )
         for rows in in_record_order(parts, spread=True)
     ]

@@ -39,7 +39,7 @@ def _nothing(_task: int, rows: Iterable[Any]) -> Iterator[bytes]:
 
 
 @dataclass(slots=True)
-class Exchange:
+class FrameExchange:
     """Where a stage of an epoch leaves its frames, and the lanes of the next one fetch them.
 
     Attributes:
@@ -77,7 +77,7 @@ class Jobs:
         rdd._bypass_serializer = True
         return rdd
 
-    def _shuffle(self, pairs: Any, lanes: int) -> Exchange:
+    def _shuffle(self, pairs: Any, lanes: int) -> FrameExchange:
         jvm = self._context._jvm
         java_pairs = jvm.PairwiseRDD(pairs._jrdd.rdd()).asJavaPairRDD()
         partitioner = jvm.PythonPartitioner(lanes, id(_same))
@@ -85,14 +85,14 @@ class Jobs:
         values = jvm.PythonRDD.valueOfPair(shuffled)
         received: RDD[bytes] = RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
         dependency = shuffled.rdd().dependencies().head()
-        return Exchange(received, dependency, dependency.shuffleId())
+        return FrameExchange(received, dependency, dependency.shuffleId())
 
     def _sources(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Any:
         return self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
 
     def read_ahead(
         self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
-    ) -> Exchange:
+    ) -> FrameExchange:
         """Run the first stage of an epoch alone, for a plan that has more than one."""
         read = self._shuffle(self._sources(shipment, order), program.lanes)
         try:
@@ -107,7 +107,7 @@ class Jobs:
         shipment: Broadcast[Shipment],
         program: Program,
         order: EpochOrder,
-        read: Exchange | None,
+        read: FrameExchange | None,
     ) -> Iterator[bytes]:
         """Run the job of an epoch and yield the frames for the driver, in task order.
 

@@ -22,8 +22,8 @@ from mustela.spark.frames import (
     PLACED,
     REPORT,
     ROWS,
-    Columns,
     Frame,
+    FrameColumns,
     dump_object,
     pack,
     pack_batch,
@@ -92,7 +92,7 @@ class Outbox:
         )
         return self._frame(EXCHANGE, exchange.target, exchange.name, body)
 
-    def _for_driver(self, kind: int, name: str, columns: Columns) -> Parcel:
+    def _for_driver(self, kind: int, name: str, columns: FrameColumns) -> Parcel:
         """Return the frame of rows that the driver sends to Kafka."""
         body = self._spool.keep(columns)
         return self._home(), self._frame(kind, DRIVER, name, body)
@@ -120,7 +120,7 @@ class Outbox:
         for part in rows:
             if not len(part):
                 continue
-            columns = Columns(
+            columns = FrameColumns(
                 part.topic, part.keys, part.values, part.timestamps, part.headers, part.partitions
             )
             if part.spread and part.places is not None:
@@ -131,13 +131,13 @@ class Outbox:
                 self.report.outlines.append(outline_of(columns))
                 yield self._for_driver(ROWS, part.step, columns)
 
-    def _placed(self, step: str, columns: Columns, places: list[Place]) -> Parcel:
+    def _placed(self, step: str, columns: FrameColumns, places: list[Place]) -> Parcel:
         """Return the frame of rows that the driver sorts, whoever sends all others."""
         body = self._spool.keep_bytes([pack_placed(columns, places)])
         return self._home(), self._frame(PLACED, DRIVER, step, body)
 
     def _dead_letters(self, letters: DeadLetters) -> Parcel:
-        columns = Columns(
+        columns = FrameColumns(
             "", letters.keys, letters.values, letters.timestamps, letters.headers, None
         )
         return self._for_driver(DEAD_LETTERS, "", columns)
@@ -146,7 +146,7 @@ class Outbox:
         """Return the frame of one store's changes in one key group."""
         keys: list[Any] = [key for key, _ in rows]
         values = [value for _, value in rows]
-        columns = Columns(store, keys, values, None, None, group)
+        columns = FrameColumns(store, keys, values, None, None, group)
         return self._for_driver(CHANGELOG, store, columns)
 
     def markers(self, ranges: list[RangeReport], *, failed: bool) -> Iterator[Parcel]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 from mustela.kernel.core.output import Place
-from mustela.spark.frames import PLACED, Columns, Frame, unpack, unpack_placed
+from mustela.spark.frames import PLACED, Frame, FrameColumns, unpack, unpack_placed
 from mustela.spark.spool import SpoolReader
 
 __all__ = ["FrameStore"]
@@ -41,7 +41,7 @@ class FrameStore:
             self._memory += len(data)
         self._entries.append((frame.kind, frame.place, frame.name, kept))
 
-    def columns(self, kind: int) -> Iterator[tuple[str, Columns]]:
+    def columns(self, kind: int) -> Iterator[tuple[str, FrameColumns]]:
         """Yield the frames of a kind, with their names, in the order of their senders."""
         for name, body in self._bodies(kind):
             yield name, self._spools.fetch(body)
@@ -57,12 +57,12 @@ class FrameStore:
                 kept = self._file.read(kept[1])
             yield name, unpack(kept).body
 
-    def placed(self) -> Iterator[tuple[str, Columns, list[Place]]]:
+    def placed(self) -> Iterator[tuple[str, FrameColumns, list[Place]]]:
         """Yield rows that are to be sorted, with their steps and what they are sorted by."""
         for name, body in self._bodies(PLACED):
             yield name, *unpack_placed(self._spools.fetch_bytes(body))
 
-    def view(self, kind: int, and_then: Sequence[Columns] = ()) -> _View:
+    def view(self, kind: int, and_then: Sequence[FrameColumns] = ()) -> _View:
         """Return the frames of a kind, and then some more; each iteration begins anew."""
         return _View(self, kind, and_then)
 
@@ -80,12 +80,12 @@ class FrameStore:
 
 
 class _View:
-    def __init__(self, store: FrameStore, kind: int, and_then: Sequence[Columns]) -> None:
+    def __init__(self, store: FrameStore, kind: int, and_then: Sequence[FrameColumns]) -> None:
         self._store = store
         self._kind = kind
         self._and_then = and_then
 
-    def __iter__(self) -> Iterator[Columns]:
+    def __iter__(self) -> Iterator[FrameColumns]:
         for _, columns in self._store.columns(self._kind):
             yield columns
         yield from self._and_then
@@ -96,5 +96,5 @@ class _NamedView:
         self._store = store
         self._kind = kind
 
-    def __iter__(self) -> Iterator[tuple[str, Columns]]:
+    def __iter__(self) -> Iterator[tuple[str, FrameColumns]]:
         yield from self._store.columns(self._kind)

@@ -10,7 +10,7 @@ from mustela.connectors.kafka.plain import PlainSink
 from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
 from mustela.connectors.kafka.row_checks import RowChecks
 from mustela.kernel.core.options import Handler
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 
 __all__ = ["RowSender"]
 
@@ -43,11 +43,11 @@ class RowSender:
         self._checks = checks
         self._handler: Handler = handler
         self._header = header
-        self._kept: list[Columns] = []
+        self._kept: list[FrameColumns] = []
         self._refused: dict[int, dict[int, RefusedRow]] = {}
         self._count = 0
 
-    def send(self, columns: Columns) -> None:
+    def send(self, columns: FrameColumns) -> None:
         """Send rows, but for those that would be refused.
 
         Raises:
@@ -91,20 +91,20 @@ class RowSender:
             self._sink.flush()
         return Counter(row.topic for row in self._rows())
 
-    def letters(self) -> Columns | None:
+    def letters(self) -> FrameColumns | None:
         """Return what was left out as dead letters; None if there are none."""
         refused = self._rows()
         if self._handler != "dead_letter" or not refused:
             return None
         letters = letters_of(refused, self._columns_of, "")
-        return Columns("", letters.keys, letters.values, None, letters.headers, None)
+        return FrameColumns("", letters.keys, letters.values, None, letters.headers, None)
 
     def give_up(self) -> None:
         """Forget what is not sent yet: the task failed, and its epoch will run again."""
         self._sink.close()
         self._kept.clear()
 
-    def _produce(self, number: int, columns: Columns) -> None:
+    def _produce(self, number: int, columns: FrameColumns) -> None:
         skip: Collection[int] = self._refused.get(number, ())
         self._claim()
         self._sink.produce_columns(*columns, header=self._header, tag=number, skip=skip)
@@ -121,7 +121,7 @@ class RowSender:
     def _rows(self) -> list[RefusedRow]:
         return [row for rows in self._refused.values() for row in rows.values()]
 
-    def _columns_of(self, row: RefusedRow) -> Columns:
+    def _columns_of(self, row: RefusedRow) -> FrameColumns:
         return self._kept[_part(row)]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, overload
 
 from mustela.errors import EnvironmentFault
-from mustela.spark.frames import Columns, pack_columns, unpack_columns
+from mustela.spark.frames import FrameColumns, pack_columns, unpack_columns
 from mustela.state.interfaces import Token
 
 __all__ = [
@@ -71,7 +71,7 @@ class Spool:
         self._write(parts)
         return _THERE + f"{start}:{size}:{self._path}".encode()
 
-    def keep(self, columns: Columns) -> bytes:
+    def keep(self, columns: FrameColumns) -> bytes:
         """Return what to send in place of rows: themselves, or where they are."""
         if self._path is None:
             return self.keep_bytes([pack_columns(columns)])
@@ -185,7 +185,7 @@ class SpoolReader:
         assert len(data) == int(size), f"{path} is shorter than its task said"
         return data
 
-    def fetch(self, kept: bytes) -> Columns:
+    def fetch(self, kept: bytes) -> FrameColumns:
         """Return the rows that `Spool.keep` was given.
 
         Raises:

@@ -23,8 +23,8 @@ from mustela.errors import Origin
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.spark.busy import (
     ASK,
+    Activity,
     Doing,
-    Kind,
     busy_root,
     read_notes,
     words_of,
@@ -178,7 +178,7 @@ class WorkerWatch:
         for pid, (doing, lives) in read_notes(root).items() if root is not None else ():
             if lives or root is None:
                 continue
-            if doing.kind != Kind.REST and doing.since >= self._began:
+            if doing.kind != Activity.REST and doing.since >= self._began:
                 found.append(self._stuck(pid, doing, words_of(root, pid), "was at"))
             (root / str(pid)).unlink(missing_ok=True)
         return found
@@ -213,7 +213,7 @@ class WorkerWatch:
 
     def _step(self, doing: Doing) -> Node | None:
         stages = self.program.plan.stages
-        if doing.kind != Kind.STEP or not 0 <= doing.stage < len(stages):
+        if doing.kind != Activity.STEP or not 0 <= doing.stage < len(stages):
             return None
         steps = stages[doing.stage].steps
         return steps[doing.step].node if 0 <= doing.step < len(steps) else None
@@ -225,7 +225,7 @@ class WorkerWatch:
         if node is not None:
             at = "" if node.origin is None else f" ({node.origin})"
             what = f"step {node.name!r}{at}"
-        elif doing.kind == Kind.DECODE:
+        elif doing.kind == Activity.DECODE:
             what = "decoding"
         else:
             what = "reading or writing"

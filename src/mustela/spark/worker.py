@@ -26,7 +26,7 @@ from mustela.kernel.task import LaneTask, LoggedRows, SourceTask
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
 from mustela.plan.ranges import RangeReport
-from mustela.spark.busy import Kind
+from mustela.spark.busy import Activity
 from mustela.spark.changelogs import tell_place
 from mustela.spark.frames import (
     EXCHANGE,
@@ -130,7 +130,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     try:
         with closing(SourceTask(WorkerSite(process, order, task), order, report).run()) as run:
             for runner in run:
-                process.note.at(Kind.READ)
+                process.note.at(Activity.READ)
                 yield from outbox.send(runner.take_output())
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
@@ -184,7 +184,7 @@ def lane_parcels(
     if not failed:
         process.note.begin(stage, lane)
         try:
-            process.note.at(Kind.DECODE)
+            process.note.at(Activity.DECODE)
             yield from _run_lane(process, order, outbox, mine, markers)
         except Exception as error:  # noqa: BLE001 - the report carries it to the driver
             report.failure = failure_of(error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mustela.state.directories import remove_tree
 from mustela.state.interfaces import EnvironmentSpec
-from mustela.state.lmdb_files import Handle, LmdbOptions, open_handle
+from mustela.state.lmdb_files import LmdbOptions, OpenEnvironment, open_handle
 
 if TYPE_CHECKING:
     import lmdb
@@ -29,7 +29,7 @@ _SHARE = 0.7
 _ROWS_AT_ONCE = 20_000
 
 
-def live_bytes(handle: Handle) -> int:
+def live_bytes(handle: OpenEnvironment) -> int:
     """Return the bytes of the pages that hold data."""
     env = handle.env
     with env.begin() as txn:
@@ -38,7 +38,7 @@ def live_bytes(handle: Handle) -> int:
     return pages * stats[0]["psize"]
 
 
-def is_worth_it(handle: Handle) -> bool:
+def is_worth_it(handle: OpenEnvironment) -> bool:
     """Say whether much of a file that is not small could be given back.
 
     Pages of live data are about two thirds full after random writes, and copying fills them, so at
@@ -49,7 +49,7 @@ def is_worth_it(handle: Handle) -> bool:
 
 
 def replace_by_copy(
-    root: Path, path: Path, handle: Handle, spec: EnvironmentSpec, options: LmdbOptions
+    root: Path, path: Path, handle: OpenEnvironment, spec: EnvironmentSpec, options: LmdbOptions
 ) -> None:
     """Put a compact copy in the place of an environment; call it with the write lock held.
 
@@ -80,7 +80,7 @@ def put_back(path: Path) -> None:
         os.rename(aside, path)
 
 
-def _tables(handle: Handle) -> list[Database]:
+def _tables(handle: OpenEnvironment) -> list[Database]:
     return [handle.meta, handle.pending, *handle.stores.values(), *handle.odd.values()]
 
 

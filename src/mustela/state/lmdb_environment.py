@@ -32,8 +32,8 @@ from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentS
 from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
 from mustela.state.lmdb_files import (
     DATA_FILE,
-    Handle,
     LmdbOptions,
+    OpenEnvironment,
     check_readers,
     damaged,
     open_handle,
@@ -65,7 +65,7 @@ class _Writer:
     """A write transaction under way, with the meta that it will write."""
 
     txn: lmdb.Transaction[bytes]
-    handle: Handle
+    handle: OpenEnvironment
     meta: Meta
     standing: Standing
 
@@ -100,7 +100,7 @@ class LmdbEnvironment:
         self._lock = WriteLock(
             self.path.with_name(f"{self.path.name}.lock"), self._options.lock_timeout_ms
         )
-        self._handle: Handle | None = None
+        self._handle: OpenEnvironment | None = None
         self._views: list[LmdbSnapshot] = []
         self._decoded: dict[Token, tuple[bytes, Layer]] = {}
 
@@ -127,7 +127,7 @@ class LmdbEnvironment:
             return Condition.DAMAGED
 
     def _judge(
-        self, txn: lmdb.Transaction[bytes], handle: Handle, committed: Committed
+        self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment, committed: Committed
     ) -> Condition:
         meta = self._read_meta(txn, handle)
         if meta is None:
@@ -165,7 +165,7 @@ class LmdbEnvironment:
         self._views.append(view)
         return view
 
-    def _read_meta(self, txn: lmdb.Transaction[bytes], handle: Handle) -> Meta | None:
+    def _read_meta(self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment) -> Meta | None:
         blob = txn.get(_META_KEY, None, handle.meta)
         if blob is None:
             return None
@@ -174,7 +174,9 @@ class LmdbEnvironment:
             raise damaged(self.path, "its description cannot be read")
         return meta
 
-    def _pending(self, txn: lmdb.Transaction[bytes], handle: Handle, token: Token) -> Layer:
+    def _pending(
+        self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment, token: Token
+    ) -> Layer:
         """Return a pending; the process that wrote or read it before has it decoded."""
         blob = txn.get(token_key(token), None, handle.pending)
         if blob is None:
@@ -308,7 +310,7 @@ class LmdbEnvironment:
             if file.stat().st_size > length:
                 os.truncate(file, length)
 
-    def _declare_open(self, handle: Handle) -> None:
+    def _declare_open(self, handle: OpenEnvironment) -> None:
         """Say on disk that the files are in use, before the first write after a clean close.
 
         Without this a machine that crashes would come back to files that call themselves clean.
@@ -379,7 +381,7 @@ class LmdbEnvironment:
                 if self._saved is not None:  # it would be read back
                     remove_tree(self._saved)
 
-    def _opened(self) -> Handle:
+    def _opened(self) -> OpenEnvironment:
         """Return the open files, opening them where this process has not."""
         handle = self._usable()
         if handle is not None:
@@ -398,7 +400,7 @@ class LmdbEnvironment:
             self._handle = open_handle(self._root, self.path, self._spec, self._options)
         return self._handle
 
-    def _usable(self) -> Handle | None:
+    def _usable(self) -> OpenEnvironment | None:
         """Return the open files, unless they were opened before a fork.
 
         A child may let go of inherited files only while the parent has no view open: ending a

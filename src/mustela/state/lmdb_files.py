@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATA_FILE",
-    "Handle",
     "LmdbOptions",
+    "OpenEnvironment",
     "check_readers",
     "damaged",
     "open_handle",
@@ -74,7 +74,7 @@ class LmdbOptions:
 
 
 @dataclass(slots=True)
-class Handle:
+class OpenEnvironment:
     """An open environment, with its databases."""
 
     env: lmdb.Environment
@@ -183,7 +183,9 @@ def _disk_full(path: Path, text: str) -> StateDiskFullError:
     )
 
 
-def open_handle(root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> Handle:
+def open_handle(
+    root: Path, path: Path, spec: EnvironmentSpec, options: LmdbOptions
+) -> OpenEnvironment:
     """Open an environment, creating what is missing; call it with the write lock held.
 
     Raises:
@@ -248,7 +250,7 @@ def _check_length(env: lmdb.Environment, path: Path) -> None:
         raise damaged(path, "the data file has been cut short")
 
 
-def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) -> Handle:
+def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) -> OpenEnvironment:
     names = [b"meta", b"pending"]
     for store in spec.stores:
         names += [b"store:" + store.name.encode(), b"odd:" + store.name.encode()]
@@ -257,7 +259,7 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
     fresh = not env.stat()["entries"]
     with env.begin(write=True) as txn:
         found = {name: env.open_db(name, txn=txn, create=fresh) for name in names}
-    return Handle(
+    return OpenEnvironment(
         env=env,
         meta=found[b"meta"],
         pending=found[b"pending"],

@@ -9,7 +9,7 @@ import lmdb
 
 from mustela.state.codec import Layer
 from mustela.state.interfaces import EnvironmentSpec
-from mustela.state.lmdb_files import Handle, closed, reported
+from mustela.state.lmdb_files import OpenEnvironment, closed, reported
 from mustela.state.lmdb_tables import count_rows, read_many, read_one, read_range
 from mustela.state.memory import unknown_store
 from mustela.state.ordered import OrderedLayer, merge_layers, prefix_end
@@ -32,7 +32,7 @@ class LmdbSnapshot:
     def __init__(
         self,
         txn: lmdb.Transaction[bytes],
-        handle: Handle,
+        handle: OpenEnvironment,
         layer: Layer,
         path: Path,
         spec: EnvironmentSpec,

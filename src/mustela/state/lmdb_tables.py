@@ -20,7 +20,7 @@ from mustela.state.codec import (
     unseal,
 )
 from mustela.state.interfaces import Rows
-from mustela.state.lmdb_files import Handle, damaged
+from mustela.state.lmdb_files import OpenEnvironment, damaged
 from mustela.state.ordered import merge_layers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _join = cast("Callable[[bytes, bytes], bytes]", concat)
 
 def apply_rows(
     txn: Txn,
-    handle: Handle,
+    handle: OpenEnvironment,
     store: str,
     keys: Sequence[bytes],
     values: Sequence[bytes | None],
@@ -72,7 +72,7 @@ def apply_rows(
     cursor.putmulti(cast("Any", sealed), append=behind)
 
 
-def empty(txn: Txn, handle: Handle, store: str) -> None:
+def empty(txn: Txn, handle: OpenEnvironment, store: str) -> None:
     """Delete all rows of a store."""
     for table in (handle.stores[store], handle.odd[store]):
         txn.drop(table, delete=False)
@@ -106,7 +106,7 @@ def _open_bucket(stored: bytes, sealed: bytes, path: Path) -> dict[bytes, bytes]
     return bucket
 
 
-def read_one(txn: Txn, handle: Handle, store: str, key: bytes, path: Path) -> bytes | None:
+def read_one(txn: Txn, handle: OpenEnvironment, store: str, key: bytes, path: Path) -> bytes | None:
     """Return the value of one key."""
     if is_odd(key):
         return _bucket(txn, handle.odd[store], stored_key(key), path).get(key)
@@ -120,7 +120,7 @@ def read_one(txn: Txn, handle: Handle, store: str, key: bytes, path: Path) -> by
 
 
 def read_many(
-    txn: Txn, handle: Handle, store: str, keys: Sequence[bytes], path: Path
+    txn: Txn, handle: OpenEnvironment, store: str, keys: Sequence[bytes], path: Path
 ) -> dict[bytes, bytes]:
     """Return the values of those keys that are there.
 
@@ -148,7 +148,7 @@ def read_many(
     return found
 
 
-def count_rows(txn: Txn, handle: Handle, store: str) -> int:
+def count_rows(txn: Txn, handle: OpenEnvironment, store: str) -> int:
     """Return the number of keys (odd keys that share a stored key count as one)."""
     plain = txn.stat(handle.stores[store])["entries"]
     return plain + txn.stat(handle.odd[store])["entries"]
@@ -156,7 +156,7 @@ def count_rows(txn: Txn, handle: Handle, store: str) -> int:
 
 def read_range(  # noqa: PLR0913 - the parts of a range query
     txn: Txn,
-    handle: Handle,
+    handle: OpenEnvironment,
     store: str,
     path: Path,
     low: bytes | None,

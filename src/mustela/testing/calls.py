@@ -10,10 +10,10 @@ from mustela.clock import Clock, ManualClock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.pool import LoopThread
 from mustela.dsl.option import Answering
-from mustela.plan.calls import CallRequest, Fate, Outcome
+from mustela.plan.calls import CallOutcome, CallRequest, Fate
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.testing.cluster import Cluster
+from mustela.testing.cluster import MemoryCluster
 from mustela.topology.async_calls import AsyncNode
 
 __all__ = ["DriverCalls", "HeldCall", "HoldsCalls"]
@@ -114,7 +114,7 @@ class DriverCalls:
 class HoldsCalls(Answering):
     """What the test driver can do with calls that it holds."""
 
-    _cluster: Cluster
+    _cluster: MemoryCluster
     _clock: ManualClock
     _calls: DriverCalls
 
@@ -192,7 +192,7 @@ class DriverStepCalls:
         self._value: Serde[Any] = node.value or ValueSerde()
         self._timeout_ms = int(node.rules.timeout.total_seconds() * 1000)
         self._calls: dict[str, _Call] = {}
-        self._ended: dict[str, tuple[int, Outcome]] = {}
+        self._ended: dict[str, tuple[int, CallOutcome]] = {}
 
     @property
     def owner(self) -> str:
@@ -213,19 +213,19 @@ class DriverStepCalls:
         self._calls[request.call_id] = _Call(request, self._desk.elapsed_ms())
         return True
 
-    def completed(self, *, wait: bool) -> list[Outcome]:
+    def completed(self, *, wait: bool) -> list[CallOutcome]:
         """Make the calls, unless they are held or the circuit breaker is open."""
         del wait
         if self._desk.held:
             return []
-        found: list[Outcome] = []
+        found: list[CallOutcome] = []
         for name, call in list(self._calls.items()):
             if not call.parked and not self._pause_ms():
                 del self._calls[name]
                 found.append(self._desk.result(self._attempts.make(call.request)))
         return found
 
-    def park(self, call_id: str) -> Outcome | None:
+    def park(self, call_id: str) -> CallOutcome | None:
         """Leave a call to later epochs."""
         if call_id in self._calls:
             self._calls[call_id].parked = True
@@ -237,7 +237,7 @@ class DriverStepCalls:
         known = call_id in self._calls or call_id in self._ended
         return "running" if known and owner == self.owner else "lost"
 
-    def arrived(self, call_ids: Collection[str]) -> list[Outcome]:
+    def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
         """Return the outcomes of calls that have ended, also because their time is over."""
         now = self._desk.elapsed_ms()
         if self._desk.held:
@@ -287,7 +287,7 @@ class DriverStepCalls:
         if error is None:
             outcome = self._desk.result(self._attempts.make(call.request))
         else:
-            outcome = Outcome(call_id, call.attempt, None, type(error).__name__, str(error))
+            outcome = CallOutcome(call_id, call.attempt, None, type(error).__name__, str(error))
         self._ended[call_id] = (call.request.group, outcome)
 
     def crash(self, *, keep_outcomes: bool) -> bool:

@@ -16,9 +16,9 @@ from mustela.runtime.time.watermark import WatermarkOptions, WatermarkState, top
 from mustela.state.interfaces import Committed, EnvironmentSpec, Rows, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.testing.global_tables import GlobalTopics
-from mustela.testing.row import Row
+from mustela.testing.row import BrokerRow
 
-__all__ = ["Cluster", "JobResult", "Place", "Row"]
+__all__ = ["BrokerRow", "JobResult", "MemoryCluster", "Place"]
 
 Place = tuple[int, int]
 """A stage and a key group."""
@@ -51,7 +51,7 @@ class JobResult:
     reports: list[TaskReport] = field(default_factory=list[TaskReport])
 
 
-class Cluster:
+class MemoryCluster:
     """The durable side: a crash leaves it as it is.
 
     Args:
@@ -74,14 +74,14 @@ class Cluster:
         self.wired = WiredPlan(plan)
         self.key_groups = key_groups
         self.dead_letter_topic = dead_letter_topic
-        self.inputs: dict[str, list[Row]] = {topic: [] for topic in plan.topics}
+        self.inputs: dict[str, list[BrokerRow]] = {topic: [] for topic in plan.topics}
         self.offsets: dict[str, int] = dict.fromkeys(plan.topics, 0)
         self.global_topics = GlobalTopics(plan.global_tables)
         self.topics = {topic: index for index, topic in enumerate(plan.topics)}
         rules = watermark or WatermarkOptions()
         self.watermark = WatermarkState(rules, by_topic=topic_options(plan, rules))
         self.due = DueTimes(plan, key_groups, known=True)
-        self.outputs: dict[str, list[Row]] = {}
+        self.outputs: dict[str, list[BrokerRow]] = {}
         self.changelogs: dict[tuple[str, int], list[tuple[bytes, bytes | None]]] = {}
         self.marks: dict[Place, Committed] = {}
         self.counters: Counter[str] = Counter()
@@ -142,14 +142,14 @@ class Cluster:
             if lose_state:
                 environment.destroy()
 
-    def append_inputs(self, rows: Sequence[Row]) -> None:
+    def append_inputs(self, rows: Sequence[BrokerRow]) -> None:
         """Write records to source topics."""
         for row in rows:
             if row.topic in self.inputs:
                 self.inputs[row.topic].append(row)
             self.global_topics.append(row)
 
-    def forget_inputs(self, rows: Sequence[Row]) -> None:
+    def forget_inputs(self, rows: Sequence[BrokerRow]) -> None:
         """Take back the newest records, which no committed epoch has read."""
         for row in reversed(rows):
             self.global_topics.forget(row)
@@ -178,7 +178,7 @@ class Cluster:
         """Return what the last epoch that wrote a place says of it."""
         return self.marks.get(place, Committed())
 
-    def commit(self, result: JobResult) -> list[Row]:
+    def commit(self, result: JobResult) -> list[BrokerRow]:
         """Make all of an epoch true at once; return its rows."""
         rows = [row for columns in result.rows for row in sink_rows(columns)]
         for letters in result.dead_letters:
@@ -219,7 +219,7 @@ class Cluster:
         }
 
 
-def sink_rows(columns: SinkRows) -> list[Row]:
+def sink_rows(columns: SinkRows) -> list[BrokerRow]:
     """Turn the columns of a sink into rows."""
     topics = [columns.topic] * len(columns) if isinstance(columns.topic, str) else columns.topic
     headers: list[Headers] = [()] * len(columns) if columns.headers is None else columns.headers
@@ -227,10 +227,10 @@ def sink_rows(columns: SinkRows) -> list[Row]:
     partitions = [partition or 0 for partition in chosen]
     steps = [columns.step] * len(columns) if columns.steps is None else columns.steps
     parts = (topics, columns.keys, columns.values, columns.timestamps, headers, partitions, steps)
-    return [Row(*row) for row in zip(*parts, strict=True)]
+    return [BrokerRow(*row) for row in zip(*parts, strict=True)]
 
 
-def dead_letter_rows(letters: DeadLetters, topic: str) -> list[Row]:
+def dead_letter_rows(letters: DeadLetters, topic: str) -> list[BrokerRow]:
     """Turn the columns of dead letters into rows."""
     parts = (letters.keys, letters.values, letters.timestamps, letters.headers)
-    return [Row(topic, *row) for row in zip(*parts, strict=True)]
+    return [BrokerRow(topic, *row) for row in zip(*parts, strict=True)]

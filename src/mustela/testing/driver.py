@@ -29,7 +29,7 @@ from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
 from mustela.testing.both_groups import MANY_GROUPS, BothGroups, Tap, check_both
 from mustela.testing.calls import DriverCalls, HoldsCalls
-from mustela.testing.cluster import Cluster, JobResult, Row
+from mustela.testing.cluster import BrokerRow, JobResult, MemoryCluster
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job
 from mustela.testing.store_access import StoreAccess
@@ -39,7 +39,7 @@ from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
 from mustela.testing.written import check_written, sinks_of, why_no_letters
 from mustela.topology.global_table import GlobalTableNode
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -127,7 +127,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         )
         self._lanes = min(lanes, key_groups)
         self._crashes = crash_after_every_record
-        self._cluster = Cluster(
+        self._cluster = MemoryCluster(
             plan(
                 self._topology,
                 options=PlanOptions(
@@ -146,8 +146,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._options = replace(self._options, late_letters=late, on_rows=tap)
         self._cluster.global_topics.options = self._options
         self._positions: dict[str, list[int]] = {}
-        self._group: list[Row] | None = None
-        self._waiting: deque[list[Row]] = deque()
+        self._group: list[BrokerRow] | None = None
+        self._waiting: deque[list[BrokerRow]] = deque()
         self._until: int | None = None
         self._at_least = -1
         self._triggered: tuple[str, ...] = ()
@@ -448,7 +448,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         return dict(self._cluster.counters)
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> TopologyGraph:
         """What is under test."""
         return self._topology
 
@@ -479,7 +479,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._check_open()
         return DriverStores(self._cluster, self._commit)
 
-    def _pipe(self, rows: Sequence[Row]) -> None:
+    def _pipe(self, rows: Sequence[BrokerRow]) -> None:
         self._check_open()
         if self._group is not None:
             self._group.extend(rows)
@@ -488,7 +488,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             self._run_all([row], grouped=False)
             self._follow("_pipe", [row])
 
-    def _run_all(self, rows: list[Row], *, grouped: bool) -> None:
+    def _run_all(self, rows: list[BrokerRow], *, grouped: bool) -> None:
         """Run an epoch, and those of the rows that come back as input.
 
         Rows wait while a step has as many records parked as it may.
@@ -505,7 +505,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         msg = f"rows came back to the topology {EPOCHS_PER_CALL_MAX} times"
         raise TestDriverError(msg, why="it writes to a topic that it reads, without an end")
 
-    def _run_epoch(self, rows: list[Row]) -> list[Row]:
+    def _run_epoch(self, rows: list[BrokerRow]) -> list[BrokerRow]:
         cluster = self._cluster
         cluster.append_inputs(rows)
         try:
@@ -558,7 +558,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         }
         return new | {p for p, time in cluster.watermark.partitions.items() if not time.idle}
 
-    def _commit(self, result: JobResult) -> list[Row]:
+    def _commit(self, result: JobResult) -> list[BrokerRow]:
         return self._cluster.commit(result)
 
 

@@ -10,7 +10,7 @@ from mustela.kernel.tables.global_table import global_rows
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay, StoreOverlay
-from mustela.testing.row import Row
+from mustela.testing.row import BrokerRow
 from mustela.topology.global_table import GlobalTableNode
 
 __all__ = ["GlobalTopics"]
@@ -28,7 +28,7 @@ class GlobalTopics:
 
     def __init__(self, tables: Sequence[GlobalTableNode]) -> None:
         self._tables = tuple(tables)
-        self._rows: dict[str, list[Row]] = {table.topic: [] for table in tables}
+        self._rows: dict[str, list[BrokerRow]] = {table.topic: [] for table in tables}
         self._copies: dict[str, StoreOverlay] = {}
         self._applied: dict[str, int] = {}
         self.options = KernelOptions()
@@ -37,12 +37,12 @@ class GlobalTopics:
         """Return whether a topic is a global table."""
         return topic in self._rows
 
-    def append(self, row: Row) -> None:
+    def append(self, row: BrokerRow) -> None:
         """Take a record over, if it is of one of the topics."""
         if row.topic in self._rows:
             self._rows[row.topic].append(row)
 
-    def forget(self, row: Row) -> None:
+    def forget(self, row: BrokerRow) -> None:
         """Take back the newest record of a topic."""
         if row.topic in self._rows:
             taken = self._rows[row.topic].pop()
@@ -85,7 +85,7 @@ class GlobalTopics:
         self._applied[store] = len(rows)
 
 
-def _records(rows: Sequence[Row], start: int) -> GlobalRecords:
+def _records(rows: Sequence[BrokerRow], start: int) -> GlobalRecords:
     return GlobalRecords(
         0,
         range(start, start + len(rows)),

@@ -9,7 +9,7 @@ from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
 from mustela.kernel.records.sink_order import in_record_order
-from mustela.kernel.task import GroupState, LaneTask, LoggedRows, Lookups, SourceTask
+from mustela.kernel.task import LaneTask, LoggedRows, Lookups, OpenGroup, SourceTask
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
@@ -18,13 +18,13 @@ from mustela.plan.plan import Exchange, Stage
 from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Rows, Snapshot
-from mustela.testing.cluster import Cluster, JobResult, Place
+from mustela.testing.cluster import JobResult, MemoryCluster, Place
 
 __all__ = ["run_job"]
 
 
 def run_job(
-    cluster: Cluster,
+    cluster: MemoryCluster,
     options: KernelOptions,
     *,
     lanes: int,
@@ -83,7 +83,7 @@ class _Job:
     """An epoch at work, and what is there for its tasks (`mustela.kernel.task.TaskSite`)."""
 
     def __init__(
-        self, cluster: Cluster, options: KernelOptions, lanes: int, order: EpochOrder
+        self, cluster: MemoryCluster, options: KernelOptions, lanes: int, order: EpochOrder
     ) -> None:
         self._cluster = cluster
         self._order = order
@@ -171,13 +171,13 @@ class _Job:
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
-    ) -> Iterator[GroupState]:
+    ) -> Iterator[OpenGroup]:
         """Open key groups as they are committed."""
         del restored
         for group in groups:
             committed = self._cluster.committed((stage.index, group))
             environment = self._cluster.environment((stage.index, group))
-            yield GroupState(environment, committed, environment.snapshot(committed))
+            yield OpenGroup(environment, committed, environment.snapshot(committed))
 
     def _any_group(self, stage: int, group: int) -> Snapshot:
         """Return the state of a place after the epoch before, for steps that read any key."""

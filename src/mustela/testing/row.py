@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from mustela.model import Headers
 
-__all__ = ["Row"]
+__all__ = ["BrokerRow"]
 
 
-class Row(NamedTuple):
+class BrokerRow(NamedTuple):
     """A record as a broker holds it."""
 
     topic: str

@@ -23,7 +23,7 @@ from mustela.state.kinds.window_store import (
     TimestampedWindowStoreWithHeaders,
     WindowStore,
 )
-from mustela.testing.cluster import Cluster, JobResult, Place
+from mustela.testing.cluster import JobResult, MemoryCluster, Place
 from mustela.testing.faults import TestDriverError
 
 __all__ = ["AnyStore", "DriverStores"]
@@ -41,7 +41,7 @@ class DriverGroupView:
         commit: Commits what is put.
     """
 
-    def __init__(self, cluster: Cluster, place: Place, name: str, commit: Commit) -> None:
+    def __init__(self, cluster: MemoryCluster, place: Place, name: str, commit: Commit) -> None:
         self._cluster = cluster
         self._place = place
         self._name = name
@@ -168,7 +168,7 @@ class DriverStores:
         commit: Commits what is put.
     """
 
-    def __init__(self, cluster: Cluster, commit: Commit) -> None:
+    def __init__(self, cluster: MemoryCluster, commit: Commit) -> None:
         self._cluster = cluster
         self._commit = commit
 

@@ -9,14 +9,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from mustela.config.settings import Settings
 from mustela.testing.faults import TestDriverError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["Subject", "read_subject"]
 
 
 @runtime_checkable
 class _Builder(Protocol):
-    def build(self) -> Topology: ...
+    def build(self) -> TopologyGraph: ...
 
 
 @runtime_checkable
@@ -24,7 +24,7 @@ class _Application(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    def built_topology(self) -> Topology: ...
+    def built_topology(self) -> TopologyGraph: ...
 
     def check_program(self) -> None: ...
 
@@ -39,7 +39,7 @@ class Subject:
         key_groups: In how many groups.
     """
 
-    topology: Topology
+    topology: TopologyGraph
     settings: Settings
     key_groups: int
 
@@ -64,7 +64,7 @@ def read_subject(
         settings = said if isinstance(said, Settings) else subject.settings.with_values(said or {})
         subject.check_program()
         return Subject(subject.built_topology(), settings, key_groups or settings.key_groups)
-    if isinstance(subject, Topology):
+    if isinstance(subject, TopologyGraph):
         topology = subject
     elif isinstance(subject, _Builder):
         topology = subject.build()

@@ -10,7 +10,7 @@ from mustela.dsl.option import Answering
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
-from mustela.testing.cluster import Row
+from mustela.testing.cluster import BrokerRow
 from mustela.testing.faults import EmptyTopicError, PipedValueError, TestDriverError
 from mustela.testing.times import to_milliseconds, to_span
 
@@ -67,7 +67,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         *,
         key: Serde[Any],
         value: Serde[Any],
-        pipe: Callable[[Sequence[Row]], None],
+        pipe: Callable[[Sequence[BrokerRow]], None],
         clock: Callable[[], int],
         start: int | datetime | None,
         auto_advance: int | timedelta | None,
@@ -174,7 +174,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         """
         time = None if start is None else to_milliseconds(start)
         step = to_span(advance)
-        rows: list[Row] = []
+        rows: list[BrokerRow] = []
         for key, value in pairs:
             rows.append(self._row(key, value, time, ()))
             time = None if time is None else time + step
@@ -191,7 +191,7 @@ class TestInputTopic(Answering, Generic[K, V]):
 
     def _row(
         self, key: object, value: object, timestamp: int | datetime | None, headers: Headers
-    ) -> Row:
+    ) -> BrokerRow:
         key_bytes = encode(self._key, key, "key", self.name)
         value_bytes = encode(self._value, value, "value", self.name)
         if timestamp is not None:
@@ -201,7 +201,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         else:
             time = self._time
             self._time += self._advance
-        return Row(self.name, key_bytes, value_bytes, time, tuple(headers))
+        return BrokerRow(self.name, key_bytes, value_bytes, time, tuple(headers))
 
     def __repr__(self) -> str:
         return f"<TestInputTopic {self.name}>"
@@ -228,7 +228,7 @@ class TestOutputTopic(Answering, Generic[K, V]):
         *,
         key: Serde[Any] | None,
         value: Serde[Any] | None,
-        rows: Callable[[], Sequence[Row]],
+        rows: Callable[[], Sequence[BrokerRow]],
         position: list[int],
         sinks: Mapping[str, Serdes],
         why_empty: str | None = None,

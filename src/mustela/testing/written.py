@@ -11,7 +11,7 @@ from mustela.plan.plan import Plan
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.testing.faults import TestDriverError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 
 __all__ = ["check_written", "sinks_of", "why_no_letters"]
@@ -19,7 +19,7 @@ __all__ = ["check_written", "sinks_of", "why_no_letters"]
 _HANDLERS = ("deserialization_handler", "processing_handler", "production_handler")
 
 
-def sinks_of(topology: Topology, topic: str) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
+def sinks_of(topology: TopologyGraph, topic: str) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
     """Return the serdes of the sinks that may write a topic, by step.
 
     A sink that writes the topic and no other comes before those whose topic a function names: what
@@ -38,7 +38,7 @@ def sinks_of(topology: Topology, topic: str) -> dict[str, tuple[Serde[Any], Serd
     }
 
 
-def check_written(topic: str, topology: Topology, settings: Settings) -> None:
+def check_written(topic: str, topology: TopologyGraph, settings: Settings) -> None:
     """Check that a topic can have rows, or is the one for dead letters.
 
     Raises:

@@ -9,11 +9,11 @@ from mustela.topology.describe import describe
 from mustela.topology.fingerprint import fingerprint
 from mustela.topology.node import Node
 
-__all__ = ["Topology"]
+__all__ = ["TopologyGraph"]
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class TopologyGraph:
     """All nodes of an application, parents before children.
 
     Attributes:

@@ -14,7 +14,7 @@ from rich.console import Console
 from mustela.broker.tools import TOOLS
 from mustela.cli import examination, records, tools
 from mustela.cli.console import ExitCode
-from mustela.cli.demo.report import Outcome, Screen, State, next_lines, outcome_fields
+from mustela.cli.demo.report import DemoOutcome, Screen, State, next_lines, outcome_fields
 from mustela.cli.doctor import report
 from mustela.cli.events import EventPrinter
 from mustela.cli.examination import Finding, Level
@@ -329,7 +329,7 @@ def test_run_tells_programs_everything(capsys: pytest.CaptureFixture[str]) -> No
     assert {row["application_id"] for row in found} == {"shop"}
 
 
-OUTCOME = Outcome(
+OUTCOME = DemoOutcome(
     lines=10,
     words=20,
     distinct=5,

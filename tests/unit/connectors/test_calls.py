@@ -17,7 +17,7 @@ import pytest
 from mustela.clock import SystemClock
 from mustela.connectors.calls.pool import CallPool, ProcessCalls
 from mustela.connectors.calls.spool import CallSpool, Owner
-from mustela.plan.calls import CallRequest, Outcome
+from mustela.plan.calls import CallOutcome, CallRequest
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.async_calls import AsyncNode, AsyncOptions, CircuitBreaker, Retry
@@ -50,9 +50,9 @@ def pool(tmp_path: Path) -> Iterator[CallPool]:
     made.close()
 
 
-def gather(calls: ProcessCalls, count: int) -> dict[str, Outcome]:
+def gather(calls: ProcessCalls, count: int) -> dict[str, CallOutcome]:
     """Take outcomes until there are so many."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, CallOutcome] = {}
     while len(found) < count:
         outcomes = calls.completed(wait=True)
         assert outcomes, f"{len(found)} of {count} calls have ended"

@@ -15,7 +15,7 @@ from mustela.connectors.kafka.admin import MissingTopicError
 from mustela.connectors.kafka.errors import RefusedRow
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits, TopicFacts, outline_of
 from mustela.errors import EnvironmentFault, Origin
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 from tests.unit.runtime.fakes import FakeAdmin
 
 NOW = 10_000_000
@@ -48,7 +48,7 @@ def checks_of(admin: Admin, **limits: Any) -> RowChecks:
     )
 
 
-def rows(count: int = 3, topics: Any = "out", **columns: Any) -> Columns:
+def rows(count: int = 3, topics: Any = "out", **columns: Any) -> FrameColumns:
     base: dict[str, Any] = {
         "topics": topics,
         "keys": [b"k"] * count,
@@ -57,7 +57,7 @@ def rows(count: int = 3, topics: Any = "out", **columns: Any) -> Columns:
         "headers": None,
         "partitions": None,
     }
-    return Columns(*{**base, **columns}.values())
+    return FrameColumns(*{**base, **columns}.values())
 
 
 def reasons(found: list[RefusedRow]) -> list[tuple[int, str]]:

@@ -30,7 +30,7 @@ from mustela.topology.errors import (
     SplitEndedError,
     UnfinishedSplitError,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.routing import RepartitionNode
 
 Pairs = list[tuple[Any, Any]]
@@ -43,7 +43,12 @@ WAYS: list[dict[str, Any]] = [
 
 
 def run(
-    topology: Topology, inputs: dict[str, Pairs], topics: list[str], *, grouped: bool, **way: Any
+    topology: TopologyGraph,
+    inputs: dict[str, Pairs],
+    topics: list[str],
+    *,
+    grouped: bool,
+    **way: Any,
 ) -> dict[str, Pairs]:
     with TopologyTestDriver(topology, **way) as driver:
         for topic, pairs in inputs.items():

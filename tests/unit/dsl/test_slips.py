@@ -29,7 +29,7 @@ from mustela import (
     TopologyTestDriver,
     UnlimitedWindows,
 )
-from mustela.dsl.missing import Stage
+from mustela.dsl.missing import VerbStage
 from mustela.errors import UsageError
 from mustela.kernel.aggregates.watched import MissingReturnWarning
 from mustela.model import NegativeTimestampError, RecordTimeError, fixed_key_record
@@ -369,7 +369,7 @@ def _verbs() -> list[tuple[str, str]]:
     STAGES.update(stages)
     found: list[tuple[str, str]] = []
     for name, stage in stages.items():
-        assert isinstance(stage, Stage)
+        assert isinstance(stage, VerbStage)
         methods = inspect.getmembers(type(stage), inspect.isfunction)
         found += [(name, method) for method, _ in methods if not method.startswith("_")]
     return found

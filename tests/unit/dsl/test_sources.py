@@ -23,14 +23,14 @@ from mustela import (
 )
 from mustela.kernel.core.failures import DeserializationError, ProcessingError
 from mustela.planner.planner import plan
-from mustela.testing.cluster import Row
+from mustela.testing.cluster import BrokerRow
 from mustela.topology.errors import (
     BadOptionError,
     FunctionError,
     SourceConflictError,
     StreamAndTableError,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.source import SourceNode
 
 
@@ -41,7 +41,7 @@ def times_of(extractor: Any, times: list[int], *, grouped: bool = True, **settin
     builder.stream("in", consumed=consumed).to("out")
     with TopologyTestDriver(builder.build(), initial_wall_clock=77, settings=settings) as driver:
         # A test topic refuses negative timestamps; a broker has them in records without a time.
-        rows = [Row("in", b"k", n.to_bytes(8, "big"), time) for n, time in enumerate(times)]
+        rows = [BrokerRow("in", b"k", n.to_bytes(8, "big"), time) for n, time in enumerate(times)]
         for part in [rows] if grouped else [[row] for row in rows]:
             with driver.epoch():
                 driver._pipe(part)
@@ -191,7 +191,7 @@ def test_a_plan_says_what_may_not_be_split_or_asked_for_times() -> None:
     assert made.retimed == {"d", "e"}
 
 
-def pattern_of(topology: Topology) -> SourceNode:
+def pattern_of(topology: TopologyGraph) -> SourceNode:
     node = topology.nodes[0]
     assert isinstance(node, SourceNode)
     return node

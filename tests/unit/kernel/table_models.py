@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mustela import TopologyTestDriver
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 __all__ = ["Change", "Given", "GroupModel", "JoinModel", "Out", "TableModel", "in_order", "run"]
 
@@ -54,7 +54,7 @@ def in_order(epochs: Sequence[Sequence[Given]]) -> list[Given]:
 
 
 def run(
-    topology: Topology, epochs: Sequence[Sequence[Given]], *outputs: str, **options: Any
+    topology: TopologyGraph, epochs: Sequence[Sequence[Given]], *outputs: str, **options: Any
 ) -> dict[str, list[Out]]:
     """Return what a topology writes; several records of an epoch are piped together."""
     with TopologyTestDriver(topology, initial_wall_clock=0, **options) as driver:

@@ -27,7 +27,7 @@ from mustela.topology.errors import (
     JoinKeysError,
     OtherBuilderError,
 )
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, Out, in_order, run
 
 WAYS = [
@@ -83,7 +83,7 @@ def cogrouped(builder: StreamsBuilder) -> CogroupedKStream[str, list[Any]]:
     return both.cogroup(counts, push_count)
 
 
-def topology() -> Topology:
+def topology() -> TopologyGraph:
     builder = StreamsBuilder()
     table = cogrouped(builder).aggregate(list, value=list, store="all")
     table.to_stream().map_values(lambda total: total and [*total]).to("out", key=str, value=list)

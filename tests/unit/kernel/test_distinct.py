@@ -18,7 +18,7 @@ from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
 from mustela.serdes.values import ValueSerde
 from mustela.topology.errors import BadCallError, BadOptionError, FunctionError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
 
@@ -67,7 +67,7 @@ class Model:
         return True
 
 
-def topology(within: int, grace: int, *, chosen: bool) -> Topology:
+def topology(within: int, grace: int, *, chosen: bool) -> TopologyGraph:
     builder = StreamsBuilder()
     stream: KStream[str | None, int | None] = builder.stream("in", key=str, value=int)
     key = by_value if chosen else None
@@ -78,7 +78,7 @@ def topology(within: int, grace: int, *, chosen: bool) -> Topology:
 
 
 def run(
-    built: Topology, records: Sequence[Sent], sizes: Sequence[int], **options: Any
+    built: TopologyGraph, records: Sequence[Sent], sizes: Sequence[int], **options: Any
 ) -> tuple[list[Sent], dict[str, int]]:
     """Run records in epochs; return what went on, and how often each key did."""
     with TopologyTestDriver(built, initial_wall_clock=WALL_CLOCK, **options) as driver:

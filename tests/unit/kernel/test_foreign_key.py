@@ -14,7 +14,7 @@ from mustela import Materialized, Processor, Record, Stores, StreamsBuilder, Top
 from mustela.kernel.joins.foreign_key import subscription_key, subscription_prefix
 from mustela.planner.planner import plan
 from mustela.topology.foreign_key import ForeignKeyMatchNode
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, JoinModel, Out, TableModel, in_order, run
 
 Kind = Literal["inner", "left"]
@@ -61,7 +61,7 @@ def joiner(left: list[Any], right: list[Any] | None) -> list[Any]:
 
 def topology(
     kind: Kind, *, store: str | None = None, with_key: bool = False, kept: str | None = None
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=list)
     right = builder.table("right", key=str, value=list, store=kept)
@@ -124,7 +124,7 @@ def nested_loop(join: JoinModel, kind: Kind) -> dict[Any, Any]:
     }
 
 
-def plain(kind: Kind, *, with_key: bool = False, kept: str | None = None) -> Topology:
+def plain(kind: Kind, *, with_key: bool = False, kept: str | None = None) -> TopologyGraph:
     """A join without a store: it tells deletions of rows that were not there, too.
 
     A step behind it that asks for old values would give it a store, which knows better.
@@ -245,7 +245,7 @@ class Poke(Processor[str, Any, str, Any]):
         """Do nothing."""
 
 
-def self_join(kind: Kind) -> Topology:
+def self_join(kind: Kind) -> TopologyGraph:
     """People and their managers, who are people too."""
     builder = StreamsBuilder()
     people = builder.table("left", key=str, value=list)

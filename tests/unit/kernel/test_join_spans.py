@@ -14,7 +14,7 @@ from mustela import JoinWindows, Record, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.failures import ProcessingError
 from mustela.planner.planner import plan
 from mustela.topology.errors import BadOptionError, FunctionError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 
 MOST = 12
@@ -51,7 +51,7 @@ WIDEST = JoinWindows(before=ms(MOST), after=ms(MOST), grace=ms(99))
 VALUE = tuple[int, int, int]
 
 
-def topology(kind: str, windows: JoinWindows, *, itself: bool = False) -> Topology:
+def topology(kind: str, windows: JoinWindows, *, itself: bool = False) -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.stream("left", key=str, value=VALUE)
     right = left if itself else builder.stream("right", key=str, value=VALUE)
@@ -61,7 +61,7 @@ def topology(kind: str, windows: JoinWindows, *, itself: bool = False) -> Topolo
 
 
 def run(
-    built: Topology, records: Sequence[Sent], sizes: Sequence[int], **options: Any
+    built: TopologyGraph, records: Sequence[Sent], sizes: Sequence[int], **options: Any
 ) -> list[tuple[Any, Any, Any, int]]:
     """Return key, left value, right value and time of each result, when all windows are closed."""
     with TopologyTestDriver(built, initial_wall_clock=60_000, **options) as driver:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela import KTable, StreamsBuilder
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, Out, in_order, run
 
 WAYS: list[dict[str, Any]] = [{}, {"key_groups": 8, "lanes": 3}]
@@ -45,7 +45,7 @@ def paired(left: KTable[str, str], right: KTable[str, str]) -> KTable[str, Any]:
     return left.join(right, lambda one, other: one + other, foreign_key=str.lower, value=str)
 
 
-def topology(derive: Callable[..., KTable[str, Any]]) -> Topology:
+def topology(derive: Callable[..., KTable[str, Any]]) -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=str)
     right = builder.table("right", key=str, value=str)

@@ -13,7 +13,7 @@ from mustela import KStream, Processor, ProcessorContext, Record, StreamsBuilder
 from mustela.kernel.core.output import SinkRows
 from mustela.kernel.records.sink_order import in_record_order, places_of
 from mustela.planner.planner import plan
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -26,7 +26,7 @@ NUMBERS = [1, 10, 2, 20, 3, 30]
 EVERY = {"emit": "every"}
 
 
-def at_once(topology: Topology, numbers: list[int], **way: Any) -> list[int]:
+def at_once(topology: TopologyGraph, numbers: list[int], **way: Any) -> list[int]:
     """Read all records in one epoch."""
     with TopologyTestDriver(topology, **way) as driver:
         topic = driver.create_input_topic("in", key=str, value=int)

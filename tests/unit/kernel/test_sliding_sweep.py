@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mustela import KTable, SlidingWindows, StreamsBuilder, TopologyTestDriver
 from mustela.errors import DataError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 Sent = tuple[str, int, int]
 """Key, value, timestamp."""
@@ -33,7 +33,7 @@ def begun(_key: str, value: int, so_far: list[int]) -> list[int] | None:
     return None if value < 0 and so_far else [*so_far, value]
 
 
-def topology(difference: int, grace: int) -> Topology:
+def topology(difference: int, grace: int) -> TopologyGraph:
     builder = StreamsBuilder()
     windows = SlidingWindows(time_difference=ms(difference), grace=ms(grace))
     windowed = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
@@ -48,7 +48,9 @@ def topology(difference: int, grace: int) -> Topology:
     return builder.build()
 
 
-def results(built: Topology, sent: list[Sent], sizes: list[int], settings: dict[str, Any]) -> Any:
+def results(
+    built: TopologyGraph, sent: list[Sent], sizes: list[int], settings: dict[str, Any]
+) -> Any:
     with TopologyTestDriver(built, settings=settings, key_groups=4, lanes=2) as driver:
         topic = driver.create_input_topic("in")
         left, start = [*sizes, len(sent)], 0

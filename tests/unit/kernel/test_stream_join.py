@@ -19,7 +19,7 @@ from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.state.kinds import list_bytes, waiting
 from mustela.testing import driver as driver_module
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.stream_join_model import (
     Came,
     Result,
@@ -62,7 +62,7 @@ def milliseconds(spans: Spans) -> JoinWindows:
     return JoinWindows(before=before, after=after, grace=grace)
 
 
-def topology(kind: Kind, spans: Spans) -> Topology:
+def topology(kind: Kind, spans: Spans) -> TopologyGraph:
     builder = StreamsBuilder()
     left = builder.stream("in.0", key=int, value=str)
     right = builder.stream("in.1", key=int, value=str)
@@ -72,7 +72,7 @@ def topology(kind: Kind, spans: Spans) -> Topology:
 
 
 def run(
-    joined: Topology, epochs: Sequence[Sequence[Came]], *, emit: str = "every", **options: Any
+    joined: TopologyGraph, epochs: Sequence[Sequence[Came]], *, emit: str = "every", **options: Any
 ) -> list[Result]:
     values = {"event_time": "stream-time", "emit": emit, **options.pop("values", {})}
     with TopologyTestDriver(joined, settings=values, **options) as driver:
@@ -156,7 +156,7 @@ def cut(records: Sequence[Came], cuts: Sequence[int]) -> list[list[Came]]:
 
 
 def run_by_watermark(
-    joined: Topology, records: Sequence[Came], times: Sequence[int], **options: Any
+    joined: TopologyGraph, records: Sequence[Came], times: Sequence[int], **options: Any
 ) -> list[Result]:
     """Run epochs that end at the given times, and then let all windows close."""
     values = {"event_time": "watermark", "emit": options.pop("emit", "barrier")}
@@ -248,7 +248,7 @@ def test_by_watermark_the_edge_of_a_window_belongs_to_it(
 # --- a stream with itself -------------------------------------------------------------------------
 
 
-def self_topology(spans: Spans) -> Topology:
+def self_topology(spans: Spans) -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("in.0", key=int, value=str)
     windows = milliseconds(spans)
@@ -262,7 +262,7 @@ def rules_off(*names: str) -> Iterator[None]:
     """Let the driver plan without some rules."""
     plain = driver_module.plan
 
-    def planned(topology: Topology, *, options: PlanOptions) -> Plan:
+    def planned(topology: TopologyGraph, *, options: PlanOptions) -> Plan:
         return plain(topology, options=replace(options, rules_off=frozenset(names)))
 
     with pytest.MonkeyPatch.context() as patch:

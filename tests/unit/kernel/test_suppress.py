@@ -23,7 +23,7 @@ from mustela import (
     Windowed,
 )
 from mustela.kernel.windows.suppress import BufferFullError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 UNBOUNDED = BufferConfig.unbounded()
 BY_WATERMARK = {"event_time": "watermark"}
@@ -38,7 +38,7 @@ def text(key: Windowed[str], _value: Any) -> str:
     return f"{key.key}@{key.start}/{key.end}"
 
 
-def sums(suppressed: Suppressed) -> Topology:
+def sums(suppressed: Suppressed) -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int).group_by_key()
     table = stream.reduce(lambda total, new: total + new, store="sums")
@@ -46,7 +46,7 @@ def sums(suppressed: Suppressed) -> Topology:
     return builder.build()
 
 
-def finals(windows: Any) -> Topology:
+def finals(windows: Any) -> TopologyGraph:
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=str, value=int).group_by_key()
     counts: KTable[Any, int] = grouped.windowed_by(windows).count(store="counts")

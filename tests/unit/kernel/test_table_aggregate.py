@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver, UsageError
 from mustela.topology.errors import FunctionError, SubtractorError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, GroupModel, Out, TableModel, in_order, run
 
 WAYS = [
@@ -67,7 +67,7 @@ def subtract(total: list[int], value: list[int]) -> list[int]:
     return total
 
 
-def topology() -> Topology:
+def topology() -> TopologyGraph:
     builder = StreamsBuilder()
     table = builder.table("t", key=str, value=list)
     table.to_stream().foreach(lambda _key, value: None if value is None else value.append("spoilt"))

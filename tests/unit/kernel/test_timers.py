@@ -13,7 +13,7 @@ from mustela.kernel.processors.punctuation import GroupSchedules
 from mustela.kernel.processors.timers import TIMER_CHAIN_MAX, GroupTimers, StepTimers
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.prefixed import PrefixedView
-from mustela.state.kinds.timer import CLOCK_ROW, Timer, TimerRows
+from mustela.state.kinds.timer import CLOCK_ROW, StoredTimer, TimerRows
 from mustela.topology.timers import PunctuationType, TimeDomain, TimerError
 from tests.unit.state.epochs import backends, keys, steps, world
 
@@ -103,14 +103,14 @@ def test_both_kinds_of_time_share_a_store_and_no_timer(backend):
     """A timer by the clock and one by event time of the same key and name are two."""
     with world(backend, TIMER) as epochs:
         timers = StepTimers(_lane(epochs.view))
-        timers.register(EVENT, 0, Timer(5, b"k"))
-        timers.register(CLOCK, 0, Timer(7, b"k"))
+        timers.register(EVENT, 0, StoredTimer(5, b"k"))
+        timers.register(CLOCK, 0, StoredTimer(7, b"k"))
         timers.save()
         epochs.commit()
         timers = StepTimers(_lane(epochs.view))
         assert timers.next_times(EVENT) == {0: 5}
         assert timers.next_times(CLOCK) == {0: 7}
-        assert timers.pop_due(EVENT, 0, 100) == Timer(5, b"k")
+        assert timers.pop_due(EVENT, 0, 100) == StoredTimer(5, b"k")
         assert timers.pop_due(EVENT, 0, 100) is None
         timers.save()
         assert timers.next_times(EVENT) == {}
@@ -129,7 +129,7 @@ def test_what_was_not_changed_is_not_written():
         timers.register(60, b"k", b"")
         timers.register(50, b"k", b"")
         timers.register(9, b"other", b"")
-        assert timers.pop_due(10) == Timer(9, b"other")
+        assert timers.pop_due(10) == StoredTimer(9, b"other")
         timers.save()
         epochs.commit()
         assert len(epochs.log) == logged
@@ -140,15 +140,15 @@ def test_a_chain_of_timers_without_an_end_is_an_error(other):
     """Each may set one more that is due, for some time; then somebody made a mistake."""
     with world("memory", TIMER) as epochs:
         timers = StepTimers(_lane(epochs.view))
-        timers.register(EVENT, 0, Timer(5, b"k"))
+        timers.register(EVENT, 0, StoredTimer(5, b"k"))
         domains = [EVENT, other]
         for fired in range(TIMER_CHAIN_MAX):
             assert timers.pop_due(domains[fired % 2], 0, 10) is not None
-            timers.register(domains[(fired + 1) % 2], 0, Timer(5, b"k"))
+            timers.register(domains[(fired + 1) % 2], 0, StoredTimer(5, b"k"))
             timers.settle()
         timers.pop_due(domains[TIMER_CHAIN_MAX % 2], 0, 10)
         with pytest.raises(TimerError) as error:
-            timers.register(EVENT, 0, Timer(5, b"k"))
+            timers.register(EVENT, 0, StoredTimer(5, b"k"))
         assert error.value.evidence["for"] == "5"
 
 
@@ -156,11 +156,11 @@ def test_a_chain_that_goes_on_in_time_has_an_end():
     """However long it is."""
     with world("memory", TIMER) as epochs:
         timers = StepTimers(_lane(epochs.view))
-        timers.register(EVENT, 0, Timer(0, b"k"))
+        timers.register(EVENT, 0, StoredTimer(0, b"k"))
         fired = 0
         while (found := timers.pop_due(EVENT, 0, 2 * TIMER_CHAIN_MAX)) is not None:
             fired += 1
-            timers.register(EVENT, 0, Timer(found.time + 1, b"k"))
+            timers.register(EVENT, 0, StoredTimer(found.time + 1, b"k"))
             timers.settle()
         assert fired == 2 * TIMER_CHAIN_MAX + 1
 

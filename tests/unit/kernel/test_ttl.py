@@ -23,7 +23,7 @@ from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
 from mustela.topology.errors import BadOptionError, SharedStoreError
 from mustela.topology.fingerprint import fingerprint
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 
 WALL_CLOCK = 60_000
@@ -115,7 +115,7 @@ class Model:
             self.expire(key)
 
 
-def topology(kind: str, ttl: int) -> Topology:
+def topology(kind: str, ttl: int) -> TopologyGraph:
     """Tell each change, and take rows out of a sum again."""
     builder = StreamsBuilder()
     table = MAKERS[kind](builder.stream("in", key=str, value=int), ttl)
@@ -139,7 +139,7 @@ LANES = [{}, {"key_groups": 8, "lanes": 3, "crash_after_every_record": True}]
 
 
 def run(
-    built: Topology, records: Sequence[Sent], sizes: Sequence[int], **options: Any
+    built: TopologyGraph, records: Sequence[Sent], sizes: Sequence[int], **options: Any
 ) -> tuple[dict[str, list[int | None]], dict[str, int], int | None]:
     with TopologyTestDriver(built, initial_wall_clock=WALL_CLOCK, **options) as driver:
         left, start = [*sizes, len(records)], 0

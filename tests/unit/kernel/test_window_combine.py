@@ -18,7 +18,7 @@ from mustela.plan.time import EpochTime
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.stages import batch
 
 BY_WATERMARK = PlanOptions(event_time="watermark")
@@ -32,7 +32,7 @@ def hopping(size: int = 10, advance: int = 5, grace: int = 0) -> TimeWindows:
     return TimeWindows(size=ms(size), advance=ms(advance), grace=ms(grace))
 
 
-def topology(windows: TimeWindows, fold: str = "count") -> Topology:
+def topology(windows: TimeWindows, fold: str = "count") -> TopologyGraph:
     builder = StreamsBuilder()
     windowed = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
     if fold == "count":

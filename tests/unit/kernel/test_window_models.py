@@ -22,7 +22,7 @@ from mustela import (
     Windowed,
 )
 from mustela.plan.keygroups import key_group
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from tests.unit.kernel.window_models import Model, SessionModel, SlidingModel, TimeModel
 
@@ -99,7 +99,7 @@ def most(left: int | None, right: int | None) -> int | None:
     return max((x for x in (left, right) if x is not None), default=None)
 
 
-def topology(windows: Any) -> Topology:
+def topology(windows: Any) -> TopologyGraph:
     """Collect and count in windows, on update and on close, beside branches that spoil values."""
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=str, value=int).group_by_key()
@@ -127,7 +127,7 @@ class Got(NamedTuple):
 
 
 def run(
-    built: Topology, records: Sequence[Sent], sizes: Sequence[int] | None, **options: Any
+    built: TopologyGraph, records: Sequence[Sent], sizes: Sequence[int] | None, **options: Any
 ) -> Got:
     """Run records in epochs of the sizes given; each in its own where none are."""
     rows: dict[str, list[tuple[Any, Any, int]]] = defaultdict(list)
@@ -251,7 +251,7 @@ def test_closed_windows_come_by_start_then_key(kind: str) -> None:
     assert Windowed("c", 1000, 1000) not in [key for key, _, _ in got]
 
 
-def two_topics(windows: Any) -> Topology:
+def two_topics(windows: Any) -> TopologyGraph:
     """Count, sum and collect records of two topics, which need not come at the same pace."""
     builder = StreamsBuilder()
     both = builder.stream("fast", key=str, value=int).merge(
@@ -266,7 +266,7 @@ def two_topics(windows: Any) -> Topology:
 
 
 def tables(
-    built: Topology, sent: Sequence[tuple[str, Sent]], sizes: Sequence[int], rules_off: str
+    built: TopologyGraph, sent: Sequence[tuple[str, Sent]], sizes: Sequence[int], rules_off: str
 ) -> dict[str, Any]:
     """Return the last row of each window, what was told as final, and what came late."""
     settings = {"event_time": "watermark", "topology": {"rules_off": rules_off}}

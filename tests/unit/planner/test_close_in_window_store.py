@@ -22,7 +22,7 @@ from mustela import (
 )
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 RULE = "close_in_window_store"
 CLOSES = Suppressed.until_window_closes(BufferConfig.unbounded())
@@ -49,7 +49,7 @@ def suppressed(
     *,
     count: bool = False,
     more: Callable[[KTable[Any, int]], object] | None = None,
-) -> Topology:
+) -> TopologyGraph:
     builder = StreamsBuilder()
     windowed: Any = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
     table = (
@@ -63,7 +63,7 @@ def suppressed(
     return builder.build()
 
 
-def steps(topology: Topology, **options: Any) -> set[str]:
+def steps(topology: TopologyGraph, **options: Any) -> set[str]:
     made = plan(topology, options=PlanOptions(**{"event_time": "watermark", **options}))
     return {step.name for stage in made.stages for step in stage.steps}
 
@@ -94,7 +94,7 @@ def others(table: KTable[Any, int]) -> object:
     ],
     ids=["another reader", "sessions", "time limit", "bounded"],
 )
-def test_a_buffer_stays_where_it_says_more_than_the_window_store(topology: Topology) -> None:
+def test_a_buffer_stays_where_it_says_more_than_the_window_store(topology: TopologyGraph) -> None:
     """Or holds less than that."""
     assert "closed" in steps(topology)
 
@@ -113,7 +113,9 @@ def test_a_closing_aggregation_is_told_by_itself() -> None:
     assert "closed" in steps(builder.build())
 
 
-def results(topology: Topology, sent: list[Sent], sizes: list[int], off: str, **way: Any) -> Any:
+def results(
+    topology: TopologyGraph, sent: list[Sent], sizes: list[int], off: str, **way: Any
+) -> Any:
     settings = {"event_time": "watermark", "topology": {"rules_off": off}, **way.pop("set", {})}
     with TopologyTestDriver(topology, settings=settings, **way) as driver:
         topic = driver.create_input_topic("in")

@@ -8,10 +8,10 @@ from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.topology.errors import BadOptionError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 
-def program() -> Topology:
+def program() -> TopologyGraph:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int).select_key(lambda _key, value: value % 3)
     grouped = stream.group_by_key(key=int)

@@ -9,12 +9,12 @@ from mustela.errors import InvariantError
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.serdes.primitives import StrSerde
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.source import TableSourceNode
 from mustela.topology.table_group import TableGroupNode
 
 
-def answering(topology: Topology, *, rules_off: frozenset[str] = frozenset()) -> set[str]:
+def answering(topology: TopologyGraph, *, rules_off: frozenset[str] = frozenset()) -> set[str]:
     """Return the steps that send old values."""
     stages = plan(topology, options=PlanOptions(rules_off=rules_off)).stages
     return {step.name for stage in stages for step in stage.steps if step.wants_old}
@@ -78,4 +78,4 @@ def test_a_topology_made_by_hand_must_have_the_stores() -> None:
     source = TableSourceNode(name="t", topic="t", key=StrSerde(), value=StrSerde())
     group = TableGroupNode(name="g", parents=("t",), mapper=lambda key, value: (value, key))
     with pytest.raises(InvariantError, match="needs old values that 't' lacks"):
-        plan(Topology((source, group)))
+        plan(TopologyGraph((source, group)))

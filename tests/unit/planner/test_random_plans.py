@@ -14,7 +14,7 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.planner import RULES, plan
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.describe import describe
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stateless import FlatMapNode, MapNode, SelectKeyNode
 from mustela.topology.table import TableToStreamNode
@@ -154,6 +154,6 @@ def test_a_plan_is_a_function_of_the_topology(program: list[Choice]) -> None:
 @given(choices())
 def test_names_are_unique(program: list[Choice]) -> None:
     """No two nodes share a name."""
-    topology: Topology = write(program)
+    topology: TopologyGraph = write(program)
     names = [node.name for node in topology]
     assert len(set(names)) == len(names)

@@ -11,7 +11,7 @@ from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 VERBS = (
     *("map", "map_values", "map_values_with_key", "flat_map", "flat_map_values", "filter"),
@@ -47,7 +47,7 @@ def recent(handles: list[Handle], number: int) -> Handle:
     return handles[-1 - number % min(len(handles), 2 if number < 40 else len(handles))]
 
 
-def write(program: list[Choice]) -> Topology:
+def write(program: list[Choice]) -> TopologyGraph:
     """Write a random program; every step is named after its number, every store too."""
     builder = StreamsBuilder()
     streams: list[KStream[Any, Any]] = [builder.stream("source", key=str, value=str)]

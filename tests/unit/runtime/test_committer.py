@@ -27,25 +27,25 @@ from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committer import Committer
 from mustela.runtime.engine import EpochOutput
 from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, EpochRecord, decode_epoch_record
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 from tests.unit.runtime.fakes import FakeChecks, FakeSink, refused
 from tests.unit.runtime.plans import some_state, word_count_plan
 
 STATE = some_state(word_count_plan())
 OFFSETS = {TopicPartition("lines", 0): 15}
 ROWS = [
-    Columns("out", [b"a", b"b"], [b"1", b"2"], [5, 6], None, None),
-    Columns(["x", "out"], [b"c", None], [b"3", b"4"], [7, 8], [(("h", b"1"),), ()], [None, 3]),
+    FrameColumns("out", [b"a", b"b"], [b"1", b"2"], [5, 6], None, None),
+    FrameColumns(["x", "out"], [b"c", None], [b"3", b"4"], [7, 8], [(("h", b"1"),), ()], [None, 3]),
 ]
 OUTPUT = EpochOutput(
     reports=[],
     rows=ROWS,
     outlines=[outline_of(part) for part in ROWS],
     changelogs=[
-        ("counts", Columns("counts", [b"k"], [b"v"], None, None, 2)),
-        ("counts", Columns("counts", [b"l", b"m"], [None, b"w"], None, None, 3)),
+        ("counts", FrameColumns("counts", [b"k"], [b"v"], None, None, 2)),
+        ("counts", FrameColumns("counts", [b"l", b"m"], [None, b"w"], None, None, 3)),
     ],
-    dead_letters=[Columns("", [b"d"], [b"bad"], [9], [(("mustela.error.step", b"s"),)], None)],
+    dead_letters=[FrameColumns("", [b"d"], [b"bad"], [9], [(("mustela.error.step", b"s"),)], None)],
     size=100,
 )
 
@@ -187,7 +187,7 @@ def test_a_dead_letter_that_is_refused_again_and_again_stops_the_epoch(handler: 
 @pytest.mark.parametrize("handler", ["fail", "continue", "dead_letter"])
 def test_a_dead_letter_that_is_too_large_keeps_its_head(handler: str) -> None:
     """Whole it would be refused for ever: headers say that it was cut, and how long it was."""
-    long = Columns("", [b"d"], [b"x" * 100_000], [9], [(("h", b"1"),)], None)
+    long = FrameColumns("", [b"d"], [b"x" * 100_000], [9], [(("h", b"1"),)], None)
     sink = FakeSink(flush=[refused(("dead-letter", 0, 0))])
     commit(sink, handler=handler, output=replace(OUTPUT, dead_letters=[long]))
     letters = sink.committed[0][2]
@@ -200,7 +200,7 @@ def test_a_dead_letter_that_is_too_large_keeps_its_head(handler: str) -> None:
 
 def test_the_letter_of_a_row_that_is_too_large_keeps_its_head() -> None:
     """The broker refuses the row, and then the letter that carries it."""
-    long = [Columns("out", [b"k" * 2_000], [b"x" * 90_000], [9], None, None)]
+    long = [FrameColumns("out", [b"k" * 2_000], [b"x" * 90_000], [9], None, None)]
     failures: list[Exception] = [refused(("row", 0, 0)), *[refused(("refused", 0, 0))] * 2]
     sink = FakeSink(flush=failures)
     output = replace(OUTPUT, rows=long, outlines=[outline_of(long[0])], dead_letters=[])
@@ -216,7 +216,7 @@ def test_the_letter_of_a_row_that_is_too_large_keeps_its_head() -> None:
 
 def test_a_dead_letter_need_not_have_the_time_or_the_key_that_its_topic_wants() -> None:
     """A record may become a letter for its time; the letter must not fail for the same."""
-    two = Columns("", [None, b"k"], [b"1", b"2"], [9, 10], None, None)
+    two = FrameColumns("", [None, b"k"], [b"1", b"2"], [9, 10], None, None)
     why = (("INVALID_TIMESTAMP", 1), ("INVALID_RECORD", 0))
     rows = [RefusedRow(("dead-letter", 0), row, "letters", name, "no") for name, row in why]
     sink = FakeSink(flush=[RowsRefused.of(rows)])
@@ -231,7 +231,7 @@ def test_headers_that_are_too_large_leave_what_went_wrong() -> None:
     """A text of the user's may be as long as he likes."""
     own = (("h", b"x" * 70_000), ("mustela.error.text", b"e" * 5_000))
     sink = FakeSink(flush=[refused(("dead-letter", 0, 0))])
-    long = Columns("", [b"k"], [b"v"], [9], [own], None)
+    long = FrameColumns("", [b"k"], [b"v"], [9], [own], None)
     commit(sink, output=replace(OUTPUT, dead_letters=[long]))
     told = dict(sink.committed[0][2]["headers"][0])
     assert told == {"mustela.error.text": b"e" * 256, "mustela.error.cut.headers": b"75019"}

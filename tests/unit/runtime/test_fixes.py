@@ -18,7 +18,7 @@ from mustela.runtime.record.epoch_record import (
     encode_epoch_record,
 )
 from mustela.runtime.repairs import edits
-from mustela.runtime.repairs.dropping import StoreNotDroppedError, UnknownStoreError, drop_of
+from mustela.runtime.repairs.dropping import NoSuchStoreError, StoreNotDroppedError, drop_of
 from mustela.runtime.repairs.repair import NoEpochRecordError, RecordMovedError
 from mustela.runtime.start.recovery import NoStartOffsetError
 from tests.unit.runtime.fakes import FakeAdmin, FakeLog
@@ -111,7 +111,7 @@ def test_a_store_that_cannot_be_dropped_goes_another_way(runs: Runs) -> None:
     fix = fix_of(StoreNotDroppedError, dropped, runs, "counts", program)
     assert fix == "give the store another name, so that it begins empty"
     runs.start(counting(store="fresh", logged=False))
-    fix = fix_of(UnknownStoreError, dropped, runs, "count", counting(logged=False))
+    fix = fix_of(NoSuchStoreError, dropped, runs, "count", counting(logged=False))
     assert "counts" in fix
     reset(runs)
     runs.run(both(logged=False))

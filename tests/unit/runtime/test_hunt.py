@@ -15,7 +15,7 @@ from mustela.plan.epoch import EpochOrder
 from mustela.plan.ranges import LeftOut, SourceRange
 from mustela.runtime.engine import EpochJobError, EpochOutput
 from mustela.runtime.hunt import Hunt, RecordKilledWorkerError
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 from mustela.state.interfaces import Token
 
 Place = tuple[int, int, int]
@@ -45,7 +45,7 @@ class World:
     def __init__(self, deadly: Any) -> None:
         self.deadly = deadly
         self.runs: list[set[Place]] = []
-        self.letters: list[Columns] = []
+        self.letters: list[FrameColumns] = []
 
     def probe(self, order: EpochOrder) -> EpochOutput | MustelaError:
         left_out = {
@@ -63,7 +63,7 @@ class World:
         if self.deadly(self.runs[-1]):
             return death()
         self.letters = [
-            Columns("", [str(place).encode()], [b"value"], [1], [span.headers])
+            FrameColumns("", [str(place).encode()], [b"value"], [1], [span.headers])
             for place, span in left_out.items()
             if span.headers is not None
         ]

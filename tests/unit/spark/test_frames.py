@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mustela.plan.batch import Batch, Origins
 from mustela.spark.frames import (
     FRAME_FORMAT,
-    Columns,
     Frame,
+    FrameColumns,
     dump_object,
     load_object,
     pack,
@@ -63,7 +63,7 @@ def test_columns_come_back(data: st.DataObject, count: int) -> None:
     def column(each: st.SearchStrategy[Any]) -> list[Any]:
         return data.draw(st.lists(each, min_size=count, max_size=count))
 
-    columns = Columns(
+    columns = FrameColumns(
         data.draw(st.text(max_size=5) | st.just(column(st.text(max_size=5)))),
         column(_bytes),
         column(_bytes),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mustela.connectors.kafka.columns import Columns as Rows
 from mustela.spark import spool as module
-from mustela.spark.frames import CHANGELOG, ROWS, Columns, Frame, pack
+from mustela.spark.frames import CHANGELOG, ROWS, Frame, FrameColumns, pack
 from mustela.spark.results import FrameStore
 from mustela.spark.spool import Spool, SpoolGoneError, SpoolReader, clear, clear_others, forget
 from mustela.state.interfaces import Token
@@ -22,7 +22,7 @@ HERE = Spool("", TOKEN, 0, 0)
 
 
 def frame_of(place: tuple[int, int, int], value: bytes, kind: int = ROWS) -> tuple[Frame, bytes]:
-    body = HERE.keep(Columns("out", [None], [value]))
+    body = HERE.keep(FrameColumns("out", [None], [value]))
     frame = Frame(kind, -1, *place, "name", body)
     return frame, pack(frame)
 
@@ -76,14 +76,14 @@ def test_beyond_the_limit_frames_are_on_disk_and_gone_when_closed() -> None:
     assert file.closed
 
 
-def rows_of(*values: bytes | None) -> Columns:
+def rows_of(*values: bytes | None) -> FrameColumns:
     """Rows with these values; everything else differs by row, too."""
     count = range(len(values))
     keys: list[bytes | None] = [b"k%d" % n if n % 3 else None for n in count]
-    return Columns("out", keys, list(values), [5 * n for n in count], None, None)
+    return FrameColumns("out", keys, list(values), [5 * n for n in count], None, None)
 
 
-def fetched(*kept: bytes) -> list[Columns]:
+def fetched(*kept: bytes) -> list[FrameColumns]:
     """What was kept, with its values in memory."""
     reader = SpoolReader()
     try:

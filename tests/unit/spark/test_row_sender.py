@@ -8,7 +8,7 @@ import pytest
 
 from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefused
 from mustela.connectors.kafka.production import SEARCHES_MAX, ProductionError
-from mustela.spark.frames import Columns
+from mustela.spark.frames import FrameColumns
 from mustela.spark.row_sender import RowSender
 from tests.unit.runtime.fakes import FakeChecks, FakeSink
 
@@ -19,9 +19,9 @@ def bad(part: int, row: int) -> RefusedRow:
     return RefusedRow(part, row, "out", "MSG_SIZE_TOO_LARGE", "too large")
 
 
-def rows(first: int, count: int = 3) -> Columns:
+def rows(first: int, count: int = 3) -> FrameColumns:
     keys: list[bytes | None] = [b"%d" % (first + n) for n in range(count)]
-    return Columns("out", keys, keys, [7] * count, None, None)
+    return FrameColumns("out", keys, keys, [7] * count, None, None)
 
 
 def sender(handler: Any, sink: FakeSink, *known: RefusedRow, largest: int = 1_000_000) -> RowSender:

@@ -16,7 +16,7 @@ from mustela.dsl.builder import StreamsBuilder
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.ranges import SourceRange
 from mustela.planner.planner import plan
-from mustela.spark.busy import BusyNote, Kind, busy_root, read_notes, row_at
+from mustela.spark.busy import Activity, BusyNote, busy_root, read_notes, row_at
 from mustela.spark.job_errors import job_error, last_words, timed_out
 from mustela.spark.watch import Limits, Stuck, WorkerWatch, user_line
 from mustela.state.interfaces import Token
@@ -166,7 +166,7 @@ def test_a_lane_is_named_with_what_the_epoch_read(tmp_path: Path) -> None:
         assert root is not None
         ((doing, lives),) = read_notes(root).values()
         assert lives
-        assert doing.kind == Kind.STEP
+        assert doing.kind == Activity.STEP
         ranges = ((SourceRange(0, 2, 5, 8),),)
         order = EpochOrder(token=Token(1, 1, 0), ranges=ranges, marks={}, now_ms=0)
         with watch.over(order):

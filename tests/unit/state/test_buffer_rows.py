@@ -12,7 +12,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import RecordBuffer, SlotBuffer, WeighedSlotBuffer
 from mustela.state.kinds.layout import STREAM_TIME, RowView, key_row
 from mustela.state.kinds.lru import LruView
-from mustela.state.kinds.timer import Timer, TimerRows
+from mustela.state.kinds.timer import StoredTimer, TimerRows
 from tests.unit.state.epochs import KEYS, backends, keys, steps, world
 
 BUFFER = StoreSpec(name="b", kind="buffer")
@@ -139,14 +139,16 @@ names = st.sampled_from([b"", b"n", b"n\x00"])
 )
 def test_timers_are_those_of_a_dict(backend, ops, until):
     """One for each key and name, fired by time, then by key, then by name."""
-    model: dict[tuple[bytes, bytes], Timer] = {}
+    model: dict[tuple[bytes, bytes], StoredTimer] = {}
     with world(backend, TIMER) as epochs:
         for op in ops:
             timers = TimerRows(epochs.view)
             match op:
                 case "set", fresh:
-                    timers.register_many(Timer(*timer) for timer in fresh)
-                    model |= {(key, name): Timer(t, key, name, d) for t, key, name, d in fresh}
+                    timers.register_many(StoredTimer(*timer) for timer in fresh)
+                    model |= {
+                        (key, name): StoredTimer(t, key, name, d) for t, key, name, d in fresh
+                    }
                 case "delete", key, name:
                     assert timers.delete(key, name) is ((key, name) in model)
                     model.pop((key, name), None)
@@ -172,7 +174,7 @@ def test_the_name_of_a_timer_has_a_limit():
         world("memory", TIMER) as epochs,
         pytest.raises(StoreError, match="name of a timer"),
     ):
-        TimerRows(epochs.view).register_many([Timer(1, b"k", b"n" * 70_000)])
+        TimerRows(epochs.view).register_many([StoredTimer(1, b"k", b"n" * 70_000)])
 
 
 @given(

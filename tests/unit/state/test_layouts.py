@@ -15,7 +15,7 @@ from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.list import LIST_FORMAT, ListRows
 from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.session import SESSION_FORMAT, SessionRows
-from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, Timer, TimerRows
+from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, StoredTimer, TimerRows
 from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
 from mustela.state.kinds.waiting import WAITING_FORMAT, WaitingRows
 from mustela.state.kinds.window import WINDOW_FORMAT, WindowRows
@@ -56,8 +56,8 @@ def waiting(view):
 
 
 def timers(view):
-    TimerRows(view).register_many([Timer(5, b"k", b"nn", b"d")])
-    TimerRows(PrefixedView(view, CLOCK_ROW)).register_many([Timer(5, b"k", b"nn")])
+    TimerRows(view).register_many([StoredTimer(5, b"k", b"nn", b"d")])
+    TimerRows(PrefixedView(view, CLOCK_ROW)).register_many([StoredTimer(5, b"k", b"nn")])
     schedules = GroupSchedules(view)
     schedules.add(PunctuationType.WALL_CLOCK_TIME, 10, print, now_ms=1)
     schedules.add(PunctuationType.STREAM_TIME, 300, print, now_ms=1).cancel()

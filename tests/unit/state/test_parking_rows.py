@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.parking import ParkingRows, Place
+from mustela.state.kinds.parking import ParkedPlace, ParkingRows
 from tests.unit.state.epochs import backends, keys, steps, world
 
 PARKING = StoreSpec(name="p", kind="parking")
@@ -31,8 +31,8 @@ owners = st.sampled_from(["me", "you"])
 )
 def test_queues_are_those_of_lists(backend: str, ops: list[Any]) -> None:
     """Also for keys that begin one another, for long ones and for null, over crashes."""
-    records: dict[Place, bytes] = {}
-    turns: dict[Place, str | None] = {}
+    records: dict[ParkedPlace, bytes] = {}
+    turns: dict[ParkedPlace, str | None] = {}
     sent = 0
     with world(backend, PARKING) as epochs:
         for op in ops:

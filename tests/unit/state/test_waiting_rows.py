@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustela.kernel.core.lane_state import LaneStore
-from mustela.kernel.joins.stream_join_waiting import Closed, Waiting
+from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds import waiting
 from mustela.state.kinds.waiting import BLOCK_BYTES_MAX, WaitingBlock, WaitingRows
@@ -43,9 +43,9 @@ class OneGroup:
         return self._epochs.view
 
 
-def begin(epochs: Epochs, now: int) -> Waiting:
+def begin(epochs: Epochs, now: int) -> WaitingRecords:
     """Begin an epoch as the join does: so far its records may move the time."""
-    found = Waiting(cast("LaneStore", OneGroup(epochs)), width_ms=WIDTH)
+    found = WaitingRecords(cast("LaneStore", OneGroup(epochs)), width_ms=WIDTH)
     found.begin(0, now)
     return found
 
@@ -125,7 +125,7 @@ def test_what_closes_is_what_waits(backend, ops, regime):
         assert {key for key, row in dict(epochs.log).items() if row is not None} <= {STATE}
 
 
-def end(mine: Waiting, model: Model) -> None:
+def end(mine: WaitingRecords, model: Model) -> None:
     """End an epoch; it is due in time, and not at once."""
     mine.begin(0, model.now)
     assert list(mine.take(0, model.now)) == model.take(model.now)
@@ -140,12 +140,14 @@ def end(mine: Waiting, model: Model) -> None:
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def add(mine: Waiting, closes: range | list[int], *, value: bytes = b"v") -> None:
+def add(mine: WaitingRecords, closes: range | list[int], *, value: bytes = b"v") -> None:
     for number, close in enumerate(closes):
         mine.add(0, close, 0, b"%d-%d" % (close, number), value)
 
 
-def run(epochs: Epochs, now: int, closes: range | list[int], *, value: bytes = b"v") -> Waiting:
+def run(
+    epochs: Epochs, now: int, closes: range | list[int], *, value: bytes = b"v"
+) -> WaitingRecords:
     """Run an epoch in which records come to wait, and then time goes on."""
     mine = begin(epochs, now)
     add(mine, closes, value=value)

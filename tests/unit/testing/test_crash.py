@@ -9,7 +9,7 @@ from mustela.kernel.core.options import KernelOptions
 from mustela.planner.planner import plan
 from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Condition
-from mustela.testing.cluster import Cluster, Row
+from mustela.testing.cluster import BrokerRow, MemoryCluster
 from mustela.testing.job import run_job
 
 
@@ -59,8 +59,8 @@ def test_crashing_after_every_record_gives_the_same_results(groups: int) -> None
     assert outputs[0] == outputs[1]
 
 
-def cluster_with(rows: list[Row]) -> tuple[Cluster, KernelOptions]:
-    cluster = Cluster(
+def cluster_with(rows: list[BrokerRow]) -> tuple[MemoryCluster, KernelOptions]:
+    cluster = MemoryCluster(
         plan(sums().build()), application_id="app", key_groups=1, dead_letter_topic="dead"
     )
     cluster.append_inputs(rows)
@@ -69,7 +69,7 @@ def cluster_with(rows: list[Row]) -> tuple[Cluster, KernelOptions]:
 
 def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
     """Its epoch's number comes again, its token does not."""
-    row = Row("numbers", b"a", (1).to_bytes(8, "big"), 5)
+    row = BrokerRow("numbers", b"a", (1).to_bytes(8, "big"), 5)
     cluster, options = cluster_with([row])
     lost = run_job(cluster, options, lanes=1, look=Look(now_ms=0))
     again = run_job(cluster, options, lanes=1, look=Look(now_ms=0))
@@ -85,7 +85,7 @@ def test_an_abandoned_pending_is_never_taken_for_a_committed_one() -> None:
 
 def test_what_is_not_committed_is_nowhere() -> None:
     """A job alone writes no row, no offset, no changelog."""
-    cluster, options = cluster_with([Row("numbers", b"a", (1).to_bytes(8, "big"), 5)])
+    cluster, options = cluster_with([BrokerRow("numbers", b"a", (1).to_bytes(8, "big"), 5)])
     run_job(cluster, options, lanes=1, look=Look(now_ms=0))
     assert cluster.outputs == {}
     assert cluster.changelogs == {}

@@ -26,7 +26,7 @@ from mustela import (
 )
 from mustela.state.memory import MemoryEnvironment
 from mustela.testing import driver
-from mustela.testing.cluster import Cluster
+from mustela.testing.cluster import MemoryCluster
 
 BEAT_MS = 5_000
 FAR_MS = 10_000_000
@@ -101,7 +101,7 @@ class Crash:
     @contextmanager
     def armed(self) -> Generator[None]:
         left = [self.writes]
-        write, run, commit = MemoryEnvironment.write_pending, driver.run_job, Cluster.commit
+        write, run, commit = MemoryEnvironment.write_pending, driver.run_job, MemoryCluster.commit
 
         def dying_write(environment: Any, *facts: Any) -> None:
             if not left[0]:
@@ -123,7 +123,7 @@ class Crash:
             case "before":
                 dying = patch.object(driver, "run_job", dying_job)
             case _:
-                dying = patch.object(Cluster, "commit", dying_commit)
+                dying = patch.object(MemoryCluster, "commit", dying_commit)
         with dying:
             yield
 

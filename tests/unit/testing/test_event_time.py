@@ -21,7 +21,7 @@ from mustela import (
 )
 from mustela.testing.faults import TestDriverError
 from mustela.topology.errors import BadOptionError, SourceConflictError
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 BY_WATERMARK = {"event_time": "watermark"}
 
@@ -34,7 +34,7 @@ def text(key: Windowed[str], _value: Any) -> str:
     return f"{key.key}@{key.start}"
 
 
-def counts(first: Consumed[str, int], second: Consumed[str, int] | None = None) -> Topology:
+def counts(first: Consumed[str, int], second: Consumed[str, int] | None = None) -> TopologyGraph:
     """Count two topics by windows of 10 ms; each count is told when its window is over."""
     builder = StreamsBuilder()
     one = builder.stream("one", key=str, value=int, consumed=first)

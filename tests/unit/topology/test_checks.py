@@ -11,7 +11,7 @@ from mustela import BufferConfig, JoinWindows, StreamsBuilder, Suppressed, TimeW
 from mustela.planner.planner import plan
 from mustela.runtime.app import App, UnnamedStepError
 from mustela.topology.checks import unnamed_stateful_steps
-from mustela.topology.graph import Topology
+from mustela.topology.graph import TopologyGraph
 
 MINUTE = timedelta(minutes=1)
 
@@ -20,7 +20,7 @@ def fold(_key: str, value: str, folded: str) -> str:
     return folded + value
 
 
-def program(*, named: bool) -> Topology:
+def program(*, named: bool) -> TopologyGraph:
     """Every way to keep state, with and without names."""
     builder = StreamsBuilder()
 

@@ -20,14 +20,14 @@ from rich.text import Text
 
 from mustela.clock import SystemClock
 
-__all__ = ["Outcome", "Screen", "State", "mustela_command", "next_lines"]
+__all__ = ["DemoOutcome", "Screen", "State", "mustela_command", "next_lines"]
 
 COMMONEST = 20
 PLAIN_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoOutcome:
     """What ``--json`` prints.
 
     Attributes:
@@ -177,7 +177,7 @@ class Screen:
         self._console.print(table)
         self._console.print()
 
-    def outcome(self, outcome: Outcome, faults: Sequence[str], seconds: float) -> None:
+    def outcome(self, outcome: DemoOutcome, faults: Sequence[str], seconds: float) -> None:
         """Show the checks and what they found."""
         lines = [
             f"counts topic against collections.Counter: {outcome.mismatches} of "
@@ -234,7 +234,7 @@ def next_lines(command: str, *, home: Path, scratch: Path, application_id: str) 
     ]
 
 
-def outcome_fields(outcome: Outcome) -> dict[str, int | float]:
+def outcome_fields(outcome: DemoOutcome) -> dict[str, int | float]:
     """Return what is printed as JSON."""
     return asdict(outcome)
 

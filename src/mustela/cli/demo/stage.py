@@ -25,7 +25,7 @@ from mustela.cli.demo.kills import KillPlan
 from mustela.cli.demo.process import AppProcess
 from mustela.cli.demo.report import (
     COMMONEST,
-    Outcome,
+    DemoOutcome,
     Screen,
     State,
     mustela_command,
@@ -73,7 +73,7 @@ class DemoOptions:
     quiet: bool = False
 
 
-def run_demo(options: DemoOptions) -> tuple[Outcome, list[str]]:
+def run_demo(options: DemoOptions) -> tuple[DemoOutcome, list[str]]:
     """Run the demonstration.
 
     Returns:
@@ -111,7 +111,7 @@ class _Stage:
             self._kills.kills = ()
         self._command = mustela_command()
 
-    def run(self) -> tuple[Outcome, list[str]]:
+    def run(self) -> tuple[DemoOutcome, list[str]]:
         """Do everything but cleaning up."""
         pool = ThreadPoolExecutor(1)
         self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
@@ -274,7 +274,7 @@ class _Stage:
 
     def _check(
         self, corpus: Corpus, watch: EpochWatch, seconds: float, faults: list[str]
-    ) -> tuple[Outcome, list[str]]:
+    ) -> tuple[DemoOutcome, list[str]]:
         started = self._clock.monotonic()
         watch.poll()
         epochs, wrong = watch.epochs()
@@ -288,7 +288,7 @@ class _Stage:
             wrong += self._kills.wrong()
         faults = [*faults, *wrong, *self._told(found, watch.ends, corpus.ends(), epochs)]
         self._screen.words(Counter(last).most_common(COMMONEST))
-        outcome = Outcome(
+        outcome = DemoOutcome(
             lines=len(corpus.lines),
             words=corpus.words,
             distinct=len(last),

@@ -15,7 +15,7 @@ import stamina
 from mustela.clock import Clock
 from mustela.connectors.calls.limits import Breaker, Rate
 from mustela.model import Record
-from mustela.plan.calls import CallRequest, Outcome, write_results
+from mustela.plan.calls import CallOutcome, CallRequest, write_results
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.async_calls import AsyncCall, AsyncNode, Retry
@@ -53,7 +53,7 @@ class Attempts:
             inspect.iscoroutinefunction(called)
         )
 
-    async def make(self, request: CallRequest) -> Outcome:
+    async def make(self, request: CallRequest) -> CallOutcome:
         """Make a call; the outcome says what it gave, or why it failed for good."""
         made = 0
         try:
@@ -61,7 +61,7 @@ class Attempts:
                 with attempt:
                     made = attempt.num
                     given = await self._one(request, made)
-                    return Outcome(request.call_id, made, given)
+                    return CallOutcome(request.call_id, made, given)
         except Exception as error:  # noqa: BLE001 - the function is the user's
             return _failure(request.call_id, made, error, self._node.function)
         raise AssertionError(request.call_id)
@@ -144,7 +144,7 @@ def _bare(function: Any) -> Any:
 
 def _failure(
     call_id: str, made: int, error: BaseException, function: Callable[..., Any]
-) -> Outcome:
+) -> CallOutcome:
     """Return the outcome of a call that failed, with the line of the user's that raised."""
     code = getattr(_bare(function), "__code__", None)
     file: str | None = getattr(code, "co_filename", None)
@@ -154,4 +154,4 @@ def _failure(
     text = getattr(error, "what", None) or str(error)
     if isinstance(error, TimeoutError) and not text:
         text = "the call took longer than its timeout"
-    return Outcome(call_id, made, None, type(error).__name__, text[:_TEXT_MAX], where)
+    return CallOutcome(call_id, made, None, type(error).__name__, text[:_TEXT_MAX], where)

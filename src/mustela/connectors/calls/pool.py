@@ -15,7 +15,7 @@ import stamina
 from mustela.clock import Clock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.spool import CallSpool, Owner, Spooled
-from mustela.plan.calls import CallRequest, Fate, Outcome
+from mustela.plan.calls import CallOutcome, CallRequest, Fate
 from mustela.topology.async_calls import AsyncNode
 
 __all__ = ["CallPool", "LoopThread"]
@@ -158,7 +158,7 @@ class ProcessCalls:
         self._attempts = Attempts(node, pool.clock, threads=threads)
         self._spool = CallSpool(pool.root, node.name)
         self._calls: dict[str, _Call] = {}
-        self._ended: list[Outcome] = []
+        self._ended: list[CallOutcome] = []
         self._changed = Condition()
         self._slots = asyncio.Semaphore(self._capacity)
         self._deadline = 0.0
@@ -190,7 +190,7 @@ class ProcessCalls:
         self._pool.loop.call_soon_threadsafe(self._begin, call)
         return True
 
-    def completed(self, *, wait: bool) -> list[Outcome]:
+    def completed(self, *, wait: bool) -> list[CallOutcome]:
         """Return what has ended, and wait for it where that is likely to help."""
         with self._changed:
             if not self._ended and wait and self._usual_s <= self._wait_s:
@@ -200,7 +200,7 @@ class ProcessCalls:
             found, self._ended = self._ended, []
         return found
 
-    def park(self, call_id: str) -> Outcome | None:
+    def park(self, call_id: str) -> CallOutcome | None:
         """Leave a call to later tasks, or return its outcome if it has just ended."""
         with self._changed:
             call = self._calls.get(call_id)
@@ -223,7 +223,7 @@ class ProcessCalls:
             self._alive[owner] = self._spool.is_alive(owner)
         return "running" if self._alive[owner] else "lost"
 
-    def arrived(self, call_ids: Collection[str]) -> list[Outcome]:
+    def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
         """Return the outcomes of parked calls that have ended."""
         if not call_ids:
             return []
@@ -257,7 +257,7 @@ class ProcessCalls:
             self._ended.append(outcome)
             self._changed.notify_all()
 
-    def _leave(self, name: Spooled, outcome: Outcome) -> None:
+    def _leave(self, name: Spooled, outcome: CallOutcome) -> None:
         try:
             self._spool.write(name.group, outcome)
         except OSError:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from mustela.plan.calls import Outcome, read_outcome, write_outcome
+from mustela.plan.calls import CallOutcome, read_outcome, write_outcome
 from mustela.state.locking import hold, is_held
 
 __all__ = ["CallSpool", "Owner", "Spooled", "waiting_in"]
@@ -66,7 +66,7 @@ class CallSpool:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as place:
         ...     spool = CallSpool(Path(place), "enrich")
-        ...     spool.write(3, Outcome("a1", 1, b"result"))
+        ...     spool.write(3, CallOutcome("a1", 1, b"result"))
         ...     found = list(spool.names())
         ...     found, spool.read(found[0]).result
         ([Spooled(group=3, call_id='a1')], b'result')
@@ -77,7 +77,7 @@ class CallSpool:
         self._path = root / _STEPS / step
         self._is_made = False
 
-    def write(self, group: int, outcome: Outcome) -> None:
+    def write(self, group: int, outcome: CallOutcome) -> None:
         """Write an outcome.
 
         Raises:
@@ -94,7 +94,7 @@ class CallSpool:
         """Iterate over the outcomes that wait."""
         return waiting_in(self._path)
 
-    def read(self, name: Spooled) -> Outcome | None:
+    def read(self, name: Spooled) -> CallOutcome | None:
         """Return an outcome, None if it is gone."""
         try:
             return read_outcome((self._path / f"{name.group}-{name.call_id}").read_bytes())

@@ -10,7 +10,7 @@ from mustela.errors import InvariantError
 from mustela.kernel.calls.async_queue import Entry, KeyQueue
 from mustela.kernel.calls.parked import (
     ParkedRecord,
-    Waiting,
+    WaitingCall,
     call_id,
     fail_parked,
     read_waiting,
@@ -22,7 +22,7 @@ from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.options import Handler
 from mustela.model import TIME_MAX, Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.plan.calls import Outcome, Result, StepCalls, read_results, write_results
+from mustela.plan.calls import CallOutcome, Result, StepCalls, read_results, write_results
 from mustela.plan.keygroups import row_groups
 from mustela.plan.time import FULL
 from mustela.serdes.base import Serde
@@ -135,7 +135,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             place = (topic, order[row], key)
             name = call_id(self.options.application_id, self.step.name, place, self._seen[place])
             self._seen[place] += 1
-            waiting = Waiting(
+            waiting = WaitingCall(
                 name, values[row], stamps[row], list(headers[row]), list(order[row]), topic, now
             )
             entries.append(Entry(group, key, waiting))
@@ -219,7 +219,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         """Whether a call of this epoch is being made: only for those is it worth to wait."""
         return any(entry.owner is None for entry in self._running.values())
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: CallOutcome) -> None:
         """Let the result of a call go on; outcomes of other tasks' calls are not for us."""
         entry = self._running.pop(outcome.call_id, None)
         if entry is None:
@@ -235,7 +235,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             entry.queue.head = None
             self._advance(entry.queue)
 
-    def _results_of(self, entry: Entry, key: Any, outcome: Outcome) -> list[Result]:
+    def _results_of(self, entry: Entry, key: Any, outcome: CallOutcome) -> list[Result]:
         if outcome.error is None:
             try:
                 return read_results(self.node, outcome.result)
@@ -258,7 +258,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             self._fail(entry, key, failure, self.options.processing_handler)
             return []
 
-    def _error(self, entry: Entry, outcome: Outcome) -> CallFailedError:
+    def _error(self, entry: Entry, outcome: CallOutcome) -> CallFailedError:
         waiting = entry.waiting
         evidence: dict[str, object] = {"attempts": outcome.attempts}
         if outcome.where:

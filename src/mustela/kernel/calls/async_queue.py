@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from mustela.kernel.calls.parked import Waiting, read_waiting
+from mustela.kernel.calls.parked import WaitingCall, read_waiting
 from mustela.model import Headers
 from mustela.plan.batch import Order
 from mustela.plan.calls import CallRequest
-from mustela.state.kinds.parking import ParkingRows, Place
+from mustela.state.kinds.parking import ParkedPlace, ParkingRows
 
 __all__ = ["Entry", "KeyQueue"]
 
@@ -34,8 +34,8 @@ class Entry:
 
     group: int
     key: bytes | None
-    waiting: Waiting
-    place: Place | None = None
+    waiting: WaitingCall
+    place: ParkedPlace | None = None
     owner: str | None = None
     listed: bool = False
     queue: KeyQueue | None = None

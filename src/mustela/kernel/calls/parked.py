@@ -14,13 +14,13 @@ from mustela.kernel.core.options import Handler
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
 
-__all__ = ["ParkedRecord", "Waiting", "call_id", "fail_parked", "read_waiting", "write_waiting"]
+__all__ = ["ParkedRecord", "WaitingCall", "call_id", "fail_parked", "read_waiting", "write_waiting"]
 
 _ID_BYTES: Final = 16
 _PACK: Final = msgspec.msgpack.Encoder().encode
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
+class WaitingCall(msgspec.Struct, frozen=True, array_like=True):
     """A record that waits, as its row in the parking store holds it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 
 write_waiting: Final = msgspec.msgpack.Encoder().encode
-read_waiting: Final = msgspec.msgpack.Decoder(Waiting).decode
+read_waiting: Final = msgspec.msgpack.Decoder(WaitingCall).decode
 
 
 def call_id(
@@ -93,7 +93,7 @@ class ParkedRecord(Origins):
 
     __slots__ = ("raw_keys",)
 
-    def __init__(self, waiting: Waiting, key: bytes | None, *, has_raw: bool) -> None:
+    def __init__(self, waiting: WaitingCall, key: bytes | None, *, has_raw: bool) -> None:
         topics = () if waiting.topic is None else (waiting.topic,)
         order = (waiting.order[0], 0 if topics else -1, *waiting.order[2:])
         super().__init__([waiting.timestamp], [waiting.record_headers], [order], topics)

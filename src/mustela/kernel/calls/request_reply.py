@@ -8,7 +8,7 @@ from typing import Any
 
 from mustela.kernel.calls.parked import (
     ParkedRecord,
-    Waiting,
+    WaitingCall,
     call_id,
     fail_parked,
     read_waiting,
@@ -86,7 +86,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         self._value: Serde[Any] = self.node.value or ValueSerde()
         self._store = self.lane_store(self.node.parking)
         self._buffers: dict[int, SlotBuffer] = {}
-        self._results: list[tuple[Order, Waiting, Any, Any]] = []
+        self._results: list[tuple[Order, WaitingCall, Any, Any]] = []
 
     def key_serde_out(self) -> None:
         """Return that the key bytes of the results are not known."""
@@ -139,7 +139,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         order, stamps, now = batch.order or [], batch.timestamps, self.context.time.now_ms
         slots = [
             write_waiting(
-                Waiting(
+                WaitingCall(
                     name,
                     values[row],
                     stamps[row],
@@ -168,7 +168,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
     def _reply(self, batch: Batch) -> None:
         """Let records go on whose replies have come; a reply that nobody waits for is counted."""
         names = [name.encode() for name in batch.keys]
-        found: dict[int, Waiting] = {}
+        found: dict[int, WaitingCall] = {}
         taken: set[bytes] = set()
         for group, places in self._places(names).items():
             buffer = self._buffer(group)
@@ -190,7 +190,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
             key = self._record_key.deserialize(waiting[row].key)
             self._results.append((waiting[row].record_order, waiting[row], key, results[row]))
 
-    def _time_out(self, waiting: Waiting) -> None:
+    def _time_out(self, waiting: WaitingCall) -> None:
         key = self._record_key.deserialize(waiting.key)
         seconds = self.node.timeout_ms / 1000
         error = CallFailedError(

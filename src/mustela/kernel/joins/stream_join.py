@@ -18,7 +18,7 @@ from mustela.kernel.joins.stream_join_pace import PacedWaiting
 from mustela.kernel.joins.stream_join_part import Part, Reach
 from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, StreamTimes, insert
 from mustela.kernel.joins.stream_join_spans import SPAN_BYTES, RecordSpans
-from mustela.kernel.joins.stream_join_waiting import Closed, Waiting
+from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords
 from mustela.plan.batch import Batch, in_turn
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
@@ -139,13 +139,13 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         )
         self._spans = None if node.spans is None else RecordSpans(node.spans, window)
         self._waits = [younger + window.grace_ms for younger in self._reach.younger]
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingRecords | None = None
         if node.unmatched is not None:
             store = self.lane_store(node.unmatched)
             self._waiting = (
                 PacedWaiting(store, window)
                 if self._by_stream
-                else Waiting(store, width_ms=window.block_ms)
+                else WaitingRecords(store, width_ms=window.block_ms)
             )
             self._now = StreamTimes(store)
 
@@ -387,7 +387,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             else:
                 mine.fresh[key] = at
 
-    def _close(self, waiting: Waiting, rows: _Rows, row: int, results: _Results) -> None:
+    def _close(self, waiting: WaitingRecords, rows: _Rows, row: int, results: _Results) -> None:
         """Add the results of closed windows, before those of the row that comes upon them."""
         side = LEFT if row < rows.lefts else RIGHT
         for closed in waiting.take(rows.groups[row], rows.now[row], side):
@@ -400,7 +400,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             self._add_alone(results, row, rows.times[row])
 
     def _met(
-        self, waiting: Waiting, rows: _Rows, row: int, met: tuple[list[int], list[bytes]]
+        self, waiting: WaitingRecords, rows: _Rows, row: int, met: tuple[list[int], list[bytes]]
     ) -> None:
         """Let the partners that a row has found, by time and value, wait no longer."""
         side = RIGHT if row < rows.lefts else LEFT
@@ -417,7 +417,9 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         for time in times if len(times) == 1 else dict.fromkeys(times):
             waiting.discard(group, time + wait, side, key, stored=time in stored)
 
-    def _unmet(self, waiting: Waiting, rows: _Rows, row: int, high: int, results: _Results) -> None:
+    def _unmet(
+        self, waiting: WaitingRecords, rows: _Rows, row: int, high: int, results: _Results
+    ) -> None:
         """Let a row wait that has no partner yet, or add its result if none is to be expected."""
         side = LEFT if row < rows.lefts else RIGHT
         if not self._outer[side]:
@@ -454,7 +456,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         self._expire()
         return closed
 
-    def _close_by_watermark(self, waiting: Waiting) -> Batch | None:
+    def _close_by_watermark(self, waiting: WaitingRecords) -> Batch | None:
         results = _Results()
         for group in self._sides[LEFT].store.groups:
             now = self._clock.closed_until(group)

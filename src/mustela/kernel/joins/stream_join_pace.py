@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from typing import Final
 
 from mustela.kernel.core.lane_state import LaneStore
-from mustela.kernel.joins.stream_join_waiting import Closed, GroupWaiting, Waiting
+from mustela.kernel.joins.stream_join_waiting import Closed, GroupWaiting, WaitingRecords
 from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
 from mustela.state.kinds.waiting import FOUND, WaitingPlace
 from mustela.topology.stream_join import JoinWindowSpec
@@ -49,7 +49,7 @@ class _Group:
         self.values: dict[tuple[int, int, bytes], list[bytes]] = {}
 
 
-class PacedWaiting(Waiting):
+class PacedWaiting(WaitingRecords):
     """What waits, in the key groups of a lane.
 
     Args:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Look", "Part", "Reach"]
+__all__ = ["Part", "Reach", "WindowLook"]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WindowLook:
     """Which records a batch will look at, as columns: a key and a span of time, both ends in it."""
 
     keys: list[bytes]
@@ -83,11 +83,11 @@ class Part:
     lows: list[int]
     highs: list[int]
 
-    def look(self, places: Iterable[int]) -> Look:
+    def look(self, places: Iterable[int]) -> WindowLook:
         """Return what some rows look at."""
         some = list(places)
         keys, lows, highs = self.keys, self.lows, self.highs
-        return Look(
+        return WindowLook(
             [keys[at] for at in some], [lows[at] for at in some], [highs[at] for at in some]
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mustela.kernel.core.lane_state import LaneStore
-from mustela.kernel.joins.stream_join_part import Look, Part
+from mustela.kernel.joins.stream_join_part import Part, WindowLook
 from mustela.state.kinds.layout import STREAM_TIME
 from mustela.state.kinds.list import KeyRows, ListRows
 
@@ -44,7 +44,7 @@ class SideRows:
         self._groups: dict[int, ListRows] = {}
 
     def handle(
-        self, group: int, look: Look, came: tuple[list[bytes], list[int], list[bytes]]
+        self, group: int, look: WindowLook, came: tuple[list[bytes], list[int], list[bytes]]
     ) -> None:
         """Fetch what a batch looks at, and write what came of it to this side.
 

@@ -15,7 +15,7 @@ from mustela.kernel.core.lane_state import LaneStore
 from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
 from mustela.state.kinds.waiting import FOUND, WaitingBlock, WaitingPlace, WaitingRows
 
-__all__ = ["Closed", "GroupWaiting", "Waiting"]
+__all__ = ["Closed", "GroupWaiting", "WaitingRecords"]
 
 LEFT, RIGHT = 0, 1
 
@@ -102,7 +102,7 @@ class GroupWaiting:
         self.fresh, self.found = {}, {}
 
 
-class Waiting:
+class WaitingRecords:
     """What waits, in the key groups of a lane, during an epoch.
 
     Args:

@@ -38,7 +38,13 @@ from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.processor_context import make_context
 from mustela.kernel.processors.processor_expiry import ProcessorExpiry
 from mustela.kernel.processors.processor_output import Forwarded
-from mustela.kernel.processors.processor_step import NO_GROUP, Hand, ProcessorStep, RowColumns, Task
+from mustela.kernel.processors.processor_step import (
+    NO_GROUP,
+    DrawnColumns,
+    Hand,
+    ProcessorStep,
+    Task,
+)
 from mustela.kernel.processors.processor_time import ProcessorTime
 from mustela.model import Record, fixed_key_record
 from mustela.plan.batch import Batch
@@ -111,7 +117,7 @@ class ProcessorOperator(ProcessorStep):
         batch = Batch.merge(inputs) if len(inputs) > 1 else inputs[0]
         batch, groups = self.grouped(batch)
         self.prefetch(batch, groups)
-        columns = RowColumns(batch)
+        columns = DrawnColumns(batch)
         for row, group in enumerate(groups):
             self.handle(columns, row, group)
         return self.sender.take(self.topics)
@@ -147,7 +153,7 @@ class ProcessorOperator(ProcessorStep):
             for group, keys in by_group.items():
                 store.group(group).load(keys)
 
-    def handle(self, columns: RowColumns, row: int, group: int) -> None:
+    def handle(self, columns: DrawnColumns, row: int, group: int) -> None:
         """Let the processor of a key group handle one row; what fails meets the handler."""
         task = self.tasks.get(group) or self.task(group)
         batch, headers, order = columns.batch, columns.headers, columns.order

@@ -17,7 +17,7 @@ from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChi
 from mustela.topology.processor_context import ProcessingContext, RecordMetadata
 from mustela.topology.processor_metrics import ProcessorMetrics
 
-__all__ = ["FixedKeyProcessorContext", "KernelContext", "ProcessorContext", "make_context"]
+__all__ = ["KernelContext", "KernelFixedKeyContext", "KernelProcessorContext", "make_context"]
 
 
 class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContext):
@@ -157,7 +157,7 @@ class KernelContext(TimeMethods, SharedStores, TransactMethods, ProcessingContex
         )
 
 
-class ProcessorContext(KernelContext, declared.ProcessorContext[Any, Any]):
+class KernelProcessorContext(KernelContext, declared.ProcessorContext[Any, Any]):
     """The context of a `Processor`."""
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
@@ -165,7 +165,7 @@ class ProcessorContext(KernelContext, declared.ProcessorContext[Any, Any]):
         self._forward(record, child, Record)
 
 
-class FixedKeyProcessorContext(KernelContext, declared.FixedKeyProcessorContext[Any, Any]):
+class KernelFixedKeyContext(KernelContext, declared.FixedKeyProcessorContext[Any, Any]):
     """The context of a `FixedKeyProcessor`."""
 
     def forward(self, record: FixedKeyRecord[Any, Any], child: str | None = None) -> None:
@@ -175,5 +175,5 @@ class FixedKeyProcessorContext(KernelContext, declared.FixedKeyProcessorContext[
 
 def make_context(operator: ProcessorStep, task: Task) -> KernelContext:
     """Return the context of a new task."""
-    made = FixedKeyProcessorContext if operator.node.fixed_key else ProcessorContext
+    made = KernelFixedKeyContext if operator.node.fixed_key else KernelProcessorContext
     return made(operator, task)

@@ -26,7 +26,7 @@ from mustela.kernel.core.isolate import for_branch, isolated
 from mustela.kernel.core.operator import Operator
 from mustela.kernel.processors.processor import ProcessorOperator
 from mustela.kernel.processors.processor_output import Forwarded
-from mustela.kernel.processors.processor_step import NO_GROUP, AnyRecord, RowColumns
+from mustela.kernel.processors.processor_step import NO_GROUP, AnyRecord, DrawnColumns
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.keygroups import row_groups
 from mustela.topology.processor import ChildNode, OutputNode
@@ -84,13 +84,13 @@ class ProcessorGroup:
 
     def run(self, inboxes: Mapping[int, Sequence[Batch | None]]) -> None:
         """Take what waits for the steps of the group, one row after the other."""
-        rows: list[tuple[Order, int, int, int, RowColumns, int, int]] = []
+        rows: list[tuple[Order, int, int, int, DrawnColumns, int, int]] = []
         for number, inbox in inboxes.items():
             for place, batch in enumerate(inbox):
                 if batch is None:
                     continue
                 batch, groups = self._entering(number, batch)
-                columns = RowColumns(batch)
+                columns = DrawnColumns(batch)
                 order: Sequence[Order] = columns.order or [()] * len(batch)
                 rank = self._ranks[number]
                 rows += [
@@ -148,7 +148,7 @@ class ProcessorGroup:
             if isinstance(node, ChildNode | OutputNode):
                 own = DividedBatch(own, [target])
             try:
-                self._enter(reader, place, RowColumns(own), 0)
+                self._enter(reader, place, DrawnColumns(own), 0)
             except Exception as error:
                 raise Passing(error) from error
         self._group = before
@@ -167,7 +167,7 @@ class ProcessorGroup:
         groups = first.options.key_groups
         return batch, row_groups(list(keys), groups, suffix=serde.group_suffix)
 
-    def _enter(self, number: int, place: int, columns: RowColumns, row: int) -> None:
+    def _enter(self, number: int, place: int, columns: DrawnColumns, row: int) -> None:
         operator = self.operators[number]
         if isinstance(operator, ProcessorOperator):
             operator.handle(columns, row, self._group)
@@ -184,11 +184,11 @@ class ProcessorGroup:
         self._leave(number, for_branch(batch) if self._readers[number] else batch)
         if isinstance(batch, SplitBatch | DividedBatch):
             for reader, place in self._readers[number]:
-                self._enter(reader, place, RowColumns(batch), 0)
+                self._enter(reader, place, DrawnColumns(batch), 0)
             return
         for row in range(len(batch)):
             for reader, place in self._readers[number]:
-                self._enter(reader, place, RowColumns(_own(_one(batch, row))), 0)
+                self._enter(reader, place, DrawnColumns(_own(_one(batch, row))), 0)
 
     def _leave(self, number: int, batch: Batch | None) -> None:
         if batch is not None and len(batch) and number in self._leaves:

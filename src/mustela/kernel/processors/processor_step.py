@@ -15,7 +15,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import RowView
 from mustela.topology.processor import GlobalStore, ProcessorNode
 
-__all__ = ["NO_GROUP", "AnyRecord", "Hand", "ProcessorStep", "RowColumns", "Sender", "Task"]
+__all__ = ["NO_GROUP", "AnyRecord", "DrawnColumns", "Hand", "ProcessorStep", "Sender", "Task"]
 
 NO_GROUP: Final = -1
 """Stands for the key group of a processor without stores."""
@@ -41,7 +41,7 @@ class Hand(NamedTuple):
     row: int = -1
 
 
-class RowColumns:
+class DrawnColumns:
     """The columns of a batch, drawn once, so that rows can be taken one by one.
 
     Args:

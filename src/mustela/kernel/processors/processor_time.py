@@ -28,7 +28,7 @@ from mustela.kernel.processors.timers import StepTimers
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.keygroups import row_groups
 from mustela.plan.time import NEVER
-from mustela.state.kinds.timer import Timer as StoredTimer
+from mustela.state.kinds.timer import StoredTimer
 from mustela.topology.timers import (
     FixedKeyTimer,
     PunctuationType,

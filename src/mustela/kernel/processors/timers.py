@@ -13,7 +13,7 @@ from mustela.kernel.core.failures import show_key
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.state.kinds.layout import TIME_MIN, RowView
 from mustela.state.kinds.prefixed import PrefixedView
-from mustela.state.kinds.timer import CLOCK_ROW, Timer, TimerRows
+from mustela.state.kinds.timer import CLOCK_ROW, StoredTimer, TimerRows
 from mustela.topology.timers import TimeDomain, TimerError
 
 __all__ = ["TIMER_CHAIN_MAX", "GroupTimers", "StepTimers"]
@@ -52,7 +52,7 @@ class GroupTimers:
         >>> timers.register(50, b"apple", b"")
         >>> timers.register(20, b"pear", b"")
         >>> timers.pop_due(30)
-        Timer(time=20, key=b'pear', name=b'', data=b'')
+        StoredTimer(time=20, key=b'pear', name=b'', data=b'')
         >>> timers.pop_due(30)
         >>> timers.save()
         >>> timers.next_time()
@@ -78,8 +78,8 @@ class GroupTimers:
         self._on_read = on_read
         self._changed: dict[_Place, int | None] = {}
         self._heap: list[tuple[int, bytes, bytes]] = []
-        self._stored: Iterator[Timer] = iter(())
-        self._read: deque[Timer] = deque()
+        self._stored: Iterator[StoredTimer] = iter(())
+        self._read: deque[StoredTimer] = deque()
         self._read_to = TIME_MIN - 1
         self._first: int | None = None
         self._looked = False
@@ -98,7 +98,7 @@ class GroupTimers:
         first = self._peek(until)
         return None if first is None else first.time
 
-    def pop_due(self, until: int) -> Timer | None:
+    def pop_due(self, until: int) -> StoredTimer | None:
         """Remove and return the first timer with time <= until, by time, key and name."""
         found = self._peek(until)
         if found is not None:
@@ -114,7 +114,7 @@ class GroupTimers:
             self._read_to = TIME_MIN - 1
             self._rows.change_many(
                 {
-                    place: None if time is None else Timer(time, *place)
+                    place: None if time is None else StoredTimer(time, *place)
                     for place, time in changed.items()
                 }
             )
@@ -125,11 +125,11 @@ class GroupTimers:
             self._first, self._looked = self._rows.next_time(self._read_to + 1), True
         return self._first
 
-    def _peek(self, until: int) -> Timer | None:
+    def _peek(self, until: int) -> StoredTimer | None:
         fresh, stored = self._peek_fresh(until), self._peek_stored(until)
         if fresh is None or (stored is not None and stored[:3] < fresh):
             return stored
-        return Timer(*fresh)
+        return StoredTimer(*fresh)
 
     def _peek_fresh(self, until: int) -> tuple[int, bytes, bytes] | None:
         heap, changed = self._heap, self._changed
@@ -140,7 +140,7 @@ class GroupTimers:
             heappop(heap)  # replaced, deleted, or it has fired
         return None
 
-    def _peek_stored(self, until: int) -> Timer | None:
+    def _peek_stored(self, until: int) -> StoredTimer | None:
         changed, read = self._changed, self._read
         while True:
             while read:
@@ -182,9 +182,9 @@ class StepTimers:
             domain: {} for domain in TimeDomain
         }
         self._chains: dict[tuple[TimeDomain, bytes, bytes], int] = {}
-        self._firing: tuple[TimeDomain, Timer, int] | None = None
+        self._firing: tuple[TimeDomain, StoredTimer, int] | None = None
 
-    def register(self, domain: TimeDomain, group: int, timer: Timer) -> None:
+    def register(self, domain: TimeDomain, group: int, timer: StoredTimer) -> None:
         """Set a timer of a key group in the place of one of the same key and name.
 
         Raises:
@@ -202,7 +202,7 @@ class StepTimers:
         """Remove a timer of a key group; one that is not set is fine."""
         self.of(domain, group).delete(key, name)
 
-    def pop_due(self, domain: TimeDomain, group: int, until: int) -> Timer | None:
+    def pop_due(self, domain: TimeDomain, group: int, until: int) -> StoredTimer | None:
         """Remove and return the first timer that is due; it is firing until `settle`."""
         found = self.of(domain, group).pop_due(until)
         if found is not None:

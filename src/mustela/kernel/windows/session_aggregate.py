@@ -8,7 +8,7 @@ from typing import Any
 
 from mustela.kernel.aggregates.watched import watched
 from mustela.kernel.windows.window_aggregate import make_window_fold
-from mustela.kernel.windows.window_updates import Cell, Columns, WindowOperator
+from mustela.kernel.windows.window_updates import ChangedWindows, WindowCell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
 from mustela.topology.window_aggregate import WindowAggregateNode
@@ -80,25 +80,27 @@ class SessionAggregateOperator(WindowOperator):
         self._merge = make_merge(self.node)
         self._fold = make_session_fold(self.node)
         self._initializer = self.node.initializer or (lambda: None)
-        self._sessions: dict[bytes, list[Cell]] = {}
+        self._sessions: dict[bytes, list[WindowCell]] = {}
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch all sessions of the records' keys."""
         del batch, times
         names = list(dict.fromkeys(key_bytes))
-        self._sessions = sessions = dict[bytes, list[Cell]]()
+        self._sessions = sessions = dict[bytes, list[WindowCell]]()
         self._routes = self._store.by_group(names)
-        cells: list[Cell] = []
+        cells: list[WindowCell] = []
         for view, places in self._routes:
             keys = [names[place] for place in places]
             for name, rows in zip(keys, SessionRows(view).load_many(keys), strict=True):
-                mine = [Cell(name, start, end, None, end, raw, raw) for start, end, raw in rows]
+                mine = [
+                    WindowCell(name, start, end, None, end, raw, raw) for start, end, raw in rows
+                ]
                 sessions[name] = mine
                 cells += mine
         self._names = names
         self._decode(cells)
 
-    def _decode(self, cells: Sequence[Cell]) -> None:
+    def _decode(self, cells: Sequence[WindowCell]) -> None:
         values = self._codec.decode_many([cell.raw for cell in cells])[0]
         for cell, value in zip(cells, values, strict=True):
             cell.value = value
@@ -128,7 +130,7 @@ class SessionAggregateOperator(WindowOperator):
             cell.start, cell.end, cell.time, cell.value = start, end, end, total
             self.put(row, cell, None)
             return 0
-        merged = Cell(name, start, end, total, end)
+        merged = WindowCell(name, start, end, total, end)
         raw = self.encoded(total, end)  # what has no bytes shall change nothing
         for session in found:
             if start == end:  # the record's own moment, and nothing else
@@ -145,7 +147,7 @@ class SessionAggregateOperator(WindowOperator):
         """Decode the key's aggregates anew."""
         self._decode(self._sessions[name])
 
-    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+    def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
         """Write all sessions of each key that changed."""
         for cell, raw in zip(cells, changed.raws, strict=True):
             cell.raw = raw

@@ -18,7 +18,7 @@ from typing import Any
 
 from mustela.kernel.core.isolate import copy_value, is_immutable_column
 from mustela.kernel.windows.sliding_sweep import Sweeper, SweepError, Swept
-from mustela.kernel.windows.window_updates import Cell, Columns, WindowOperator
+from mustela.kernel.windows.window_updates import ChangedWindows, WindowCell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
 from mustela.topology.windows import SlidingWindowSpec
@@ -40,11 +40,11 @@ class _Windows:
 
     __slots__ = ("cells", "starts")
 
-    def __init__(self, cells: dict[int, Cell]) -> None:
+    def __init__(self, cells: dict[int, WindowCell]) -> None:
         self.cells = cells
         self.starts = list(cells)
 
-    def add(self, cell: Cell) -> None:
+    def add(self, cell: WindowCell) -> None:
         """Add a window; there is none with its start."""
         start, starts = cell.start, self.starts
         if starts and start < starts[-1]:
@@ -53,7 +53,7 @@ class _Windows:
             starts.append(start)
         self.cells[start] = cell
 
-    def remove(self, cell: Cell) -> None:
+    def remove(self, cell: WindowCell) -> None:
         """Take a window away."""
         del self.cells[cell.start]
         del self.starts[bisect_left(self.starts, cell.start)]
@@ -109,7 +109,7 @@ class SlidingAggregateOperator(WindowOperator):
         self._floor = min(times) - self._kept
         self._windows = {}
         self._rows: list[tuple[WindowRows, list[bytes]]] = []
-        cells: list[Cell] = []
+        cells: list[WindowCell] = []
         for view, places in self._store.by_group(names):
             keys = [names[place] for place in places]
             rows = WindowRows(view, indexed=True)
@@ -119,7 +119,7 @@ class SlidingAggregateOperator(WindowOperator):
             tos = [last + 1 for _, last in spans]
             for name, found in zip(keys, rows.fetch_many(keys, froms, tos), strict=True):
                 mine = {
-                    start: Cell(name, start, start + self._difference, None, 0, raw, raw)
+                    start: WindowCell(name, start, start + self._difference, None, 0, raw, raw)
                     for start, raw in found
                 }
                 self._windows[name] = _Windows(mine)
@@ -133,7 +133,7 @@ class SlidingAggregateOperator(WindowOperator):
             return [(times[0], times[-1]) for times in columns]
         return [(min(times), max(times)) for times in columns]
 
-    def _decode(self, cells: Sequence[Cell]) -> None:
+    def _decode(self, cells: Sequence[WindowCell]) -> None:
         values, times = self._codec.decode_many([cell.raw for cell in cells])
         for cell, value, time in zip(cells, values, times, strict=True):
             cell.value, cell.time = value, time
@@ -166,7 +166,7 @@ class SlidingAggregateOperator(WindowOperator):
                 first = bisect_left(at, max(latest, self._difference))
             else:
                 first = self._first_in_order(latest, rows, at, bound)
-            changed: Sequence[Cell] = ()
+            changed: Sequence[WindowCell] = ()
             if first:
                 late += self.fold_rows(batch, key_bytes, times, rows[:first])
                 changed, self._touches = self._changed(), []
@@ -202,7 +202,9 @@ class SlidingAggregateOperator(WindowOperator):
             latest = max(latest, time)
         return first
 
-    def _changes_of(self, batch: Batch, key_bytes: Sequence[bytes]) -> tuple[list[Cell], Columns]:
+    def _changes_of(
+        self, batch: Batch, key_bytes: Sequence[bytes]
+    ) -> tuple[list[WindowCell], ChangedWindows]:
         """Return the windows that changed, in the order of the records."""
         if self._stepwise:
             return super()._changes_of(batch, key_bytes)
@@ -216,7 +218,7 @@ class SlidingAggregateOperator(WindowOperator):
         if swept.befores:
             befores = list(map(swept.befores.get, index))
         starts, difference = list(map(swept.starts.__getitem__, index)), self._difference
-        changed = Columns(
+        changed = ChangedWindows(
             rows=rows,
             names=list(map(key_bytes.__getitem__, rows)),
             starts=starts,
@@ -252,7 +254,7 @@ class SlidingAggregateOperator(WindowOperator):
             right = self._behind(cells[starts[place]], record)
         lowest = max(0, time - 2 * difference)
         missed, has_left = 0, False
-        left: Cell | None = None
+        left: WindowCell | None = None
         before: int | None = None
         while place >= 0 and (start := starts[place]) >= lowest:
             place -= 1
@@ -274,7 +276,7 @@ class SlidingAggregateOperator(WindowOperator):
         self._begin_behind(record, right)
         return missed
 
-    def _end_with(self, record: _Record, left: Cell | None, before: int | None) -> int:
+    def _end_with(self, record: _Record, left: WindowCell | None, before: int | None) -> int:
         """Begin the window that ends with a record; return 1 if it is over already."""
         start = record.time - self._difference
         cell = record.windows.cells.get(start)
@@ -309,7 +311,7 @@ class SlidingAggregateOperator(WindowOperator):
             return missed + self._update(record, first)
         return missed + self._begin(record, 0, self._initializer())
 
-    def _behind(self, newest: Cell, record: _Record) -> Cell | None:
+    def _behind(self, newest: WindowCell, record: _Record) -> WindowCell | None:
         """Return the window right behind a record, None if there would be no record in it.
 
         The newest window around the record holds those behind it, and none before it.
@@ -318,9 +320,9 @@ class SlidingAggregateOperator(WindowOperator):
             return None
         start = record.time + 1
         value = self.own(newest.value)
-        return Cell(record.name, start, start + self._difference, value, newest.time)
+        return WindowCell(record.name, start, start + self._difference, value, newest.time)
 
-    def _begin_behind(self, record: _Record, cell: Cell | None) -> None:
+    def _begin_behind(self, record: _Record, cell: WindowCell | None) -> None:
         """Add the window right behind a record, if there is one to add."""
         if cell is None:
             return
@@ -341,14 +343,14 @@ class SlidingAggregateOperator(WindowOperator):
             return 1
         value = copy_value(record.value) if self._shared else record.value
         total = self._fold(record.key, value, total)
-        cell = Cell(record.name, start, end, total, record.time)
+        cell = WindowCell(record.name, start, end, total, record.time)
         raw = self.encoded(total, record.time) if self._stepwise else None
         if total is not None:
             record.windows.add(cell)
         self.put(record.row, cell, raw)
         return 0
 
-    def _update(self, record: _Record, cell: Cell) -> int:
+    def _update(self, record: _Record, cell: WindowCell) -> int:
         """Add a record to a window; return 1 if that is over already."""
         if cell.end < record.closed:
             return 1
@@ -373,7 +375,7 @@ class SlidingAggregateOperator(WindowOperator):
         """Decode the key's aggregates anew."""
         self._decode(list(self._windows[name].cells.values()))
 
-    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+    def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
         """Write the windows that changed, but for those that `over` would remove at once."""
         del cells
         kept: Sequence[int] = range(len(changed.rows))

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from mustela.kernel.core.isolate import copy_value
-from mustela.kernel.windows.window_updates import Cell
+from mustela.kernel.windows.window_updates import WindowCell
 
 __all__ = ["SweepError", "Sweeper", "Swept"]
 
@@ -85,7 +85,7 @@ class Sweeper:
     swept: Swept = field(default_factory=Swept)
 
     def sweep(
-        self, cells: Sequence[Cell], changed: Sequence[Cell], records: Iterable[Record]
+        self, cells: Sequence[WindowCell], changed: Sequence[WindowCell], records: Iterable[Record]
     ) -> None:
         """Add records of a key that come in order of time, and behind all in the windows.
 
@@ -185,7 +185,7 @@ class _Windows:
 
     __slots__ = ("befores", "gone", "marks", "noted", "starts", "times", "values")
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
+    def __init__(self, cells: Sequence[WindowCell]) -> None:
         self.starts: list[int] = list(map(_start_of, cells))
         self.values: list[Any] = list(map(_value_of, cells))
         self.times: list[int] = list(map(_time_of, cells))
@@ -194,7 +194,7 @@ class _Windows:
         self.befores = {cell.start: cell.before for cell in cells if cell.before is not None}
         self.noted: dict[int, int] = {}
 
-    def note(self, changed: Sequence[Cell], spread: int) -> None:
+    def note(self, changed: Sequence[WindowCell], spread: int) -> None:
         """Note which windows have been changed already, in the order of those changes."""
         places = {start: place for place, start in enumerate(self.starts)}
         row, number = -1, 0

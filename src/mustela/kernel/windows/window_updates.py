@@ -23,7 +23,7 @@ from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.topology.window_aggregate import WindowAggregateNode
 
-__all__ = ["Cell", "Columns", "WindowOperator"]
+__all__ = ["ChangedWindows", "WindowCell", "WindowOperator"]
 
 
 class _Told(NamedTuple):
@@ -38,7 +38,7 @@ class _Told(NamedTuple):
     old: bytes | None
 
 
-class Cell(msgspec.Struct, eq=False, gc=False):
+class WindowCell(msgspec.Struct, eq=False, gc=False):
     """The aggregate of one window while an epoch runs.
 
     There are very many of them, and no cycle goes through one: the garbage collector need not
@@ -68,7 +68,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
 _FIELDS: Final = attrgetter("row", "start", "end", "value", "time")
 
 
-class Columns(NamedTuple):
+class ChangedWindows(NamedTuple):
     """The windows that changed, each once, as they are now.
 
     Attributes:
@@ -92,7 +92,7 @@ class Columns(NamedTuple):
     raws: list[bytes | None]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], key_bytes: Sequence[bytes]) -> Columns:
+    def of(cls, cells: Sequence[WindowCell], key_bytes: Sequence[bytes]) -> ChangedWindows:
         """Draw the columns but for the rows; each of the many windows is looked at once."""
         fields = list(map(_FIELDS, cells))
         rows = [field[0] for field in fields]
@@ -142,7 +142,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         batch, key_bytes = self.with_key_bytes(batch)
         if not key_bytes:
             return None
-        self._touches: list[Cell] = []
+        self._touches: list[WindowCell] = []
         self._replaces = False
         self._told: list[_Told] = []
         times = self._clock.row_times(batch, key_bytes)
@@ -213,7 +213,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         """Forget what a failed function did to the aggregates of a key."""
         raise NotImplementedError
 
-    def save(self, cells: Sequence[Cell], changed: Columns) -> None:
+    def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
         """Write the windows that changed, given also as columns."""
         raise NotImplementedError
 
@@ -234,7 +234,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         except Exception as error:
             raise _EncodeError from error
 
-    def put(self, row: int, cell: Cell, raw: bytes | None) -> None:
+    def put(self, row: int, cell: WindowCell, raw: bytes | None) -> None:
         """Note that a record changed a window; ``cell.value`` is None where it deleted it.
 
         Args:
@@ -259,11 +259,11 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             )
         cell.raw = raw
 
-    def _changed(self) -> list[Cell]:
+    def _changed(self) -> list[WindowCell]:
         """Return each window that changed once, as it is now, by the last record in it."""
         cells = list(dict.fromkeys(reversed(self._touches)))
         if self._replaces:  # a window that went and came again is two cells
-            last: dict[tuple[bytes, int, int], Cell] = {}
+            last: dict[tuple[bytes, int, int], WindowCell] = {}
             for cell in cells:
                 found = last.setdefault((cell.name, cell.start, cell.end), cell)
                 if found is not cell and cell.before is not None:
@@ -272,15 +272,17 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cells.reverse()
         return cells
 
-    def _changes_of(self, batch: Batch, key_bytes: Sequence[bytes]) -> tuple[list[Cell], Columns]:
+    def _changes_of(
+        self, batch: Batch, key_bytes: Sequence[bytes]
+    ) -> tuple[list[WindowCell], ChangedWindows]:
         """Return the windows that changed, as they are now, with their rows; and as columns."""
         cells = self._changed()
-        changed = Columns.of(cells, key_bytes)
+        changed = ChangedWindows.of(cells, key_bytes)
         if self._stepwise:
             return cells, changed._replace(raws=[cell.raw for cell in cells])
         return cells, self._encoded(batch, changed)
 
-    def _encoded(self, batch: Batch, changed: Columns) -> Columns:
+    def _encoded(self, batch: Batch, changed: ChangedWindows) -> ChangedWindows:
         """Add the rows of the windows that changed."""
         try:
             headers = self.headers_of(batch, changed.rows)
@@ -294,7 +296,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
                     self._refusing.one(batch, row, error)
             raise
 
-    def _changes(self, batch: Batch, changed: Columns) -> Batch | None:
+    def _changes(self, batch: Batch, changed: ChangedWindows) -> Batch | None:
         columns: Any = changed[:-1]
         if self._every:
             columns = list(map(list, zip(*self._told, strict=True)))

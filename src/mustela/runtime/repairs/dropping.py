@@ -17,12 +17,12 @@ from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.record.epoch_record import EpochRecord
 
-__all__ = ["Drop", "StoreNotDroppedError", "UnknownStoreError", "drop_of", "without"]
+__all__ = ["Drop", "NoSuchStoreError", "StoreNotDroppedError", "drop_of", "without"]
 
 _BY_STORE = ("changelog_ends", "layouts", "stores")
 
 
-class UnknownStoreError(UsageError):
+class NoSuchStoreError(UsageError):
     """The application's record has no such store."""
 
     code = "STATE_NO_SUCH_STORE"
@@ -68,7 +68,7 @@ def drop_of(record: EpochRecord, store: str, plan: Plan, application_id: str) ->
     known = {*record.stores, *record.changelog_ends}
     if name not in known:
         msg = f"{application_id} has no store {store!r} in its record"
-        raise UnknownStoreError(
+        raise NoSuchStoreError(
             msg,
             fix=f"its stores are {', '.join(sorted(known))}" if known else "there is none to drop",
             fields={"store": store},

@@ -19,7 +19,7 @@ from mustela.errors import UsageError
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.record.epoch_record import EpochRecord, GroupState, StoreState
-from mustela.runtime.repairs.dropping import UnknownStoreError
+from mustela.runtime.repairs.dropping import NoSuchStoreError
 from mustela.serdes.row_versions import UpgradingSerde, version_of
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
@@ -93,7 +93,7 @@ def upgrades_of(
     if only is not None and only not in plan.stores:
         msg = f"{application_id} has no store {only!r} in its program"
         fix = f"its stores are {', '.join(plan.stores)}" if plan.stores else "there is none"
-        raise UnknownStoreError(msg, fix=fix, fields={"store": only})
+        raise NoSuchStoreError(msg, fix=fix, fields={"store": only})
     found: list[Upgrading] = []
     left: list[str] = []
     for name, (index, spec) in plan.stores.items():

@@ -21,7 +21,7 @@ import msgspec
 
 from mustela.state.kinds.layout import RowView, key_row, key_rows
 
-__all__ = ["PARKING_FORMAT", "Parked", "ParkingRows", "Place"]
+__all__ = ["PARKING_FORMAT", "Parked", "ParkedPlace", "ParkingRows"]
 
 PARKING_FORMAT: Final = 1
 
@@ -35,7 +35,7 @@ _NULL: Final = b"\xff\xff\xff\xff"
 _SEQUENCE_BYTES: Final = 8
 
 
-class Place(NamedTuple):
+class ParkedPlace(NamedTuple):
     """Where a record waits."""
 
     key: bytes | None
@@ -51,7 +51,7 @@ class Parked(NamedTuple):
         data: The record.
     """
 
-    place: Place
+    place: ParkedPlace
     owner: str | None
     data: bytes
 
@@ -92,10 +92,10 @@ class ParkingRows:
         >>> parking.set_count(b"k", 2)
         >>> parking.call(first, "me")
         >>> list(parking.called())
-        [Parked(place=Place(key=b'k', sequence=0), owner='me', data=b'one')]
+        [Parked(place=ParkedPlace(key=b'k', sequence=0), owner='me', data=b'one')]
         >>> parking.remove(first)
         >>> parking.queue(b"k", limit=10)
-        [(Place(key=b'k', sequence=1), b'two')]
+        [(ParkedPlace(key=b'k', sequence=1), b'two')]
     """
 
     def __init__(self, view: RowView) -> None:
@@ -122,13 +122,13 @@ class ParkingRows:
         """Note how many records of a key wait."""
         self.view.put(key_row(key), _number(count) if count else None)
 
-    def add(self, records: Sequence[tuple[bytes | None, bytes]]) -> list[Place]:
+    def add(self, records: Sequence[tuple[bytes | None, bytes]]) -> list[ParkedPlace]:
         """Add records behind all others; return where they wait."""
         if not records:
             return []
         stored = self.view.get(_NEXT)
         first = 0 if stored is None else int.from_bytes(stored, "big")
-        places = [Place(key, first + nth) for nth, (key, _) in enumerate(records)]
+        places = [ParkedPlace(key, first + nth) for nth, (key, _) in enumerate(records)]
         rows: dict[bytes, bytes | None] = {
             _row(place): data for place, (_, data) in zip(places, records, strict=True)
         }
@@ -136,17 +136,17 @@ class ParkingRows:
         self.view.put_many(rows)
         return places
 
-    def call(self, place: Place, owner: str) -> None:
+    def call(self, place: ParkedPlace, owner: str) -> None:
         """Note that a record's call is being made."""
         mark = _number(place.sequence)
         self.view.put(_CALLED + mark, _ENCODE(_Called(place.key, owner)))
         self.view.put(_READY + mark, None)
 
-    def make_ready(self, place: Place) -> None:
+    def make_ready(self, place: ParkedPlace) -> None:
         """Note that a record's turn has come, and that its call is to be made."""
         self.view.put(_READY + _number(place.sequence), _ENCODE(place.key))
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: ParkedPlace) -> None:
         """Remove a record whose turn had come."""
         mark = _number(place.sequence)
         self.view.put_many([(_row(place), None), (_CALLED + mark, None), (_READY + mark, None)])
@@ -154,7 +154,7 @@ class ParkingRows:
     def called(self) -> Iterator[Parked]:
         """Iterate over the records whose calls are being made, oldest first."""
         found = [
-            (Place(call.key, int.from_bytes(stored[1:], "big")), call.owner)
+            (ParkedPlace(call.key, int.from_bytes(stored[1:], "big")), call.owner)
             for stored, data in self.view.range(_CALLED, _READY)
             if stored[:1] == _CALLED
             for call in (_CALL(data),)
@@ -165,7 +165,8 @@ class ParkingRows:
         """Iterate over the records whose calls are to be made, oldest first."""
         rows = islice(self.view.range(_READY, _BEHIND), limit)
         found = [
-            (Place(_KEY(data), int.from_bytes(stored[1:], "big")), None) for stored, data in rows
+            (ParkedPlace(_KEY(data), int.from_bytes(stored[1:], "big")), None)
+            for stored, data in rows
         ]
         return self._with_records(found)
 
@@ -174,21 +175,21 @@ class ParkingRows:
         """Whether the turn of any record has come."""
         return self.view.first(_CALLED, _BEHIND) is not None
 
-    def queue(self, key: bytes, *, after: int = -1, limit: int) -> list[tuple[Place, bytes]]:
+    def queue(self, key: bytes, *, after: int = -1, limit: int) -> list[tuple[ParkedPlace, bytes]]:
         """Return the next records of a key behind the one with sequence number ``after``."""
         head = _head(key)
         rows = self.view.range(head + _number(after + 1), head + b"\xff" * _SEQUENCE_BYTES)
         return [
-            (Place(key, int.from_bytes(stored[-_SEQUENCE_BYTES:], "big")), data)
+            (ParkedPlace(key, int.from_bytes(stored[-_SEQUENCE_BYTES:], "big")), data)
             for stored, data in islice(rows, limit)
         ]
 
-    def _with_records(self, found: Sequence[tuple[Place, str | None]]) -> Iterator[Parked]:
+    def _with_records(self, found: Sequence[tuple[ParkedPlace, str | None]]) -> Iterator[Parked]:
         rows: Iterable[bytes | None] = self.view.getmulti([_row(place) for place, _ in found])
         for (place, owner), data in zip(found, rows, strict=True):
             assert data is not None, place
             yield Parked(place, owner, data)
 
 
-def _row(place: Place) -> bytes:
+def _row(place: ParkedPlace) -> bytes:
     return _head(place.key) + _number(place.sequence)

@@ -31,7 +31,7 @@ from mustela.state.kinds.layout import (
     unpack_time,
 )
 
-__all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER_FORMAT", "Timer", "TimerRows"]
+__all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER_FORMAT", "StoredTimer", "TimerRows"]
 
 TIMER_FORMAT = 1
 
@@ -45,7 +45,7 @@ _LENGTH_BYTES = 2
 _NAME_BYTES_MAX = 65_535
 
 
-class Timer(NamedTuple):
+class StoredTimer(NamedTuple):
     """A timer of a key.
 
     Attributes:
@@ -68,10 +68,10 @@ def _tail(key: bytes, name: bytes) -> bytes:
     return key + name + len(name).to_bytes(_LENGTH_BYTES, "big")
 
 
-def _timer(stored: bytes, data: bytes) -> Timer:
+def _timer(stored: bytes, data: bytes) -> StoredTimer:
     end = len(stored) - _LENGTH_BYTES
     start = end - int.from_bytes(stored[end:], "big")
-    return Timer(unpack_time(stored), stored[TIME_BYTES:start], stored[start:end], data)
+    return StoredTimer(unpack_time(stored), stored[TIME_BYTES:start], stored[start:end], data)
 
 
 class TimerRows:
@@ -87,21 +87,21 @@ class TimerRows:
         >>> place = EnvironmentSpec(application_id="app", stage="s", group=0, groups=1,
         ...                         stores=(StoreSpec(name="t", kind="timer"),))
         >>> timers = TimerRows(Overlay(MemoryEnvironment(place).snapshot(Committed())).store("t"))
-        >>> timers.register_many([Timer(50, b"apple"), Timer(20, b"pear"), Timer(30, b"apple")])
+        >>> timers.register_many([StoredTimer(50, b"apple"), StoredTimer(20, b"pear"), StoredTimer(30, b"apple")])
         >>> timers.next_time()
         20
         >>> timers.take_due(30)
-        [Timer(time=20, key=b'pear', name=b'', data=b''), Timer(time=30, key=b'apple', name=b'', data=b'')]
+        [StoredTimer(time=20, key=b'pear', name=b'', data=b''), StoredTimer(time=30, key=b'apple', name=b'', data=b'')]
     """  # noqa: E501 - the doctest's answer
 
     def __init__(self, view: RowView) -> None:
         self.view = view
 
-    def register_many(self, timers: Iterable[Timer]) -> None:
+    def register_many(self, timers: Iterable[StoredTimer]) -> None:
         """Set timers; one of the same key and name is replaced, and of several the last stays."""
         self.change_many({(timer.key, timer.name): timer for timer in timers})
 
-    def change_many(self, changes: Mapping[tuple[bytes, bytes], Timer | None]) -> None:
+    def change_many(self, changes: Mapping[tuple[bytes, bytes], StoredTimer | None]) -> None:
         """Set and remove timers, with one fetch for all.
 
         Args:
@@ -142,7 +142,7 @@ class TimerRows:
         self.view.put_many({place: None, stored + place[1:]: None})
         return True
 
-    def due(self, until: int = TIME_MAX, *, since: int = TIME_MIN) -> Iterator[Timer]:
+    def due(self, until: int = TIME_MAX, *, since: int = TIME_MIN) -> Iterator[StoredTimer]:
         """Iterate over the timers with since <= time <= until, by (time, key, name).
 
         They stay where they are.
@@ -151,7 +151,7 @@ class TimerRows:
         for _, same in groupby(timers, key=lambda timer: timer.time):
             yield from sorted(same)
 
-    def take_due(self, until: int = TIME_MAX) -> list[Timer]:
+    def take_due(self, until: int = TIME_MAX) -> list[StoredTimer]:
         """Remove the timers with time <= until, and return them by (time, key, name)."""
         found = list(self.due(until))
         rows: dict[bytes, bytes | None] = {}
