@@ -17,18 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.kernel import Records, run_lane, run_sources, travelled
-from mustela import (
-    Avg,
-    Count,
-    CountDistinct,
-    Max,
-    MaxBy,
-    Min,
-    StreamsBuilder,
-    Sum,
-    TopN,
-    TopologyTestDriver,
-)
+from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.aggregates import Avg, Count, CountDistinct, Max, MaxBy, Min, Sum, TopN
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan

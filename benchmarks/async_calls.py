@@ -30,8 +30,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.kafka import QUIET, Topics
-from mustela import App, AsyncCall, AsyncOptions, StreamsBuilder
+from mustela import App, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
+from mustela.calls import AsyncCall, AsyncOptions
 from mustela.runtime.events import AppState, EpochDone, Event
 
 _TIMEOUT_S = 60.0

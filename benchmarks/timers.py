@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mustela import ContextualProcessor, Record, StreamsBuilder, Timer
+from mustela import Record, StreamsBuilder
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner
@@ -27,6 +27,7 @@ from mustela.plan.keygroups import key_groups_of
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.time import EpochTime
 from mustela.planner.planner import plan
+from mustela.processors import ContextualProcessor, Timer
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions

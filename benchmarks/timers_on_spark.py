@@ -27,8 +27,9 @@ from confluent_kafka import Producer
 
 from benchmarks.kafka import QUIET, Topics
 from benchmarks.records import TimedRecord
-from mustela import App, ContextualProcessor, Record, StreamsBuilder, Timer
+from mustela import App, Record, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
+from mustela.processors import ContextualProcessor, Timer
 from mustela.runtime.events import AppState, EpochDone, Event
 
 BASE_MS = 1_760_000_000_000

@@ -31,9 +31,10 @@ from typing import Any
 
 from benchmarks.kafka import Topics
 from benchmarks.records import Record
-from mustela import App, Refusal, Stores, StreamsBuilder, Transaction
+from mustela import App, Stores, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
 from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
+from mustela.stores import Refusal, Transaction
 
 CUSTOMERS = 200_000
 SHOPS = 100

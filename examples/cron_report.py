@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mustela import App, StreamsBuilder, Tick, ValueAndTimestamp
+from mustela import App, StreamsBuilder
+from mustela.processors import Tick
+from mustela.stores import ValueAndTimestamp
 
 TOP = 3
 

@@ -9,15 +9,9 @@ numbered by a second processor that shares the store; what comes again leaves by
 
 from __future__ import annotations
 
-from mustela import (
-    App,
-    ContextualProcessor,
-    Record,
-    SideOutput,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-)
+from mustela import App, Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor, SideOutput
+from mustela.stores import StoreBuilder
 
 app = App("deduplicate")
 

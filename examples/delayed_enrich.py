@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mustela import App, Processor, ProcessorContext, Record, Stores, StreamsBuilder, Timer
+from mustela import App, Processor, ProcessorContext, Record, Stores, StreamsBuilder
+from mustela.processors import Timer
 
 RETRY_MS = 10_000
 

@@ -19,16 +19,8 @@ from datetime import timedelta
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from mustela import (
-    App,
-    AsyncCall,
-    AsyncOptions,
-    CallFailedError,
-    CircuitBreaker,
-    Record,
-    Retry,
-    StreamsBuilder,
-)
+from mustela import App, Record, StreamsBuilder
+from mustela.calls import AsyncCall, AsyncOptions, CallFailedError, CircuitBreaker, Retry
 
 URL = os.environ.get("RATINGS_URL", "http://localhost:8080")
 

@@ -13,16 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from mustela import (
-    App,
-    ContextualProcessor,
-    ProcessorContext,
-    Record,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-    Timer,
-)
+from mustela import App, ProcessorContext, Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor, Timer
+from mustela.stores import StoreBuilder
 
 TIMEOUT = timedelta(minutes=30)
 

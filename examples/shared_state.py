@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from mustela import App, ContextualProcessor, Record, Stores, StreamsBuilder, Updated
+from mustela import App, Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor
+from mustela.stores import Updated
 
 WON = 3
 

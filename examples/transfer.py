@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mustela import App, Refusal, Stores, StreamsBuilder, Transaction
+from mustela import App, Stores, StreamsBuilder
+from mustela.stores import Refusal, Transaction
 
 DAILY_LIMIT = 1_000
 

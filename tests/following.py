@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-import mustela
 from mustela.errors import MustelaError
+from tests.public import public_names
 
 ROOT = Path(__file__).parents[1]
 FILES = "followed_programs*.toml"
@@ -64,8 +64,7 @@ def each_of(folder: Path) -> list[Any]:
 
 def namespace() -> dict[str, Any]:
     """Return what a program may use without importing it."""
-    names: dict[str, Any] = {name: getattr(mustela, name) for name in mustela.__all__}
-    return {**names, "re": re, "timedelta": timedelta, "datetime": datetime, "UTC": UTC}
+    return {**public_names(), "re": re, "timedelta": timedelta, "datetime": datetime, "UTC": UTC}
 
 
 def caused_by(error: BaseException, code: str) -> MustelaError | None:

@@ -11,7 +11,6 @@ from datetime import timedelta
 import msgspec
 
 from mustela import (
-    BufferConfig,
     JoinWindows,
     KTable,
     SessionWindows,
@@ -20,6 +19,7 @@ from mustela import (
     TimeWindows,
     Windowed,
 )
+from mustela.windows import BufferConfig
 
 _SMALLEST_AMOUNT = 100
 _JOINED_BYTES = 64

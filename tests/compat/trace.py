@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mustela
+from tests.public import public_names
 
 __all__ = ["Trace"]
 
@@ -143,4 +144,4 @@ def _given(
 
 def _class(name: str) -> type:
     module = _MODULES.get(name)
-    return getattr(import_module(module), name) if module else getattr(mustela, name)
+    return getattr(import_module(module), name) if module else public_names()[name]

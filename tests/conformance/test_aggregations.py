@@ -12,17 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mustela import (
-    EmitStrategy,
-    KGroupedStream,
-    KTable,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    TimeWindows,
-    UnlimitedWindows,
-)
+from mustela import KTable, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from mustela.model import Windowed
+from mustela.streams import KGroupedStream
+from mustela.windows import EmitStrategy, UnlimitedWindows
 from tests.conformance.script import Produced, Sent, Written, at
 from tests.conformance.ways import driver_way
 

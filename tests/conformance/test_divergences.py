@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mustela import (
-    EmitStrategy,
     Joined,
     KTable,
     Materialized,
@@ -17,10 +16,11 @@ from mustela import (
     StreamsBuilder,
     TimeWindows,
     TopologyTestDriver,
-    ValueTransformerWithKey,
     Windowed,
 )
+from mustela.processors import ValueTransformerWithKey
 from mustela.topology.errors import ProcessorError
+from mustela.windows import EmitStrategy
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 

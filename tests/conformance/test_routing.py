@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    Consumed,
-    JoinWindows,
-    KStream,
-    LogAndSkipOnInvalidTimestamp,
-    Record,
-    StreamsBuilder,
-    TopologyTestDriver,
-)
+from mustela import Consumed, JoinWindows, KStream, Record, StreamsBuilder, TopologyTestDriver
+from mustela.windows import LogAndSkipOnInvalidTimestamp
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
 

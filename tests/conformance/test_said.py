@@ -9,10 +9,10 @@ from fractions import Fraction
 from statistics import mean
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from mustela import (
+from mustela import SessionWindows, StreamsBuilder, TimeWindows
+from mustela.aggregates import (
     ApproxCountDistinct,
     Avg,
     Count,
@@ -23,10 +23,7 @@ from mustela import (
     Min,
     MinBy,
     Quantile,
-    SessionWindows,
-    StreamsBuilder,
     Sum,
-    TimeWindows,
     TopN,
 )
 from mustela.topology.graph import TopologyGraph

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mustela import ContextualProcessor, Materialized, Record, Stores, StreamsBuilder
+from mustela import Materialized, Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor
 from mustela.topology.graph import TopologyGraph
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent

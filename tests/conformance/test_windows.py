@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import (
-    EmitStrategy,
     KTable,
     Materialized,
     SessionWindows,
@@ -16,6 +15,7 @@ from mustela import (
     Windowed,
 )
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import EmitStrategy
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
 

@@ -6,16 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from mustela import (
-    BufferConfig,
-    KTable,
-    SlidingWindows,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-    Windowed,
-)
+from mustela import KTable, SlidingWindows, StreamsBuilder, Suppressed, TimeWindows, Windowed
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import BufferConfig
 
 __all__ = ["TOPOLOGIES"]
 

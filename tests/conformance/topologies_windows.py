@@ -6,17 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from mustela import (
-    EmitStrategy,
-    KTable,
-    SessionWindowedKStream,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    TimeWindowedKStream,
-    TimeWindows,
-)
+from mustela import KTable, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
+from mustela.streams import SessionWindowedKStream, TimeWindowedKStream
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import EmitStrategy
 
 __all__ = ["TOPOLOGIES"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from mustela import TopologyTestDriver, ValueAndTimestamp
+from mustela import TopologyTestDriver
 from mustela.state.kinds.session_store import SessionStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.window_store import TimestampedWindowStore
+from mustela.stores import ValueAndTimestamp
 from tests.differential.functions import text
 
 __all__ = ["Answers", "Asked", "Contents", "contents"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mustela import ContextualFixedKeyProcessor, ContextualProcessor
+from mustela.processors import ContextualFixedKeyProcessor, ContextualProcessor
 from tests.differential import functions as f
 
 __all__ = ["Fixed", "Free"]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import mustela as m
-from mustela import StreamsBuilder
+from mustela import StreamsBuilder, windows
 from mustela.topology.graph import TopologyGraph
 from tests.differential import functions as f
 from tests.differential.processors import Fixed, Free
@@ -140,7 +140,7 @@ class _Build:
             session = window["type"] == "session"
             grouped = grouped.windowed_by(_windows(window))
             if step.get("emit") == "close":
-                grouped = grouped.emit_strategy(m.EmitStrategy.on_window_close())
+                grouped = grouped.emit_strategy(windows.EmitStrategy.on_window_close())
         return self._folded(step, grouped, session=session)
 
     def _folded(self, step: Step, grouped: Any, *, session: bool) -> Any:
@@ -259,8 +259,8 @@ def _store(step: Step) -> str:
     return f"store-{step['id']}"
 
 
-def _buffer(step: Step) -> m.BufferConfig:
-    buffer = m.BufferConfig.unbounded()
+def _buffer(step: Step) -> windows.BufferConfig:
+    buffer = windows.BufferConfig.unbounded()
     if step.get("max_records") is not None:
         buffer = buffer.with_max_records(step["max_records"])
     if step.get("max_bytes") is not None:
@@ -283,7 +283,7 @@ def _windows(window: dict[str, Any]) -> Any:
             return m.SessionWindows(inactivity_gap=_ms(window["gap"]), grace=_ms(window["grace"]))
         case _:
             start = datetime.fromtimestamp(0, UTC) + _ms(window["start"])
-            return m.UnlimitedWindows(start=start)
+            return windows.UnlimitedWindows(start=start)
 
 
 def _start() -> str:

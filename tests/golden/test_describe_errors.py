@@ -80,9 +80,15 @@ HEAD = """\
 import re
 from datetime import timedelta
 from mustela import (
-    AutoOffsetReset, BufferConfig, Consumed, Produced, Repartitioned, StreamsBuilder, Suppressed,
+    AutoOffsetReset,
+    Consumed,
+    Produced,
+    Repartitioned,
+    StreamsBuilder,
+    Suppressed,
     TimeWindows,
 )
+from mustela.windows import BufferConfig
 def bool_of(key, value): return True
 def pair(key, value): return key, value
 builder = StreamsBuilder()

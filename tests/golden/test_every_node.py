@@ -9,29 +9,27 @@ from importlib import import_module
 from pathlib import Path
 
 from mustela import (
-    BufferConfig,
-    ContextualProcessor,
-    Count,
     JoinWindows,
     KStream,
     KTable,
-    Latest,
     Materialized,
     Record,
-    RequestReply,
     Stores,
     StreamsBuilder,
     Suppressed,
-    Tick,
     TimeWindows,
-    Transaction,
+    topology as room,
 )
-from mustela import topology as room
+from mustela.aggregates import Count, Latest
+from mustela.calls import RequestReply
 from mustela.planner.explain import explain
 from mustela.planner.planner import plan
+from mustela.processors import ContextualProcessor, Tick
 from mustela.serdes.json import JsonSerde
+from mustela.stores import Transaction
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
+from mustela.windows import BufferConfig
 
 Golden = Callable[[str, str], None]
 

@@ -6,8 +6,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
+from pathlib import Path
+
+import pytest
 
 import mustela
+from tests.public import MODULES as MODULES_BY_PURPOSE, names_of, public_names
 
 MODULES = [
     *("mustela.dsl.builder", "mustela.dsl.kstream", "mustela.dsl.ktable", "mustela.dsl.grouped"),
@@ -27,25 +31,67 @@ MODULES = [
     *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
     *("mustela.topology.watermarks", "mustela.dsl.aggregates", "mustela.dsl.said"),
     *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),
-    "mustela.dsl.distinct",
+    *("mustela.dsl.distinct", "mustela.dsl.topology_builder"),
 ]
 
 
 def test_what_a_module_of_the_dsl_gives_is_looked_at() -> None:
     """Each name that the package itself offers from the DSL stands in one of the modules."""
     modules = {import_module(name) for name in MODULES}
-    offered = [name for name in mustela.__all__ if _home(name).startswith("mustela.dsl.")]
+    names = public_names()
+    offered = [name for name, found in names.items() if _home(found).startswith("mustela.dsl.")]
     for name in offered:
         assert any(name in module.__all__ for module in modules), name
 
 
-def _home(name: str) -> str:
-    return getattr(getattr(mustela, name), "__module__", "")
+def _home(found: object) -> str:
+    return getattr(found, "__module__", "")
 
 
 def test_the_names_of_the_package(golden: Callable[[str, str], None]) -> None:
-    """What ``from mustela import ...`` knows."""
-    golden("public_names/package.txt", "\n".join(sorted(mustela.__all__)))
+    """What ``from mustela import ...`` knows, and its modules by purpose."""
+    lines = [f"mustela {name}" for name in sorted(mustela.__all__)]
+    lines += [
+        f"mustela.{module} {name}" for module in MODULES_BY_PURPOSE for name in names_of(module)
+    ]
+    golden("public_names/package.txt", "\n".join(lines))
+
+
+HEAD = """# Names
+
+This page is written from the code; `./dev golden-update` renews it.
+
+What nearly every application names is imported from `mustela`; the rest is in modules by what it is
+for. A module repeats those names of the package that belong to its subject.
+"""
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "names.md"
+
+
+def test_the_page_of_names_is_what_there_is(request: pytest.FixtureRequest) -> None:
+    """docs/reference/names.md is generated; nobody edits it by hand."""
+    parts = [HEAD]
+    package = {name: getattr(mustela, name) for name in mustela.__all__}
+    for module in ("", *MODULES_BY_PURPOSE):
+        names = names_of(module) if module else package
+        parts.append(
+            f"\n## `{'.'.join(['mustela', module]).rstrip('.')}`\n\n| Name | |\n|---|---|\n"
+        )
+        parts += [
+            f"| `{name}` | {sentence(found)} |\n"
+            for name, found in sorted(names.items())
+            if not module or name not in package
+        ]
+    text = "".join(parts)
+    if request.config.getoption("--golden-update"):
+        PAGE.write_text(text, encoding="utf-8")
+    written = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    assert written == text, "write it anew with: ./dev golden-update -k page_of_names"
+
+
+def sentence(found: object) -> str:
+    """Return the first paragraph of a description, on one line, as Markdown."""
+    paragraph = (inspect.getdoc(found) or "").split("\n\n")[0] if isinstance(found, type) else ""
+    return " ".join(paragraph.replace("``", "`").split()).replace("|", "\\|")
 
 
 def test_public_names_of_the_dsl(golden: Callable[[str, str], None]) -> None:

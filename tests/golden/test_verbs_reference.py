@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, get_overloads
 
 import pytest
 
-import mustela
 from mustela.dsl.missing import VerbStage
+from tests.public import public_names
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 TABLE = REFERENCE / "dsl.md"
@@ -182,7 +182,7 @@ def verbs() -> Iterator[tuple[str, Page, str, str, Callable[..., Any]]]:
     for file, page in PAGES.items():
         for kind, names in page.verbs.items():
             for name in names.split():
-                yield file, page, kind, name, getattr(getattr(mustela, kind), name)
+                yield file, page, kind, name, getattr(public_names()[kind], name)
 
 
 def render_page(file: str) -> str:
@@ -243,7 +243,7 @@ def test_the_table_of_verbs_is_what_the_methods_say(request: pytest.FixtureReque
 
 def _public() -> Iterator[tuple[str, str]]:
     """Iterate over the verbs that users can call."""
-    kinds = {name: getattr(mustela, name) for name in mustela.__all__}
+    kinds = public_names()
     stages = {n: k for n, k in kinds.items() if isinstance(k, type) and issubclass(k, VerbStage)}
     for name, kind in stages.items():
         others = [other for other in stages.values() if other is not kind]
@@ -263,7 +263,7 @@ def test_every_verb_has_an_entry() -> None:
 @pytest.mark.parametrize("kind_and_verb", sorted({(k, n) for _, _, k, n, _ in verbs()}))
 def test_every_argument_of_a_verb_is_said(kind_and_verb: tuple[str, str]) -> None:
     """In the docstring, which is what the page and `help` show."""
-    method = getattr(getattr(mustela, kind_and_verb[0]), kind_and_verb[1])
+    method = getattr(public_names()[kind_and_verb[0]], kind_and_verb[1])
     docs = docs_of(method)
     assert docs.text
     taken = {one.name for one in parameters_of(method)}

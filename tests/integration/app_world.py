@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition as ClientPartition,
+)
 
 from mustela import App, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mustela import ContextualProcessor, Record, StoreBuilder, Stores, StreamsBuilder
+from mustela import Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor
+from mustela.stores import StoreBuilder
 from tests.faults.spark_workers import kill_workers
 from tests.faults.watch import HEADER
 from tests.integration.app_world import Row, World

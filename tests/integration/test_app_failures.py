@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from mustela import AsyncOptions, StreamsBuilder
+from mustela import StreamsBuilder
 from mustela.broker.tools import run_tool
+from mustela.calls import AsyncOptions
 from mustela.connectors.kafka.production import LETTER_HEADS
 from tests.integration.app_world import World
 

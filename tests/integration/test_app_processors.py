@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    Consumed,
-    ContextualProcessor,
-    Record,
-    SideOutput,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-    Topology,
-)
+from mustela import Consumed, Record, Stores, StreamsBuilder, Topology
 from mustela.errors import MustelaError
+from mustela.processors import ContextualProcessor, SideOutput
+from mustela.stores import StoreBuilder
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -10,9 +10,11 @@ from typing import TypeVar
 
 import pytest
 
-from mustela import BufferConfig, StreamsBuilder, Suppressed, Tick, TimeWindows
+from mustela import StreamsBuilder, Suppressed, TimeWindows
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.processors import Tick
+from mustela.windows import BufferConfig
 from tests.faults.feed import read_all
 from tests.faults.kinds.timers import ticks
 from tests.faults.process import ChildApp

@@ -13,7 +13,8 @@ import attrs
 import msgspec
 import pytest
 
-from mustela import Consumed, LatePolicy, StreamsBuilder, TimeWindows
+from mustela import Consumed, StreamsBuilder, TimeWindows
+from mustela.windows import LatePolicy
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from mustela import BufferConfig, KTable, StreamsBuilder, Suppressed, TimeWindows, Windowed
+from mustela import KTable, StreamsBuilder, Suppressed, TimeWindows, Windowed
 from mustela.runtime.events import AppState
+from mustela.windows import BufferConfig
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S, SOON
 

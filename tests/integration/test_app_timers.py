@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark import cloudpickle
 
-from mustela import ContextualProcessor, Record, StreamsBuilder, Timer
+from mustela import Record, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.processors import ContextualProcessor, Timer
 from mustela.runtime.events import AppState
 from tests.faults.feed import read_all
 from tests.faults.kinds.timers import timers

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from mustela import ContextualProcessor, Record, Stores, StreamsBuilder, Transaction
+from mustela import Record, Stores, StreamsBuilder
 from mustela.broker.process import DevelopmentBroker
+from mustela.processors import ContextualProcessor
+from mustela.stores import Transaction
 from tests.faults.inside import Inside
 from tests.faults.kinds.shared import FIRST_BALANCE, move_money, reason
 

@@ -16,14 +16,8 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    AsyncCall,
-    AsyncOptions,
-    RequestReply,
-    Retry,
-    StreamsBuilder,
-    TopologyTestDriver,
-)
+from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.calls import AsyncCall, AsyncOptions, RequestReply, Retry
 from mustela.runtime.events import AppState
 from mustela.spark.arrivals import calls_root
 from mustela.spark.engine import SparkEngine

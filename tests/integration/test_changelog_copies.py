@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import AlterConfigOpType as Operation  # pyright: ignore[reportPrivateImportUsage]
-from confluent_kafka.admin import ConfigEntry as Entry  # pyright: ignore[reportPrivateImportUsage]
-from confluent_kafka.admin import ConfigResource as Resource  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType as Operation,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigEntry as Entry,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigResource as Resource,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.topics.staleness import stale_ages

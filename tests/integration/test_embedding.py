@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mustela import AppState, StreamsBuilder
+from mustela import StreamsBuilder
+from mustela.events import AppState
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S, SOON
 

@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    ContextualProcessor,
-    Materialized,
-    Record,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-    Windowed,
-)
+from mustela import Materialized, Record, Stores, StreamsBuilder, Windowed
+from mustela.processors import ContextualProcessor
+from mustela.stores import StoreBuilder
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mustela import AsyncOptions, StreamsBuilder
+from mustela import StreamsBuilder
+from mustela.calls import AsyncOptions
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
 

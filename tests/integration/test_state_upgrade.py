@@ -13,10 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from mustela import Materialized, StreamsBuilder, Upgrade
+from mustela import Materialized, StreamsBuilder
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.serdes.row_versions import version_of
+from mustela.stores import Upgrade
 from tests.integration.app_world import World
 
 pytestmark = [

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mustela import (
-    BufferConfig,
     Joined,
     JoinWindows,
     Materialized,
@@ -23,6 +22,7 @@ from mustela import (
     TableJoined,
     TimeWindows,
 )
+from mustela.windows import BufferConfig
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]

@@ -6,13 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from mustela import (
-    AsyncOptions,
-    BufferConfig,
-    ContextualProcessor,
     Joined,
     JoinWindows,
     Materialized,
-    PunctuationType,
     Record,
     SessionWindows,
     Stores,
@@ -20,6 +16,9 @@ from mustela import (
     Suppressed,
     TimeWindows,
 )
+from mustela.calls import AsyncOptions
+from mustela.processors import ContextualProcessor, PunctuationType
+from mustela.windows import BufferConfig
 from tests.simulation.broker import BASE_MS
 
 WINDOW_MS = 2_000

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mustela
+from tests.public import MODULES, names_of, public_names
 from tests.tidy.conftest import PACKAGE, ROOT
 
 DRIVER_ROOMS = {"cli", "dsl", "planner", "runtime"}
@@ -66,6 +67,25 @@ def test_the_facade_names_what_it_offers() -> None:
         path = Path(*module.split(".")[1:]).with_suffix(".py")
         if (PACKAGE / path).exists():
             assert getattr(mustela, name) is not None
+
+
+def test_each_name_has_one_home() -> None:
+    """A name of the package may stand in a module by purpose, too; it is the same thing there."""
+    homes: dict[str, set[object]] = {}
+    for module in MODULES:
+        for name, found in names_of(module).items():
+            homes.setdefault(name, set()).add(found)
+    assert all(len(found) == 1 for found in homes.values()), homes
+    for name in mustela.__all__:
+        assert homes.get(name, {getattr(mustela, name)}) == {getattr(mustela, name)}
+
+
+def test_old_names_say_where_they_are() -> None:
+    """For one release they are found as before, with a warning."""
+    assert set(mustela._MOVED) <= set(public_names()) - set(mustela.__all__)
+    for name in mustela._MOVED:
+        with pytest.warns(DeprecationWarning, match=rf"mustela\.\w+\.{name} now"):
+            assert getattr(mustela, name) is public_names()[name]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

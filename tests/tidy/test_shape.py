@@ -83,6 +83,8 @@ def test_room_files_hold_a_charter_and_nothing_else(library: list[Source]) -> No
     for source in library:
         if source.path.name != "__init__.py" or source.room == "__init__":
             continue
+        if source.name.endswith("testing/__init__.py"):  # a room whose names users import
+            continue
         charter = ast.get_docstring(source.tree)
         if charter is None or len(source.tree.body) != 1:
             wrong.append(f"{source.name}: holds more, or less, than a docstring")

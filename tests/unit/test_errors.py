@@ -8,8 +8,7 @@ import pkgutil
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import mustela
 from mustela.errors import (

@@ -116,7 +116,8 @@ class Count(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Count, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import Count
         >>> builder = StreamsBuilder()
         >>> orders = builder.stream("orders", key=str, value=dict).group_by_key()
         >>> small = Count(where=lambda order: order["amount"] < 10)
@@ -162,7 +163,8 @@ class Sum(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import StreamsBuilder, Sum, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import Sum
         >>> builder = StreamsBuilder()
         >>> orders = builder.stream("orders", key=str, value=dict).group_by_key()
         >>> orders.aggregate(total=Sum("amount"), store="totals").to_stream().to("totals")
@@ -206,7 +208,8 @@ class Avg(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Avg, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import Avg
         >>> builder = StreamsBuilder()
         >>> calls = builder.stream("calls", key=str, value=float).group_by_key()
         >>> calls.aggregate(ms=Avg(), store="means").to_stream().to("means")
@@ -248,7 +251,8 @@ class Min(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Min, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.aggregates import Min
         >>> bids = StreamsBuilder().stream("bids", key=str, value=int).group_by_key()
         >>> lowest = bids.aggregate(lowest=Min(), store="lowest")
     """
@@ -280,7 +284,8 @@ class Max(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Max, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.aggregates import Max
         >>> bids = StreamsBuilder().stream("bids", key=str, value=int).group_by_key()
         >>> highest = bids.aggregate(highest=Max(), store="highest")
     """
@@ -330,7 +335,8 @@ class MinBy(_By):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import MinBy, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.aggregates import MinBy
         >>> offers = StreamsBuilder().stream("offers", key=str, value=dict).group_by_key()
         >>> cheapest = offers.aggregate(cheapest=MinBy("price"), store="cheapest")
     """
@@ -360,7 +366,8 @@ class MaxBy(_By):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import MaxBy, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import MaxBy
         >>> builder = StreamsBuilder()
         >>> bids = builder.stream("bids", key=str, value=dict).group_by_key()
         >>> bids.aggregate(best=MaxBy("price"), store="best").to_stream().to("best")
@@ -402,7 +409,8 @@ class TopN(Aggregate):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import StreamsBuilder, TopN, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import TopN
         >>> builder = StreamsBuilder()
         >>> scores = builder.stream("scores", key=str, value=int).group_by_key()
         >>> scores.aggregate(top=TopN(2), store="top").to_stream().to("top")
@@ -461,7 +469,8 @@ class CountDistinct(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import CountDistinct, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.aggregates import CountDistinct
         >>> clicks = StreamsBuilder().stream("clicks", key=str, value=dict).group_by_key()
         >>> users = clicks.aggregate(users=CountDistinct("user"), store="users")
     """
@@ -498,7 +507,8 @@ class ApproxCountDistinct(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import ApproxCountDistinct, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.aggregates import ApproxCountDistinct
         >>> clicks = StreamsBuilder().stream("clicks", key=str, value=dict).group_by_key()
         >>> users = clicks.aggregate(users=ApproxCountDistinct("user"), store="users")
     """
@@ -540,7 +550,8 @@ class Latest(_OfField):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Latest, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import Latest
         >>> builder = StreamsBuilder()
         >>> moves = builder.stream("moves", key=str, value=str).group_by_key()
         >>> moves.aggregate(place=Latest(), store="places").to_stream().to("places")
@@ -593,7 +604,8 @@ class Quantile(Aggregate):
         FunctionError: If a function does not take a value.
 
     Example:
-        >>> from mustela import Quantile, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.aggregates import Quantile
         >>> builder = StreamsBuilder()
         >>> calls = builder.stream("calls", key=str, value=int).group_by_key()
         >>> calls.aggregate(p95=Quantile(0.95), store="slow").to_stream().to("slow")

@@ -97,7 +97,8 @@ class AsyncCalls(Handle[K, V]):
             FunctionError: If the function cannot be called with a value.
 
         Example:
-            >>> from mustela import AsyncOptions, Retry, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.calls import AsyncOptions, Retry
             >>> async def look_up(word: str) -> int:
             ...     return len(word)  # await a client's answer here
             >>> builder = StreamsBuilder()
@@ -135,7 +136,8 @@ class AsyncCalls(Handle[K, V]):
             FunctionError: If the function cannot be called with a key and a value.
 
         Example:
-            >>> from mustela import AsyncCall, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.calls import AsyncCall
             >>> def pay(account: str, amount: int, call: AsyncCall) -> str:
             ...     return f"{account} paid {amount}, attempt {call.attempt}"
             >>> builder = StreamsBuilder()
@@ -230,7 +232,8 @@ class AsyncCalls(Handle[K, V]):
 
         Example:
             >>> from datetime import timedelta
-            >>> from mustela import RequestReply, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.calls import RequestReply
             >>> builder = StreamsBuilder()
             >>> orders = builder.stream("orders", key=str, value=str)
             >>> prices = builder.stream("prices", key=bytes, value=int)

@@ -493,7 +493,8 @@ class StreamsBuilder(VerbStage):
             FunctionError: If the supplier gives no processor, or the same one twice.
 
         Example:
-            >>> from mustela import Consumed, ContextualProcessor, Stores, StreamsBuilder
+            >>> from mustela import Consumed, Stores, StreamsBuilder
+            >>> from mustela.processors import ContextualProcessor
             >>> from mustela import TopologyTestDriver
             >>> class Keep(ContextualProcessor):
             ...     def process(self, record):

@@ -589,7 +589,8 @@ class KStream(
             DuplicateNameError: If another step already has this name.
 
         Example:
-            >>> from mustela import StreamsBuilder, Sum, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.aggregates import Sum
             >>> builder = StreamsBuilder()
             >>> orders = builder.stream("orders", key=str, value=dict)
             >>> orders.group_all().aggregate(total=Sum("amount"), store="total").to_stream().to("t")

@@ -69,7 +69,8 @@ class ProcessedKStream(KStream[K, V]):
             UnknownChildError: If the step has no output of that name.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sort(ContextualProcessor):
             ...     def process(self, record):
             ...         if record.value < 0:
@@ -118,7 +119,8 @@ class ProcessedKStream(KStream[K, V]):
             UnknownChildError: If the step has no reply of that name.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder
+            >>> from mustela import Stores, StreamsBuilder
+            >>> from mustela.processors import ContextualProcessor
             >>> class Visit(ContextualProcessor):
             ...     def process(self, record):
             ...         one_more = lambda count: (count or 0) + 1
@@ -161,7 +163,8 @@ class ProcessedKStream(KStream[K, V]):
             UnknownChildError: If the step was given no ``transacts=``.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder
+            >>> from mustela import Stores, StreamsBuilder
+            >>> from mustela.processors import ContextualProcessor
             >>> def meet(tx, one, other):
             ...     for person in (one, other):
             ...         tx.store("met").put(person, tx.store("met").get(person, 0) + 1)
@@ -218,7 +221,8 @@ def parts_of(stream: ProcessedKStream[Any, Any]) -> dict[str, Callable[[], KStre
     A part is added to the topology when it is asked for.
 
     Example:
-        >>> from mustela import ContextualProcessor, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.processors import ContextualProcessor
         >>> class Sort(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.output("bad", record)

@@ -56,7 +56,8 @@ class SideOutput(Generic[K, V]):
         value: Type or serde of the values; likewise.
 
     Example:
-        >>> from mustela import ContextualProcessor, StreamsBuilder
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.processors import ContextualProcessor
         >>> class Sort(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.output("empty", record.with_value(0))
@@ -123,7 +124,8 @@ class Processing(Handle[K, V]):
             SharedStoreError: If a store cannot be updated.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Running(ContextualProcessor):
             ...     def process(self, record):
             ...         sums = self.context.state_store("sums")
@@ -184,7 +186,8 @@ class Processing(Handle[K, V]):
             SharedStoreError: If a store cannot be updated.
 
         Example:
-            >>> from mustela import ContextualFixedKeyProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualFixedKeyProcessor
             >>> class Length(ContextualFixedKeyProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record.with_value(len(record.value)))

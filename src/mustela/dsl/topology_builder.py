@@ -52,7 +52,8 @@ class Topology(graph.TopologyGraph):
         processor_wrapper: Wraps what gives processors; see `ProcessorWrapper`.
 
     Example:
-        >>> from mustela import ContextualProcessor, Topology, TopologyTestDriver
+        >>> from mustela import Topology, TopologyTestDriver
+        >>> from mustela.processors import ContextualProcessor
         >>> class Shout(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record.with_value(record.value.upper()))
@@ -169,7 +170,8 @@ class Topology(graph.TopologyGraph):
             SharedStoreError: If a store cannot be updated.
 
         Example:
-            >>> from mustela import ContextualProcessor, Topology, TopologyTestDriver
+            >>> from mustela import Topology, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sort(ContextualProcessor):
             ...     def process(self, record):
             ...         if record.value < 0:
@@ -275,7 +277,8 @@ class Topology(graph.TopologyGraph):
             UnknownStepError: If there is no such processor.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, Topology
+            >>> from mustela import Stores, Topology
+            >>> from mustela.processors import ContextualProcessor
             >>> class Copy(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record)
@@ -305,7 +308,8 @@ class Topology(graph.TopologyGraph):
             UnknownStoreError: If there is no such store.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder
+            >>> from mustela import StreamsBuilder
+            >>> from mustela.processors import ContextualProcessor
             >>> class Look(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record)
@@ -350,7 +354,8 @@ class Topology(graph.TopologyGraph):
             DuplicateStoreError: If another store has the name.
 
         Example:
-            >>> from mustela import Consumed, ContextualProcessor, Stores, Topology
+            >>> from mustela import Consumed, Stores, Topology
+            >>> from mustela.processors import ContextualProcessor
             >>> class Keep(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.state_store("rates").put(record.key, record.value)
@@ -395,7 +400,8 @@ class Topology(graph.TopologyGraph):
             DuplicateNameError: If a name is taken.
 
         Example:
-            >>> from mustela import Consumed, ContextualProcessor, Stores, Topology
+            >>> from mustela import Consumed, Stores, Topology
+            >>> from mustela.processors import ContextualProcessor
             >>> class Keep(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.state_store("limits").put(record.key, record.value)

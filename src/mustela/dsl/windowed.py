@@ -274,7 +274,8 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
 
         Example:
             >>> from datetime import timedelta
-            >>> from mustela import EmitStrategy, StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TimeWindows, TopologyTestDriver
+            >>> from mustela.windows import EmitStrategy
             >>> builder = StreamsBuilder()
             >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
             >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))

@@ -256,7 +256,7 @@ class App(Answering):
                 quickly. One that raises ends the application.
 
         Example:
-            >>> from mustela import Listener, StateChanged
+            >>> from mustela.events import Listener, StateChanged
             >>> class Prints(Listener):
             ...     def on_event(self, event):
             ...         if isinstance(event, StateChanged):

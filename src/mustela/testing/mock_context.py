@@ -477,7 +477,8 @@ class MockProcessorContext(_MockContext, ProcessorContext[K, V], Generic[K, V]):
 
     Example:
         >>> from datetime import timedelta
-        >>> from mustela import ContextualProcessor, PunctuationType, Record, Stores
+        >>> from mustela import Record, Stores
+        >>> from mustela.processors import ContextualProcessor, PunctuationType
         >>> class Tally(ContextualProcessor):
         ...     def init(self, context):
         ...         super().init(context)
@@ -517,7 +518,7 @@ class MockFixedKeyProcessorContext(_MockContext, FixedKeyProcessorContext[K, V],
         side_outputs: As there.
 
     Example:
-        >>> from mustela import ContextualFixedKeyProcessor
+        >>> from mustela.processors import ContextualFixedKeyProcessor
         >>> class Length(ContextualFixedKeyProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record.with_value(len(record.value)))

@@ -171,7 +171,7 @@ class ContextualProcessor(Processor[KIn, VIn, KOut, VOut]):
     """A processor that keeps its context as ``self.context``.
 
     Example:
-        >>> from mustela import ContextualProcessor
+        >>> from mustela.processors import ContextualProcessor
         >>> class Twice(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record)
@@ -195,7 +195,7 @@ class ContextualFixedKeyProcessor(FixedKeyProcessor[KIn, VIn, VOut]):
     """A fixed-key processor that keeps its context as ``self.context``.
 
     Example:
-        >>> from mustela import ContextualFixedKeyProcessor
+        >>> from mustela.processors import ContextualFixedKeyProcessor
         >>> class Length(ContextualFixedKeyProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record.with_value(len(record.value)))

@@ -84,7 +84,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
         """The serde of the keys that come in, as far as the topology says it.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sized(ContextualProcessor):
             ...     def process(self, record):
             ...         size = len(self.context.key_serde.serialize(record.key))
@@ -97,7 +97,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
         """The serde of the values that come in, as far as the topology says it.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sized(ContextualProcessor):
             ...     def process(self, record):
             ...         size = len(self.context.value_serde.serialize(record.value))
@@ -110,7 +110,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
         """The headers of the record in hand; none outside of ``process``.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class OnlyWeb(ContextualProcessor):
             ...     def process(self, record):
             ...         if ("from", b"web") in self.context.headers:
@@ -151,7 +151,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
         """Return where the record in hand was read, None if no topic has it.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Stamp(ContextualProcessor):
             ...     def process(self, record):
             ...         place = self.context.record_metadata()
@@ -197,7 +197,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
         fulfilled by the end of the epoch.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Careful(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record)
@@ -231,7 +231,7 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
             UnknownChildError: If neither a step nor an output has that name.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Route(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record, "large" if record.value > 99 else None)
@@ -249,7 +249,7 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
             UnknownChildError: If the step has no output of that name.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sort(ContextualProcessor):
             ...     def process(self, record):
             ...         if record.value is None:
@@ -274,7 +274,7 @@ class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
             UnknownChildError: If neither a step nor an output has that name.
 
         Example:
-            >>> from mustela import ContextualFixedKeyProcessor
+            >>> from mustela.processors import ContextualFixedKeyProcessor
             >>> class Twice(ContextualFixedKeyProcessor):
             ...     def process(self, record):
             ...         self.context.forward(record.with_value(record.value * 2))
@@ -292,7 +292,7 @@ class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
             UnknownChildError: If the step has no output of that name.
 
         Example:
-            >>> from mustela import ContextualFixedKeyProcessor
+            >>> from mustela.processors import ContextualFixedKeyProcessor
             >>> class Sort(ContextualFixedKeyProcessor):
             ...     def process(self, record):
             ...         if record.value is None:

@@ -41,7 +41,7 @@ class MetricCounter:
             ValueError: If the number is below 0.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Sized(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.metrics().counter("letters").increment(len(record.value))
@@ -79,7 +79,8 @@ class ProcessorMetrics:
             BadNameError: If it is no such name.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Filter(ContextualProcessor):
             ...     def process(self, record):
             ...         if record.value:
@@ -114,7 +115,7 @@ class MetricsContext:
         """Return what the processor counts its own things with; see `ProcessorMetrics`.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Counted(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.metrics().counter("seen").increment()

@@ -30,7 +30,8 @@ class SharedContext:
             StoreAccessError: If the step does not say that it reads the store.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class WithCustomer(ContextualProcessor):
             ...     def process(self, record):
             ...         customer = self.context.any_key_store("customers").get(record.value["by"])
@@ -86,7 +87,8 @@ class SharedContext:
             UnknownChildError: If the step has no such reply.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> def add(points, more):
             ...     return (points or 0) + more
             >>> class Score(ContextualProcessor):

@@ -21,7 +21,7 @@ class TimeContext:
         ``event_time = watermark`` it is the same as `current_watermark`.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Age(ContextualProcessor):
             ...     def process(self, record):
             ...         age = self.context.current_stream_time() - record.timestamp
@@ -37,7 +37,7 @@ class TimeContext:
         With ``event_time = stream-time`` it is the same as `current_stream_time`.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Late(ContextualProcessor):
             ...     def process(self, record):
             ...         late = record.timestamp < self.context.current_watermark()
@@ -51,7 +51,7 @@ class TimeContext:
         It is the same for all that an epoch does, so it does not tell how long something took.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Delay(ContextualProcessor):
             ...     def process(self, record):
             ...         delay = self.context.current_system_time() - record.timestamp
@@ -63,7 +63,7 @@ class TimeContext:
         """Return the epoch's one wall-clock time, by which processing-time timers fire.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Retry(ContextualProcessor):
             ...     def process(self, record):
             ...         now = self.context.current_processing_time()
@@ -111,7 +111,8 @@ class TimeContext:
 
         Example:
             >>> from datetime import timedelta
-            >>> from mustela import ContextualProcessor, PunctuationType, Record
+            >>> from mustela import Record
+            >>> from mustela.processors import ContextualProcessor, PunctuationType
             >>> from mustela import StreamsBuilder, TopologyTestDriver
             >>> class Beat(ContextualProcessor):
             ...     def init(self, context):
@@ -156,7 +157,8 @@ class TimeContext:
             TimerError: If the moment is none, or the class has no ``on_timer``.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Silence(ContextualProcessor):
             ...     def process(self, record):
             ...         self.context.register_event_time_timer(record.timestamp + 100)
@@ -196,7 +198,8 @@ class TimeContext:
             TimerError: If the moment is none, or the class has no ``on_timer``.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Reminder(ContextualProcessor):
             ...     def process(self, record):
             ...         now = self.context.current_processing_time()
@@ -229,7 +232,8 @@ class TimeContext:
             TimerKeyError: If the key belongs to another key group, or none is in hand.
 
         Example:
-            >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> class Unpaid(ContextualProcessor):
             ...     def process(self, record):
             ...         if record.value == "paid":

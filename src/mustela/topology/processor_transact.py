@@ -35,7 +35,8 @@ class TransactContext:
                 hand.
 
         Example:
-            >>> from mustela import ContextualProcessor, Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
             >>> def seat(tx, guest, table):
             ...     free, seats = tx.store("free"), tx.store("seats")
             ...     if free.get(table, 2) == 0:

@@ -18,7 +18,9 @@ class WrappedProcessor:
         inner: The processor that is wrapped.
 
     Example:
-        >>> from mustela import ContextualProcessor, MockProcessorContext, Record
+        >>> from mustela import Record
+        >>> from mustela.processors import ContextualProcessor
+        >>> from mustela.testing import MockProcessorContext
         >>> class Copy(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record)
@@ -67,7 +69,8 @@ class ProcessorWrapper:
     Stores that its ``stores()`` gives are added and connected besides those of the supplier.
 
     Example:
-        >>> from mustela import ContextualProcessor, StreamsBuilder, TopologyTestDriver
+        >>> from mustela import StreamsBuilder, TopologyTestDriver
+        >>> from mustela.processors import ContextualProcessor
         >>> class Counted(WrappedProcessor):
         ...     def init(self, context):
         ...         self.seen = context.metrics().counter("seen")

@@ -27,7 +27,8 @@ class ValueTransformerWithKey(Generic[K, V, W]):
     for an epoch; what has to outlive it belongs into a store.
 
     Example:
-        >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver, ValueTransformerWithKey
+        >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+        >>> from mustela.processors import ValueTransformerWithKey
         >>> class Trend(ValueTransformerWithKey[str, float, str]):
         ...     def init(self, context):
         ...         self.last = context.state_store("last")

@@ -8,7 +8,8 @@ import urllib.request
 from collections import Counter, defaultdict
 from datetime import timedelta
 
-from mustela import AsyncCall, AsyncOptions, RequestReply, StreamsBuilder
+from mustela import StreamsBuilder
+from mustela.calls import AsyncCall, AsyncOptions, RequestReply
 from tests.faults.kinds.kind import (
     SHOWN_MAX,
     Inputs,

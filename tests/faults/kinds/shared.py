@@ -6,16 +6,10 @@ import random
 from collections import Counter, defaultdict
 from functools import partial
 
-from mustela import (
-    ContextualProcessor,
-    Record,
-    Refusal,
-    Stores,
-    StreamsBuilder,
-    Transaction,
-    Updated,
-)
+from mustela import Record, Stores, StreamsBuilder
+from mustela.processors import ContextualProcessor
 from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.stores import Refusal, Transaction, Updated
 from tests.faults.kinds.counting import add_link
 from tests.faults.kinds.kind import Expected, Kind, Merged, Rows, Sent, text
 from tests.faults.watch import Row

@@ -6,19 +6,10 @@ from collections import Counter, defaultdict
 from datetime import timedelta
 from typing import Any
 
-from mustela import (
-    BufferConfig,
-    ContextualProcessor,
-    PunctuationType,
-    Record,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-    Suppressed,
-    Tick,
-    Timer,
-    TimeWindows,
-)
+from mustela import Record, Stores, StreamsBuilder, Suppressed, TimeWindows
+from mustela.processors import ContextualProcessor, PunctuationType, Tick, Timer
+from mustela.stores import StoreBuilder
+from mustela.windows import BufferConfig
 from tests.faults.kinds.kind import Inputs, Kind, Rows, differences, every, text
 from tests.faults.kinds.outside import key_of_its_own
 from tests.faults.watch import Seen

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from mustela import (
-    BufferConfig,
     Consumed,
-    EmitStrategy,
-    LatePolicy,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
@@ -22,6 +19,7 @@ from mustela import (
 )
 from mustela.plan.keygroups import key_group
 from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.windows import BufferConfig, EmitStrategy, LatePolicy
 from tests.faults.kinds.counting import add_link, link
 from tests.faults.kinds.joins import KEYS
 from tests.faults.kinds.kind import (

@@ -266,7 +266,7 @@ def test_an_application_is_configured_before_it_starts_and_started_once() -> Non
 
 def test_a_listener_that_handles_its_own_error_does_not_end_the_application() -> None:
     """APP_LISTENER names the method that is to handle it."""
-    from mustela.runtime.app import _named
+    from mustela.runtime.listeners import _named
 
     class Rising:
         def on_error(self) -> None:

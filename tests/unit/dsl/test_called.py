@@ -12,7 +12,6 @@ import pytest
 from mustela import (
     Branched,
     Consumed,
-    ContextualProcessor,
     Grouped,
     Joined,
     JoinWindows,
@@ -27,6 +26,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.kernel.core.failures import ProcessingError
+from mustela.processors import ContextualProcessor
 from mustela.topology.errors import (
     BadCallError,
     BadOptionError,

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar
 
 import pytest
 
-from mustela import (
-    ContextualFixedKeyProcessor,
-    ContextualProcessor,
-    JoinWindows,
-    Materialized,
-    StreamsBuilder,
-    TimeWindows,
-    TopologyTestDriver,
-)
+from mustela import JoinWindows, Materialized, StreamsBuilder, TimeWindows, TopologyTestDriver
 from mustela.dsl.given_types import UNKNOWN, given_type, made_class, needs_serde, part_type
+from mustela.processors import ContextualFixedKeyProcessor, ContextualProcessor
 from mustela.serdes.base import Serde, SerdeTypeError
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import FloatSerde, IntSerde, StrSerde

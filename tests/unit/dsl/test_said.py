@@ -14,29 +14,31 @@ import pytest
 from pyspark import cloudpickle
 
 from mustela import (
+    DataError,
+    Materialized,
+    Row,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyTestDriver,
+    UsageError,
+)
+from mustela.aggregates import (
     ApproxCountDistinct,
     Avg,
     Count,
     CountDistinct,
-    DataError,
-    KGroupedStream,
     Latest,
-    Materialized,
     Max,
     MaxBy,
     Quantile,
-    Row,
-    SessionWindows,
-    StreamsBuilder,
     Sum,
-    TimeWindows,
     TopN,
-    TopologyTestDriver,
-    UsageError,
 )
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.serdes.rows import RowMaker, RowSerde
+from mustela.streams import KGroupedStream
 from mustela.topology.aggregate import AggregateNode
 
 

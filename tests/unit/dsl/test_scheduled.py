@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mustela import BufferConfig, StreamsBuilder, Suppressed, Tick
+from mustela import StreamsBuilder, Suppressed
+from mustela.processors import Tick
 from mustela.topology.errors import (
     BadNameError,
     BadOptionError,
@@ -20,6 +21,7 @@ from mustela.topology.errors import (
 )
 from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule
 from mustela.topology.scheduled import ScheduledSourceNode, TickStoreError
+from mustela.windows import BufferConfig
 
 MINUTE = timedelta(minutes=1)
 

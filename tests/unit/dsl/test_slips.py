@@ -16,7 +16,6 @@ import pytest
 
 from mustela import (
     App,
-    BufferConfig,
     Consumed,
     JoinWindows,
     Materialized,
@@ -27,13 +26,13 @@ from mustela import (
     Suppressed,
     TimeWindows,
     TopologyTestDriver,
-    UnlimitedWindows,
 )
 from mustela.dsl.missing import VerbStage
 from mustela.errors import UsageError
 from mustela.kernel.aggregates.watched import MissingReturnWarning
 from mustela.model import NegativeTimestampError, RecordTimeError, fixed_key_record
 from mustela.topology.errors import BadCallError
+from mustela.windows import BufferConfig, UnlimitedWindows
 
 NONE = timedelta(0)
 MINUTE = timedelta(minutes=1)

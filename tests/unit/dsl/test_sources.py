@@ -7,20 +7,9 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    AutoOffsetReset,
-    Consumed,
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    Record,
-    StreamsBuilder,
-    TopologyTestDriver,
-    UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
+from mustela import AutoOffsetReset, Consumed, Record, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.failures import DeserializationError, ProcessingError
 from mustela.planner.planner import plan
 from mustela.testing.cluster import BrokerRow
@@ -32,6 +21,12 @@ from mustela.topology.errors import (
 )
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.source import SourceNode
+from mustela.windows import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 
 
 def times_of(extractor: Any, times: list[int], *, grouped: bool = True, **settings: Any) -> Any:

@@ -8,8 +8,6 @@ from typing import Any, cast
 import pytest
 
 from mustela import (
-    BufferConfig,
-    EmitStrategy,
     JoinWindows,
     Materialized,
     SessionWindows,
@@ -30,6 +28,7 @@ from mustela.state.kinds.versioned_store import VersionedKeyValueStore, Versione
 from mustela.state.kinds.window_store import TimestampedWindowStore
 from mustela.testing.faults import TestDriverError
 from mustela.topology.errors import BadOptionError, OptionConflictError, RetentionError
+from mustela.windows import BufferConfig, EmitStrategy
 
 SECOND = timedelta(seconds=1)
 WAYS = [

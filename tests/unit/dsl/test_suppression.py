@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    BufferConfig,
-    KTable,
-    Stores,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-)
+from mustela import KTable, Stores, StreamsBuilder, Suppressed, TimeWindows
 from mustela.dsl.options import Materialized
 from mustela.topology.errors import (
     BadOptionError,
@@ -23,6 +16,7 @@ from mustela.topology.errors import (
     SuppressVersionedError,
 )
 from mustela.topology.suppress import SuppressNode
+from mustela.windows import BufferConfig
 
 UNBOUNDED = BufferConfig.unbounded()
 CLOSES = Suppressed.until_window_closes(UNBOUNDED)

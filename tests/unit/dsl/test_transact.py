@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mustela import ContextualProcessor, Stores, StreamsBuilder, UsageError
+from mustela import Stores, StreamsBuilder, UsageError
+from mustela.processors import ContextualProcessor
 from mustela.topology.errors import (
     BadOptionError,
     DuplicateStoreError,

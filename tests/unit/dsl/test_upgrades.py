@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mustela import Materialized, Processor, Stores, StreamsBuilder, TopologyTestDriver, Upgrade
+from mustela import Materialized, Processor, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.errors import MustelaError
 from mustela.serdes.primitives import FloatSerde
+from mustela.stores import Upgrade
 from mustela.topology.errors import BadOptionError
 
 

@@ -9,25 +9,20 @@ from typing import Any
 import pytest
 
 from mustela import (
-    EmitStrategy,
     JoinWindows,
     Materialized,
-    SessionWindowedKStream,
-    SessionWindowedSerde,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
-    TimeWindowedKStream,
     TimeWindows,
     TopologyTestDriver,
-    UnlimitedWindows,
-    WindowedSerde,
 )
 from mustela.errors import UsageError
 from mustela.model import TIME_MAX
 from mustela.plan.partitions import partition_of
 from mustela.planner.explain import explain
 from mustela.planner.planner import plan
+from mustela.streams import SessionWindowedKStream, TimeWindowedKStream
 from mustela.topology.errors import (
     BadOptionError,
     DuplicateNameError,
@@ -38,6 +33,7 @@ from mustela.topology.errors import (
 )
 from mustela.topology.sink import SinkNode
 from mustela.topology.window_aggregate import WindowAggregateNode
+from mustela.windows import EmitStrategy, SessionWindowedSerde, UnlimitedWindows, WindowedSerde
 from tests.unit.kernel.stages import batch, runner
 
 NONE, SECOND = timedelta(0), timedelta(seconds=1)

@@ -8,20 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mustela import (
-    AsyncCall,
-    AsyncOptions,
-    CallFailedError,
-    CircuitBreaker,
-    Record,
-    Retry,
-    StreamsBuilder,
-    TimeWindows,
-    TopologyTestDriver,
-)
+from mustela import Record, StreamsBuilder, TimeWindows, TopologyTestDriver
+from mustela.calls import AsyncCall, AsyncOptions, CallFailedError, CircuitBreaker, Retry
 from mustela.errors import DataError
 from mustela.topology.errors import BadOptionError, FunctionError
 

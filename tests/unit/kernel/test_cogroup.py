@@ -8,11 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    CogroupedKStream,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
@@ -20,6 +18,7 @@ from mustela import (
     UsageError,
     Windowed,
 )
+from mustela.streams import CogroupedKStream
 from mustela.topology.errors import (
     BadOptionError,
     FunctionError,

@@ -9,10 +9,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import Consumed, KStream, LatePolicy, StreamsBuilder, TopologyTestDriver
+from mustela import Consumed, KStream, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.failures import ProcessingError
 from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
@@ -21,6 +20,7 @@ from mustela.topology.errors import BadCallError, BadOptionError, FunctionError
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
+from mustela.windows import LatePolicy
 
 WALL_CLOCK = 60_000
 

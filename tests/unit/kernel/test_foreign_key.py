@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import Materialized, Processor, Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.joins.foreign_key import subscription_key, subscription_prefix

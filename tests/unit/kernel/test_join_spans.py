@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import JoinWindows, Record, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.failures import ProcessingError

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mustela import RequestReply, StreamsBuilder, TopologyTestDriver
+from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.calls import RequestReply
 from mustela.errors import DataError
 from mustela.topology.errors import BadOptionError, MissingSerdeError, OtherBuilderError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.kernel.split_order import mend_order
 from mustela.plan.batch import Batch, Order, Origins, SourceChunk

@@ -7,8 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.errors import InvariantError, Origin
 from mustela.kernel.core.failures import ProcessingError, failing_line, show_key

@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.joins import stream_join

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import Joined, Materialized, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.joins.stream_table_join import behind

@@ -7,12 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    BufferConfig,
-    EmitStrategy,
     KTable,
     SessionWindows,
     SlidingWindows,
@@ -24,6 +21,7 @@ from mustela import (
 )
 from mustela.kernel.windows.suppress import BufferFullError
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import BufferConfig, EmitStrategy
 
 UNBOUNDED = BufferConfig.unbounded()
 BY_WATERMARK = {"event_time": "watermark"}

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.topology.errors import BadOptionError, FunctionError, JoinKeysError

@@ -8,19 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mustela import (
-    ContextualProcessor,
-    Record,
-    Refusal,
-    Stores,
-    StreamsBuilder,
-    TopologyTestDriver,
-    Transaction,
-)
+from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.kernel.core.failures import ProcessingError
+from mustela.processors import ContextualProcessor
+from mustela.stores import Refusal, Transaction
 
 KEYS = "abcdef"
 WAYS: list[dict[str, Any]] = [

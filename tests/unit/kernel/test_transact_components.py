@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.kernel.processors.transact_components import connected, group_keys, spread_over
 from mustela.plan.keygroups import key_group, lane_of_group

@@ -8,19 +8,12 @@ from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    ContextualProcessor,
-    Materialized,
-    Record,
-    Stores,
-    StreamsBuilder,
-    TopologyTestDriver,
-)
+from mustela import Materialized, Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
+from mustela.processors import ContextualProcessor
 from mustela.topology.errors import BadOptionError, SharedStoreError
 from mustela.topology.fingerprint import fingerprint
 from mustela.topology.graph import TopologyGraph

@@ -10,19 +10,17 @@ import pytest
 
 from mustela import (
     DataError,
-    EmitStrategy,
     Materialized,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     TimeWindows,
     TopologyTestDriver,
-    UnlimitedWindows,
     Windowed,
-    WindowedSerde,
 )
 from mustela.model import TIME_MAX
 from mustela.planner.planner import plan
+from mustela.windows import EmitStrategy, UnlimitedWindows, WindowedSerde
 
 FINAL = EmitStrategy.on_window_close()
 WATERMARK = {"event_time": "watermark"}

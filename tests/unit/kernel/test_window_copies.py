@@ -7,11 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mustela import (
-    BufferConfig,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
@@ -19,6 +17,7 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.windows import BufferConfig
 
 SIZE, GRACE = 10, 5
 # Each example runs two applications.

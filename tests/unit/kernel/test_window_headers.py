@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mustela import (
-    EmitStrategy,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.windows import EmitStrategy
 
 
 def ms(count: int) -> timedelta:

@@ -9,11 +9,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    EmitStrategy,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
@@ -24,6 +22,7 @@ from mustela import (
 from mustela.plan.keygroups import key_group
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
+from mustela.windows import EmitStrategy
 from tests.unit.kernel.window_models import Model, SessionModel, SlidingModel, TimeModel
 
 MINUTE = 60_000

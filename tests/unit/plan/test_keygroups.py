@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.plan.keygroups import key_group, key_groups_of, lane_of_group, lanes_by_group
 

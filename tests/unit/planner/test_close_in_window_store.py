@@ -7,12 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    BufferConfig,
-    EmitStrategy,
     KTable,
     SessionWindows,
     StreamsBuilder,
@@ -23,6 +20,7 @@ from mustela import (
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import BufferConfig, EmitStrategy
 
 RULE = "close_in_window_store"
 CLOSES = Suppressed.until_window_closes(BufferConfig.unbounded())

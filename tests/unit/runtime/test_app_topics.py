@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mustela import App, AppTopics, StreamsBuilder
+from mustela import App, StreamsBuilder
+from mustela.events import AppTopics
 from mustela.runtime.app import AppStateError, NoTopologyError
 
 TEXTS: dict[str, Any] = {"key": str, "value": str}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mustela import AsyncOptions, Consumed, LatePolicy, RequestReply
+from mustela import Consumed
+from mustela.calls import AsyncOptions, RequestReply
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription
 from mustela.connectors.kafka.topic_checks import (
@@ -29,6 +30,7 @@ from mustela.runtime.topics.application_topics import (
     sink_topics,
 )
 from mustela.state.interfaces import StoreSpec
+from mustela.windows import LatePolicy
 from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for, word_count_plan
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.errors import EnvironmentFault, MustelaError
 from mustela.model import TopicPartition

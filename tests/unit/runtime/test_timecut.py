@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.kernel.split_order import mend_order

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.runtime.repairs.upgrading import LogRow, Upgrading, is_old, old_rows
 from mustela.serdes.primitives import IntSerde, StrSerde

@@ -7,8 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.serdes.aggregates import CellsSerde
 from mustela.serdes.primitives import IntSerde

@@ -8,8 +8,7 @@ import struct
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.serdes.base import SerdeError
 from mustela.serdes.primitives import (

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.serdes.base import Serde, SerdeError
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde

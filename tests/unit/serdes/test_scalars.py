@@ -17,8 +17,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.model import Windowed
 from mustela.serdes.base import Serde, SerdeError, SerdeTypeError

@@ -15,8 +15,7 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.serdes.base import Serde, SerdeError, SerdeTypeError
 from mustela.serdes.json import JsonSerde

@@ -19,8 +19,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.model import Windowed
 from mustela.serdes.base import SerdeError, SerdeTypeError

@@ -7,22 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    EmitStrategy,
-    SessionWindowedSerde,
-    SessionWindows,
-    StreamsBuilder,
-    TopologyTestDriver,
-    Windowed,
-    WindowedSerde,
-)
+from mustela import SessionWindows, StreamsBuilder, TopologyTestDriver, Windowed
 from mustela.model import TIME_MAX
 from mustela.serdes.base import SerdeError
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.windowed import WindowSizeError
+from mustela.windows import EmitStrategy, SessionWindowedSerde, WindowedSerde
 
 TEN = timedelta(milliseconds=10)
 TIMES = st.integers(0, 2**41)

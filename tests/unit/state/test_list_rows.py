@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from operator import add, itemgetter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds import list as list_rows
-from mustela.state.kinds import list_blocks, list_bytes
+from mustela.state.kinds import list as list_rows, list_blocks, list_bytes
 from mustela.state.kinds.list import ListRows
 from mustela.state.kinds.list_blocks import BLOCK, BLOCK_BYTES_MAX, SETTLED, unpack_block
 from mustela.state.kinds.list_bytes import SEALED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.state.interfaces import Committed, StoreSpec, Token
 from mustela.state.memory import MemoryEnvironment

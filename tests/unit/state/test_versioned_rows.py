@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.versioned import LATEST, NOT_PUT, Version, VersionedRows

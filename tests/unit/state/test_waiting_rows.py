@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords

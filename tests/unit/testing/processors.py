@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mustela import ContextualProcessor, Record, StoreBuilder, Stores
+from mustela import Record, Stores
+from mustela.processors import ContextualProcessor
+from mustela.stores import StoreBuilder
 
 WAYS: list[dict[str, Any]] = [
     {},

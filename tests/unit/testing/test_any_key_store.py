@@ -7,11 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mustela import (
-    ContextualProcessor,
     Materialized,
     SessionWindows,
     Stores,
@@ -19,6 +17,7 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.processors import ContextualProcessor
 from mustela.state.faults import StoreError
 from mustela.topology.errors import StoreAccessError, UnknownStoreError
 

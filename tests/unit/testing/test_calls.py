@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from mustela import AsyncOptions, StreamsBuilder
+from mustela import StreamsBuilder
+from mustela.calls import AsyncOptions
 from mustela.plan.calls import CallRequest
 from mustela.planner.planner import plan
 from mustela.testing.calls import DriverCalls, DriverStepCalls

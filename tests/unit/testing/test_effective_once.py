@@ -10,21 +10,13 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    AsyncOptions,
-    ContextualProcessor,
-    Record,
-    StoreBuilder,
-    Stores,
-    StreamsBuilder,
-    Tick,
-    Timer,
-    TopologyTestDriver,
-)
+from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.calls import AsyncOptions
+from mustela.processors import ContextualProcessor, Tick, Timer
 from mustela.state.memory import MemoryEnvironment
+from mustela.stores import StoreBuilder
 from mustela.testing import driver
 from mustela.testing.cluster import MemoryCluster
 

@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 
 from mustela import (
-    BufferConfig,
     Consumed,
     KTable,
-    LatePolicy,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
     TopologyTestDriver,
-    WatermarkStrategy,
     Windowed,
 )
 from mustela.testing.faults import TestDriverError
 from mustela.topology.errors import BadOptionError, SourceConflictError
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import BufferConfig, LatePolicy, WatermarkStrategy
 
 BY_WATERMARK = {"event_time": "watermark"}
 

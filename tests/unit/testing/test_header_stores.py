@@ -7,29 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    AggregationWithHeaders,
-    ContextualProcessor,
-    EmitStrategy,
     Materialized,
     Record,
     SessionWindows,
     SlidingWindows,
-    StoreBuilder,
     Stores,
     StreamsBuilder,
     TimeWindows,
     TopologyTestDriver,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
     Windowed,
 )
 from mustela.kernel.core.codec import StoreCodec
 from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import Headers
+from mustela.processors import ContextualProcessor
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
@@ -37,8 +31,15 @@ from mustela.state.kinds.headers import add_headers, split_headers
 from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
+from mustela.stores import (
+    AggregationWithHeaders,
+    StoreBuilder,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
 from mustela.testing.mock_context import MockProcessorContext
 from mustela.topology.errors import BadOptionError
+from mustela.windows import EmitStrategy
 from tests.unit.testing.processors import WAYS
 
 KEPT = timedelta(hours=1)

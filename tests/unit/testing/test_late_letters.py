@@ -10,7 +10,6 @@ import pytest
 
 from mustela import (
     Consumed,
-    LatePolicy,
     Processor,
     ProcessorContext,
     Record,
@@ -21,6 +20,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.planner.planner import plan
+from mustela.windows import LatePolicy
 
 
 def ms(count: int) -> timedelta:

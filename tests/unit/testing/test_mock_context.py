@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from mustela import (
+from mustela import Record, Stores
+from mustela.processors import (
     ContextualFixedKeyProcessor,
     ContextualProcessor,
-    MockFixedKeyProcessorContext,
-    MockProcessorContext,
     PunctuationType,
-    Record,
     RecordMetadata,
-    Stores,
     TimeDomain,
 )
+from mustela.testing import MockFixedKeyProcessorContext, MockProcessorContext
 from mustela.topology.errors import BadNameError, StoreAccessError, UnknownChildError
 from mustela.topology.timers import TimerError, TimerKeyError
 

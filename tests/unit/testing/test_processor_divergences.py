@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from mustela import (
-    BufferConfig,
     Consumed,
-    ContextualProcessor,
     DataError,
     Record,
     StreamsBuilder,
@@ -19,6 +17,8 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.planner.planner import plan
+from mustela.processors import ContextualProcessor
+from mustela.windows import BufferConfig
 from tests.unit.testing.processors import store
 
 

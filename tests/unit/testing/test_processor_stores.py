@@ -7,18 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    ContextualProcessor,
-    Record,
-    Stores,
-    StreamsBuilder,
-    TopologyTestDriver,
-    ValueAndTimestamp,
-    Windowed,
-)
+from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver, Windowed
+from mustela.processors import ContextualProcessor
+from mustela.stores import ValueAndTimestamp
 from mustela.topology.errors import (
     DuplicateStoreError,
     ProcessorError,

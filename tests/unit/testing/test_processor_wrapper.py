@@ -6,16 +6,11 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    Consumed,
+from mustela import Consumed, Record, Stores, StreamsBuilder, Topology, TopologyTestDriver
+from mustela.processors import (
     ContextualFixedKeyProcessor,
     ContextualProcessor,
     ProcessorWrapper,
-    Record,
-    Stores,
-    StreamsBuilder,
-    Topology,
-    TopologyTestDriver,
     WrappedProcessor,
 )
 from mustela.topology.errors import FunctionError

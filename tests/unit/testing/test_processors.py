@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from mustela import (
-    ContextualFixedKeyProcessor,
-    ContextualProcessor,
     DataError,
     Processor,
     Record,
-    RecordMetadata,
-    SideOutput,
     StreamsBuilder,
     TimeWindows,
     TopologyTestDriver,
 )
 from mustela.errors import MustelaError
 from mustela.model import NegativeTimestampError, fixed_key_record
+from mustela.processors import (
+    ContextualFixedKeyProcessor,
+    ContextualProcessor,
+    RecordMetadata,
+    SideOutput,
+)
 from mustela.topology.errors import (
     FunctionError,
     ProcessorError,

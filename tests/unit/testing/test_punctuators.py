@@ -6,19 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mustela import (
-    ContextualProcessor,
-    Processor,
-    PunctuationType,
-    Record,
-    Stores,
-    StreamsBuilder,
-    TopologyTestDriver,
-)
+from mustela import Processor, Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.errors import MustelaError
+from mustela.processors import ContextualProcessor, PunctuationType
 
 WATERMARK = {"event_time": "watermark"}
 STREAM = {"event_time": "stream-time"}

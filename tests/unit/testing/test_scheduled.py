@@ -7,26 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela import (
-    AsyncOptions,
-    CatchUp,
     Consumed,
-    ContextualProcessor,
     KStream,
     Record,
-    StoreBuilder,
     Stores,
     StreamsBuilder,
-    Tick,
     TimeWindows,
     TopologyTestDriver,
-    WatermarkStrategy,
 )
+from mustela.calls import AsyncOptions
 from mustela.kernel.core.failures import ProcessingError
+from mustela.processors import CatchUp, ContextualProcessor, Tick
+from mustela.stores import StoreBuilder
 from mustela.testing.faults import TestDriverError
+from mustela.windows import WatermarkStrategy
 
 MINUTE = timedelta(minutes=1)
 MINUTE_MS = 60_000

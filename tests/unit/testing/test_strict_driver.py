@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    App,
-    ContextualProcessor,
-    Materialized,
-    Stores,
-    StreamsBuilder,
-    TimeWindows,
-    TopologyTestDriver,
-)
+from mustela import App, Materialized, Stores, StreamsBuilder, TimeWindows, TopologyTestDriver
 from mustela.config.errors import UnknownSettingError
 from mustela.errors import UsageError
+from mustela.processors import ContextualProcessor
 from mustela.runtime.app import UnnamedStepError
 from mustela.testing.faults import EmptyTopicError, GroupsDifferError, TestDriverError
 

@@ -7,18 +7,15 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    ContextualFixedKeyProcessor,
-    ContextualProcessor,
-    Record,
-    Stores,
-    StreamsBuilder,
-    TimeDomain,
-    Timer,
-    TopologyTestDriver,
-)
+from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.errors import MustelaError
 from mustela.plan.keygroups import key_groups_of
+from mustela.processors import (
+    ContextualFixedKeyProcessor,
+    ContextualProcessor,
+    TimeDomain,
+    Timer,
+)
 from mustela.topology.errors import FunctionError
 from mustela.topology.timers import TimerError, TimerKeyError
 

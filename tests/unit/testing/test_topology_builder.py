@@ -9,17 +9,16 @@ import pytest
 from mustela import (
     App,
     Consumed,
-    ContextualProcessor,
     DataError,
     Record,
-    RecordMetadata,
-    StoreBuilder,
     Stores,
     StreamsBuilder,
     Topology,
     TopologyTestDriver,
 )
 from mustela.errors import MustelaError
+from mustela.processors import ContextualProcessor, RecordMetadata
+from mustela.stores import StoreBuilder
 from mustela.topology.errors import (
     DuplicateNameError,
     DuplicateStoreError,

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mustela import ContextualProcessor, Stores, StreamsBuilder, TopologyTestDriver
+from mustela import Stores, StreamsBuilder, TopologyTestDriver
 from mustela.dsl.stores import StoreBuilder
 from mustela.errors import DataError
+from mustela.processors import ContextualProcessor
 from mustela.topology.errors import (
     BadOptionError,
     SharedStoreError,

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from mustela import (
-    KTable,
-    Materialized,
-    PunctuationType,
-    Record,
-    Stores,
-    StreamsBuilder,
-    TopologyTestDriver,
-    ValueTransformerWithKey,
-)
+from mustela import KTable, Materialized, Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.processors import PunctuationType, ValueTransformerWithKey
 from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
 
 

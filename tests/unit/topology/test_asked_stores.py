@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mustela import (
-    ContextualProcessor,
     Processor,
     ProcessorContext,
     Record,
@@ -16,6 +15,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.dsl.stores import StoreBuilder
+from mustela.processors import ContextualProcessor
 from mustela.topology.asked_stores import asked_stores
 from mustela.topology.errors import StoreAccessError
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from mustela import BufferConfig, JoinWindows, StreamsBuilder, Suppressed, TimeWindows
+from mustela import JoinWindows, StreamsBuilder, Suppressed, TimeWindows
 from mustela.planner.planner import plan
 from mustela.runtime.app import App, UnnamedStepError
 from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import TopologyGraph
+from mustela.windows import BufferConfig
 
 MINUTE = timedelta(minutes=1)
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 from math import inf, isnan, nan
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.topology.fold_cells import (
     add_exact,

@@ -7,8 +7,7 @@ from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.topology.errors import BadOptionError
 from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule, Schedule

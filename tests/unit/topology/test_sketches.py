@@ -8,8 +8,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mustela.topology.sketches import (
     add_distinct,

@@ -16,9 +16,11 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import ConfigResource as _ConfigResource  # pyright: ignore[reportPrivateImportUsage]
-from confluent_kafka.admin import NewTopic as _NewTopic  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource as _ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    NewTopic as _NewTopic,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from mustela.connectors.kafka.calls import await_coordinator, close_aside
 from mustela.connectors.kafka.client import (
@@ -66,8 +68,7 @@ T = TypeVar("T")
 
 LISTENED_MAX = 100
 ASKED_MAX = 250
-"""Partitions of one question for offsets: the client takes a time for it that grows with their
-square."""
+"""Partitions of one question for offsets: the client's time for it grows with their square."""
 UNDECIDED_S = 3.0
 """So long a commit of group offsets may take before those from before it are told."""
 LATEST = -1
@@ -102,9 +103,8 @@ class KafkaAdmin:
         """Close the connections."""
         consumers = (self._consumer_client, self._uncommitted_client)
         self._consumer_client = self._uncommitted_client = self._admin_client = None
-        for consumer in consumers:
-            if consumer is not None:
-                consumer.close()
+        for consumer in filter(None, consumers):
+            consumer.close()
 
     def cluster_id(self) -> str:
         """Return the id of the cluster.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error as StructError
 from typing import Any
 
 from mustela.model import Headers

@@ -312,7 +312,7 @@ class KeyValueStore(_TypedStore[K, V]):
             fn: Called with the value, None if there is none; None as its result deletes.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Tally(ContextualProcessor):
             ...     def process(self, record):
             ...         tally = self.context.state_store("tally")
@@ -332,7 +332,7 @@ class KeyValueStore(_TypedStore[K, V]):
             fn: Called with the value that is there and with ``value``; None as its result deletes.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Highest(ContextualProcessor):
             ...     def process(self, record):
             ...         highest = self.context.state_store("highest")
@@ -422,7 +422,7 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
             timestamp: The new value's time, in milliseconds.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Tally(ContextualProcessor):
             ...     def process(self, record):
             ...         tally = self.context.state_store("tally")
@@ -451,7 +451,7 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
             timestamp: The new value's time, in milliseconds.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Highest(ContextualProcessor):
             ...     def process(self, record):
             ...         highest = self.context.state_store("highest")

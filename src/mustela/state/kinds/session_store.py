@@ -257,7 +257,8 @@ class SessionStore(_SessionStore[K, V]):
             fn: Called with the value, None if there is none; None as its result removes.
 
         Example:
-            >>> from mustela import ContextualProcessor, Windowed
+            >>> from mustela import Windowed
+            >>> from mustela.processors import ContextualProcessor
             >>> class Visits(ContextualProcessor):
             ...     def process(self, record):
             ...         visit = Windowed(record.key, record.value["from"], record.value["to"])

@@ -107,7 +107,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             timestamp: Since when the new version holds.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Balance(ContextualProcessor):
             ...     def process(self, record):
             ...         more = lambda old: (old or 0) + record.value

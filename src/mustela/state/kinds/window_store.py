@@ -304,7 +304,7 @@ class WindowStore(_WindowStore[K, V]):
             start: The window's start.
 
         Example:
-            >>> from mustela import ContextualProcessor
+            >>> from mustela.processors import ContextualProcessor
             >>> class Hourly(ContextualProcessor):
             ...     def process(self, record):
             ...         hour = record.timestamp - record.timestamp % 3_600_000

@@ -1,0 +1,16 @@
+"""What a running application tells those who watch it."""
+
+from __future__ import annotations
+
+from mustela.runtime.app_topics import (
+    AppTopics as AppTopics,
+)
+from mustela.runtime.events import (
+    AppState as AppState,
+    EpochDone as EpochDone,
+    Event as Event,
+    Listener as Listener,
+    Restoring as Restoring,
+    Said as Said,
+    StateChanged as StateChanged,
+)

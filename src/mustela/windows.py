@@ -1,0 +1,35 @@
+"""Windows, suppression and event time: when a window is over, and what comes too late."""
+
+from __future__ import annotations
+
+from mustela.dsl.join_windows import (
+    JoinWindows as JoinWindows,
+)
+from mustela.dsl.suppression import (
+    BufferConfig as BufferConfig,
+    Suppressed as Suppressed,
+)
+from mustela.dsl.windows import (
+    EmitStrategy as EmitStrategy,
+    SessionWindows as SessionWindows,
+    SlidingWindows as SlidingWindows,
+    TimeWindows as TimeWindows,
+    UnlimitedWindows as UnlimitedWindows,
+)
+from mustela.model import (
+    Windowed as Windowed,
+)
+from mustela.serdes.windowed import (
+    SessionWindowedSerde as SessionWindowedSerde,
+    WindowedSerde as WindowedSerde,
+)
+from mustela.topology.timestamps import (
+    FailOnInvalidTimestamp as FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor as WallclockTimestampExtractor,
+)
+from mustela.topology.watermarks import (
+    LatePolicy as LatePolicy,
+    WatermarkStrategy as WatermarkStrategy,
+)
