@@ -232,8 +232,9 @@ def _behind(draw: _Draw) -> list[Event]:
         Event(at + 60, "start", (0, 0, 1)),
         Event(at + 90, "skew", (0, 0)),
         *(Event(at + 100, "produce", (source, n, after, "plain")) for n in range(3)),
-        Event(back - 2, "compact", (0, 1)),
-        Event(back - 1, "compact", (0, 1)),
+        Event(back - 3, "compact", (0, 20_000)),  # drops rows; their deletions stay for 20 s
+        Event(back - 2, "pause", (60_000,)),
+        Event(back - 1, "compact", (0, 20_000)),
         Event(back, "start", (0, 0, 0)),
     ]
 
