@@ -17,6 +17,7 @@ from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
 from mustela.runtime.kafka_world import last_epoch
+from mustela.runtime.start.opening import CLAIMS_MAX
 from tests.integration.kafka_rows import MakeSink, await_end
 from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.plans import settings_for
@@ -77,16 +78,16 @@ def test_a_claim_is_made_again_when_no_newer_instance_fenced_it(
     assert (last.incarnation, coordinator.state.incarnation) == (1, 1)
 
 
-def test_a_claim_is_not_made_a_third_time(
+def test_a_claim_is_not_made_without_end(
     start: Callable[[str, list[Disturb]], Coordinator], make_sink: MakeSink
 ) -> None:
     """Two that fence each other without end both stop."""
 
     def fence() -> None:
-        make_sink("claim-thrice").close()
+        make_sink("claim-again-and-again").close()
 
     with pytest.raises(FencedError):
-        start("claim-thrice", [fence, fence, fence])
+        start("claim-again-and-again", [fence] * CLAIMS_MAX)
 
 
 def test_a_claim_is_given_up_for_a_newer_one(
