@@ -33,7 +33,7 @@ from mustela.plan.watermark import epoch_time
 from mustela.state.interfaces import Committed, Environment, Rows, Snapshot
 from mustela.state.overlay import Overlay
 
-__all__ = ["LaneTask", "LoggedRows", "Lookups", "OpenGroup", "SourceTask", "TaskSite"]
+__all__ = ["LaneGroup", "LaneTask", "LoggedRows", "Lookups", "SourceTask", "TaskSite"]
 
 
 class Lookups(NamedTuple):
@@ -48,7 +48,7 @@ class Lookups(NamedTuple):
     any_key: AnyKeyReader | None
 
 
-class OpenGroup(NamedTuple):
+class LaneGroup(NamedTuple):
     """A key group that a lane has opened.
 
     Attributes:
@@ -117,7 +117,7 @@ class TaskSite(Protocol):
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
-    ) -> Iterable[OpenGroup]:
+    ) -> Iterable[LaneGroup]:
         """Open key groups of a stage, in this order; arguments as of `lookups`."""
         ...
 
@@ -306,7 +306,7 @@ class LaneTask:
         self._stage = site.wired.plan.stages[report.stage]
         self._time = epoch_time(order.event_time, markers, order.now_ms, order.triggered)
         self._due = self._due_groups()
-        self._open: dict[int, tuple[OpenGroup, Overlay]] = {}
+        self._open: dict[int, tuple[LaneGroup, Overlay]] = {}
 
     @property
     def is_idle(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from mustela.kernel.core.options import KernelOptions
-from mustela.kernel.task import Lookups, OpenGroup
+from mustela.kernel.task import LaneGroup, Lookups
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Stage
@@ -88,7 +88,7 @@ class WorkerSite:
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
-    ) -> Iterator[OpenGroup]:
+    ) -> Iterator[LaneGroup]:
         """Bring key groups to the committed state, and open them."""
         process, order = self._process, self._order
         if order.suspect:
@@ -96,4 +96,4 @@ class WorkerSite:
         for group in groups:
             committed = order.marks[stage.index][group].committed(stage.logged)
             environment, snapshot = open_current(process, stage.index, group, committed, restored)
-            yield OpenGroup(environment, committed, snapshot)
+            yield LaneGroup(environment, committed, snapshot)

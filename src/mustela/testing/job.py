@@ -9,7 +9,7 @@ from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
 from mustela.kernel.records.sink_order import in_record_order
-from mustela.kernel.task import LaneTask, LoggedRows, Lookups, OpenGroup, SourceTask
+from mustela.kernel.task import LaneGroup, LaneTask, LoggedRows, Lookups, SourceTask
 from mustela.model import TopicPartition
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
@@ -171,13 +171,13 @@ class _Job:
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
-    ) -> Iterator[OpenGroup]:
+    ) -> Iterator[LaneGroup]:
         """Open key groups as they are committed."""
         del restored
         for group in groups:
             committed = self._cluster.committed((stage.index, group))
             environment = self._cluster.environment((stage.index, group))
-            yield OpenGroup(environment, committed, environment.snapshot(committed))
+            yield LaneGroup(environment, committed, environment.snapshot(committed))
 
     def _any_group(self, stage: int, group: int) -> Snapshot:
         """Return the state of a place after the epoch before, for steps that read any key."""

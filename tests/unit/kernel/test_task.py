@@ -11,7 +11,7 @@ import pytest
 
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
-from mustela.kernel.task import LaneTask, LoggedRows, Lookups, OpenGroup, SourceTask
+from mustela.kernel.task import LaneGroup, LaneTask, LoggedRows, Lookups, SourceTask
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
@@ -58,7 +58,7 @@ class Site:
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
-    ) -> Iterator[OpenGroup]:
+    ) -> Iterator[LaneGroup]:
         del restored
         for group in groups:
             if self.breaks and self.environments:
@@ -73,7 +73,7 @@ class Site:
                 close()
 
             snapshot.close = closed
-            yield OpenGroup(environment, Committed(), snapshot)
+            yield LaneGroup(environment, Committed(), snapshot)
 
 
 def order(*ranges: SourceRange, **more: Any) -> EpochOrder:
