@@ -105,6 +105,11 @@ class _Results:
             self.times.append(time)
 
 
+_Met = tuple[Sequence[int], Sequence[bytes]]
+"""The partners that a row has found, by time and value."""
+_NOBODY: Final[_Met] = ((), ())
+
+
 class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     """Inner, left and outer join of two streams.
 
@@ -328,15 +333,13 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             else:
                 mine.fresh[key] = at
 
-    def _add_many(
-        self, results: _Results, part: Part, at: int, known: KeyRows
-    ) -> tuple[list[int], list[bytes]]:
+    def _add_many(self, results: _Results, part: Part, at: int, known: KeyRows) -> _Met:
         """Add what a row has among the records of its key; return their times and values."""
         theirs, raws = known
         start = bisect_left(theirs, part.lows[at])
         end = bisect_right(theirs, part.highs[at], start)
         if end <= start:
-            return [], []
+            return _NOBODY
         time, met, values = part.times[at], theirs[start:end], raws[start:end]
         if self._spans is not None and part.rights[at]:
             places = self._spans.meeting(time, met, values)
@@ -365,7 +368,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 self._add_without_key(rows, row, results)
                 continue
             mine, side = (right, left) if on_right else (left, right)
-            met: tuple[list[int], list[bytes]] = [], []
+            met = _NOBODY
             if key in side.fresh:
                 partner = side.fresh[key]
                 other, raw = times[partner], values[partner]
@@ -399,9 +402,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if rows.values[row] is not None and self._outer[side]:
             self._add_alone(results, row, rows.times[row])
 
-    def _met(
-        self, waiting: WaitingRecords, rows: _Rows, row: int, met: tuple[list[int], list[bytes]]
-    ) -> None:
+    def _met(self, waiting: WaitingRecords, rows: _Rows, row: int, met: _Met) -> None:
         """Let the partners that a row has found, by time and value, wait no longer."""
         side = RIGHT if row < rows.lefts else LEFT
         if not self._outer[side]:
