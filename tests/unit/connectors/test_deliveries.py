@@ -16,6 +16,7 @@ from mustela.connectors.kafka.errors import (
     TransactionExpired,
     TransactionFenced,
     TransactionUnknown,
+    error_of,
 )
 from mustela.connectors.kafka.plain import PlainSink
 from mustela.connectors.kafka.refusals import Suspect, refused_of
@@ -183,12 +184,43 @@ def test_a_fatal_error_that_comes_with_a_delivery_report_is_told_as_what_it_is()
         def flush(self, _seconds: float) -> int:
             raise SystemError("note returned a result with an exception set") from fenced
 
-    for doing in (lambda: Fenced().flush(1.0), lambda: within(lambda: Fenced().flush(1.0), 5.0)):
-        with pytest.raises(KafkaException) as caught, told_as_raised():
+    producer: Any = Fenced()
+    for doing in (
+        lambda: producer.flush(1.0),
+        lambda: within(producer, lambda: producer.flush(1.0), 5.0),
+    ):
+        with pytest.raises(KafkaException) as caught, told_as_raised(producer):
             doing()
         assert caught.value is fenced
-    with pytest.raises(SystemError), told_as_raised():
+    with pytest.raises(SystemError), told_as_raised(producer):
         raise SystemError
+
+
+class Forgetful:
+    """A producer whose fatal error was dropped by another callback of the same call."""
+
+    def __init__(self, kept: KafkaError) -> None:
+        self.kept = kept
+
+    def flush(self, _seconds: float) -> int:
+        """Fail as the client does then."""
+        raise SystemError("<method 'flush'> returned NULL without setting an exception")
+
+    def begin_transaction(self) -> None:
+        """Refuse, and say why."""
+        raise KafkaException(self.kept)
+
+
+def test_a_fatal_error_that_another_callback_drops_is_asked_for_again() -> None:
+    """A callback that catches anything of its own, as a logging handler does, takes its place."""
+    fenced = KafkaError(KafkaError._FENCED, "fenced", True)  # pyright: ignore[reportPrivateUsage]
+    producer: Any = Forgetful(fenced)
+    with pytest.raises(KafkaException) as caught, told_as_raised(producer):
+        producer.flush(1.0)
+    assert error_of(caught.value) is fenced
+    open_yet: Any = Forgetful(KafkaError(KafkaError._STATE, "open"))  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(SystemError), told_as_raised(open_yet):
+        open_yet.flush(1.0)
 
 
 class FatalProducer:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from mustela.connectors.kafka.errors import ErrorKind, kind_of
+from mustela.connectors.kafka.errors import ErrorKind, error_of, kind_of
 
 __all__ = [
     "StuckError",
@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 GRACE_S = 3.0
 COORDINATOR_PAUSE_S = 0.02
+_NO_REASON = "without setting an exception"
 ABORT_TIMEOUT_S = 5.0
 
 
@@ -46,10 +47,16 @@ class StuckError(KafkaException):
         super().__init__(KafkaError(KafkaError._TIMED_OUT, text))  # pyright: ignore[reportPrivateUsage]
 
 
-def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] | None = None) -> T:
+def within(
+    producer: Producer,
+    call: Callable[[], T],
+    seconds: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> T:
     """Make a call that has a timeout of ``seconds`` itself, and do not trust it to keep that.
 
     Args:
+        producer: Whose call it is.
         call: The call.
         seconds: Its timeout.
         meanwhile: Done here while the call is under way.
@@ -62,7 +69,7 @@ def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] 
 
     def run() -> None:
         try:
-            with told_as_raised():
+            with told_as_raised(producer):
                 answers.append(call())
         except BaseException as error:  # noqa: BLE001 - raised again in the other thread
             errors.append(error)
@@ -80,24 +87,38 @@ def within(call: Callable[[], T], seconds: float, meanwhile: Callable[[], None] 
 
 
 @contextlib.contextmanager
-def told_as_raised() -> Generator[None]:
+def told_as_raised(producer: Producer) -> Generator[None]:
     """Raise a fatal error of the client as itself.
 
-    The client keeps it while it serves the rest of its callbacks, and the first delivery report
-    among them makes a SystemError of it.
+    The client keeps it while it serves the rest of its callbacks. A delivery report among them
+    makes a SystemError of it; a callback that catches anything of its own, as a logging handler
+    does, drops it, and the client then fails without a reason.
     """
     try:
         yield
     except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
+        reason = error.__cause__
+        if reason is None and _NO_REASON in str(error):
+            reason = _fatal_error(producer)
+        if isinstance(reason, KafkaException):
+            raise reason from None
         raise
+
+
+def _fatal_error(producer: Producer) -> KafkaException | None:
+    """Return the error after which a producer does nothing more, or None where there is none."""
+    try:
+        producer.begin_transaction()  # refused by a transaction that is open: nothing is begun
+    except KafkaException as raised:
+        if error_of(raised).fatal():
+            return raised
+    return None
 
 
 def abort_quietly(producer: Producer) -> None:
     """Abort what is open, if that is quick: the next producer of the same id would do it too."""
     with contextlib.suppress(KafkaException):
-        within(lambda: producer.abort_transaction(ABORT_TIMEOUT_S), ABORT_TIMEOUT_S)
+        within(producer, lambda: producer.abort_transaction(ABORT_TIMEOUT_S), ABORT_TIMEOUT_S)
 
 
 def discard(producer: Producer) -> None:
@@ -124,7 +145,7 @@ def close_aside(client: Producer | Consumer) -> None:
 
 def serve(producer: Producer) -> None:
     """Let the client's callbacks run. After a fatal error it raises that here again."""
-    with contextlib.suppress(KafkaException), told_as_raised():
+    with contextlib.suppress(KafkaException), told_as_raised(producer):
         producer.poll(0)
 
 

@@ -199,14 +199,14 @@ def feed(
         except BufferError:
             # What the iterator has left tells which row was refused: it is produced again.
             position = stop - length_hint(keys) - 1
-            with told_as_raised():
+            with told_as_raised(producer):
                 producer.poll(QUEUE_FULL_WAIT_S)
         except KafkaException as raised:
             if kind_of(raised) is not ErrorKind.ROW:
                 raise
             position = stop - length_hint(keys)
             refuse(position - 1, raised)
-        with told_as_raised():
+        with told_as_raised(producer):
             producer.poll(0)
         if at_half is not None and 2 * position >= count:
             at_half()

@@ -182,7 +182,7 @@ class PlainSink:
             EnvironmentFault: If the producer is of no more use.
         """
         try:
-            with told_as_raised():
+            with told_as_raised(producer):
                 return producer.flush(seconds)
         except KafkaException as raised:
             self.close()

@@ -104,19 +104,19 @@ def _try(
                 suspect.timestamp,
                 suspect.headers,
             )
-            with told_as_raised():
+            with told_as_raised(producer):
                 producer.poll(0)
         deadline = perf_counter() + timeout
         # Rows behind a refused one stay in the client until the abort: no use to wait for them.
         while perf_counter() < deadline and not any(outcome.values()):
-            with told_as_raised():
+            with told_as_raised(producer):
                 waiting = producer.flush(STEP_S)
             if not waiting:
                 break
     except KafkaException:
         pass  # the transaction takes no more rows, because one was refused
     try:
-        with told_as_raised():
+        with told_as_raised(producer):
             producer.abort_transaction(ABORT_TIMEOUT_S)
             producer.poll(0)
     except KafkaException:

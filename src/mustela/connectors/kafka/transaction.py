@@ -256,7 +256,7 @@ class TransactionalSink:
         producer = self._open_producer()
         doing = "send the rows of a transaction"
         try:
-            with told_as_raised():
+            with told_as_raised(producer):
                 left = producer.flush(self._options.commit_timeout if timeout is None else timeout)
         except KafkaException as raised:
             self._fail(raised, doing)
@@ -289,7 +289,9 @@ class TransactionalSink:
             serve(producer)  # it may have lost its brokers unnoticed
             group = self._metadata(places)
             limit = min(OFFSETS_TIMEOUT_S, self._options.commit_timeout)
-            within(lambda: producer.send_offsets_to_transaction(places, group, limit), limit)
+            within(
+                producer, lambda: producer.send_offsets_to_transaction(places, group, limit), limit
+            )
         except KafkaException as raised:
             self._fail(raised, "add offsets to a transaction")
         self._reach("offsets-added")
@@ -311,7 +313,7 @@ class TransactionalSink:
         try:
             limit = self._options.commit_timeout
             sent = partial(self._reach, "commit-sent")
-            within(lambda: producer.commit_transaction(limit), limit, sent)
+            within(producer, lambda: producer.commit_transaction(limit), limit, sent)
         except KafkaException as raised:
             self._fail(raised, doing, commit_sent=True)
         self._began = None
@@ -327,7 +329,7 @@ class TransactionalSink:
         producer = self._open_producer()
         try:
             limit = self._options.commit_timeout
-            within(lambda: producer.abort_transaction(limit), limit)
+            within(producer, lambda: producer.abort_transaction(limit), limit)
         except KafkaException as raised:
             self._fail(raised, "abort a transaction")
         self._began = None
@@ -542,6 +544,7 @@ class TransactionalSink:
             nothing = [TopicPartition(self._id, 0, 0)]
             group = self._metadata(nothing)
             within(
+                producer,
                 lambda: producer.send_offsets_to_transaction(nothing, group, ABORT_TIMEOUT_S),
                 ABORT_TIMEOUT_S,
             )
@@ -584,7 +587,7 @@ def _rows(columns: Columns, span: slice) -> Columns:
 
 
 def _init(producer: Producer, seconds: float) -> None:
-    within(lambda: producer.init_transactions(seconds), seconds)
+    within(producer, lambda: producer.init_transactions(seconds), seconds)
 
 
 def _let_go(producer: Producer, raised: KafkaException | None) -> None:
