@@ -281,6 +281,26 @@ class Batch:
             latest=self.latest,
         )
 
+    def with_changes(
+        self, values: list[Any], olds: list[Any] | None, *, keys: list[Any] | None = None
+    ) -> Batch:
+        """Return the same changes of a table with other values; all other columns stay.
+
+        Args:
+            values: The new values.
+            olds: The values before; None where nobody asked for them.
+            keys: The keys as other objects, whose bytes are the same; by default those there are.
+        """
+        return Batch(
+            self.keys if keys is None else keys,
+            values,
+            self.origins,
+            rows=self.rows,
+            olds=olds,
+            key_bytes=self.key_bytes,
+            latest=self.latest,
+        )
+
     def with_keys(self, keys: list[Any], values: list[Any] | None = None) -> Batch:
         """Return the same rows with other keys, and other values if they are given."""
         return Batch(keys, self.values if values is None else values, self.origins, rows=self.rows)

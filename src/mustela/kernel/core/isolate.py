@@ -101,12 +101,4 @@ def for_branch(batch: Batch) -> Batch:
     olds = None if batch.olds is None else copy_column(batch.olds)
     if keys is batch.keys and values is batch.values and olds is batch.olds:
         return batch
-    return Batch(
-        keys,
-        values,
-        batch.origins,
-        rows=batch.rows,
-        olds=olds,
-        key_bytes=batch.key_bytes,
-        latest=batch.latest,
-    )
+    return batch.with_changes(values, olds, keys=keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from mustela.kernel.core.codec import StoreCodec
 from mustela.kernel.core.each import call_each, drop, truths, without
@@ -30,6 +30,8 @@ __all__ = [
     "TableSourceOperator",
     "TableToStreamOperator",
 ]
+
+M = TypeVar("M", TableFilterNode, TableMapValuesNode)
 
 
 def drop_empty_changes(batch: Batch) -> Batch:
@@ -176,10 +178,8 @@ class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode
         return self.settled(batch)
 
 
-class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
-    """The rows for which the predicate holds; a row that stops to hold is deleted."""
-
-    ends_empty = True
+class SameKeysOperator(KeyedTableOperator[M]):
+    """A table with the keys of the table before it, and values of its own."""
 
     def open(self) -> None:
         """Find the store."""
@@ -191,6 +191,12 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
         """Return what came in: the keys stay, unless the store has its own."""
         return self.context.key_serde if self._store is None else self._key
 
+
+class TableFilterOperator(SameKeysOperator[TableFilterNode]):
+    """The rows for which the predicate holds; a row that stops to hold is deleted."""
+
+    ends_empty = True
+
     def process_one(self, batch: Batch) -> Batch:
         """Replace each value that does not hold by a deletion."""
         predicate = self.node.predicate
@@ -199,16 +205,7 @@ class TableFilterOperator(KeyedTableOperator[TableFilterNode]):
         olds = batch.olds
         if olds is not None:
             olds, _ = self._kept(batch.keys, olds, _forget)
-        batch = Batch(
-            batch.keys,
-            values,
-            batch.origins,
-            rows=batch.rows,
-            olds=olds,
-            key_bytes=batch.key_bytes,
-            latest=batch.latest,
-        )
-        return self.settled(without(batch, failed))
+        return self.settled(without(batch.with_changes(values, olds), failed))
 
     def _kept(
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
@@ -253,18 +250,8 @@ def call_present(
     return results, [places[row] for row in failed]
 
 
-class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
+class TableMapValuesOperator(SameKeysOperator[TableMapValuesNode]):
     """Another value for each row; deletions pass through, unless the mapper asks to see them."""
-
-    def open(self) -> None:
-        """Find the store."""
-        spec = self.node.store
-        self.use_key_serde(spec.key_serde if spec is not None else None)
-        self.open_store(spec)
-
-    def key_serde_out(self) -> Serde[Any] | None:
-        """Return what came in: the keys stay, unless the store has its own."""
-        return self.context.key_serde if self._store is None else self._key
 
     def process_one(self, batch: Batch) -> Batch:
         """Map each new value and, if somebody asks for it, each old one."""
@@ -273,16 +260,7 @@ class TableMapValuesOperator(KeyedTableOperator[TableMapValuesNode]):
         olds = None
         if batch.olds is not None and self.step.wants_old and self._store is None:
             olds, _ = self._mapped(batch.keys, batch.olds, _forget)
-        batch = Batch(
-            batch.keys,
-            values,
-            batch.origins,
-            rows=batch.rows,
-            olds=olds,
-            key_bytes=batch.key_bytes,
-            latest=batch.latest,
-        )
-        return self.settled(without(batch, failed))
+        return self.settled(without(batch.with_changes(values, olds), failed))
 
     def _mapped(
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
