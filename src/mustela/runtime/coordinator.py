@@ -20,7 +20,7 @@ from mustela.runtime.cutting.sizing import EpochBudget, EpochLimits
 from mustela.runtime.engine import Engine, EpochOutput
 from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
-from mustela.runtime.epoch.epoch_commit import EpochCommit, ranges_read
+from mustela.runtime.epoch.epoch_commit import EpochCommit
 from mustela.runtime.epoch.epoch_job import EpochJob
 from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import Listener, Said
@@ -166,16 +166,17 @@ class Coordinator:
 
     def _conclude(self, turn: Turn, output: EpochOutput, job_seconds: float) -> None:
         """Commit what an epoch made, if it read what it was to read."""
-        if not self._chooser.came_to_the_moment(output, turn):
+        ranges = output.ranges_read()
+        if not self._chooser.came_to_the_moment(ranges, turn):
             self.barrier.nothing_to_say()
             return
-        if not self._view.goes_on(turn, ranges_read(output)):
+        if not self._view.goes_on(turn, ranges):
             self.barrier.give_up()
             return
-        if self._commit.commit(output, turn):  # what was not committed teaches nothing
+        if self._commit.commit(output, turn, ranges):  # what was not committed teaches nothing
             self._hunt.committed(self.state.sources.next_offsets)
             self._chooser.tidying.worked()
-            self._commit.learn(output, turn.started, job_seconds)
+            self._commit.learn(output, ranges, started=turn.started, job_seconds=job_seconds)
 
     def close(self) -> None:
         """Sync local state and let go of the broker.

@@ -10,6 +10,7 @@ from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
+from mustela.plan.ranges import RangeReport
 
 __all__ = [
     "Engine",
@@ -69,6 +70,10 @@ class EpochOutput:
     changelogs: Iterable[tuple[str, RowColumns]]
     dead_letters: Iterable[RowColumns]
     size: int
+
+    def ranges_read(self) -> list[RangeReport]:
+        """Return what the tasks said of the ranges they read."""
+        return [part for report in self.reports for part in report.ranges]
 
     def close(self) -> None:
         """Let go of the rows."""

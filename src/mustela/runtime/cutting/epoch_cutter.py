@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -10,11 +10,11 @@ from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
+from mustela.plan.ranges import RangeReport
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.cutting.idle_wait import IdleWait
 from mustela.runtime.cutting.prefetch import Turn
 from mustela.runtime.cutting.timecut import Backlog, TimeCutter, seen_behind
-from mustela.runtime.engine import EpochOutput
 from mustela.runtime.ports import Cluster
 from mustela.runtime.record.source_offsets import Cut
 
@@ -112,14 +112,13 @@ class EpochCutter:
         )
 
     def came_to_the_moment(
-        self, output: EpochOutput, turn: Turn, topics: Mapping[str, int]
+        self, ranges: Iterable[RangeReport], turn: Turn, topics: Mapping[str, int]
     ) -> bool:
         """Whether all partitions of an epoch that is cut by time were read up to its moment."""
         cuts = turn.cuts
         if turn.look.until_ms is None or any(cut.sure is None for cut in cuts.values()):
             return True
-        reports = (part for report in output.reports for part in report.ranges)
-        return self._times.settle(cuts, seen_behind(cuts, topics, reports))
+        return self._times.settle(cuts, seen_behind(cuts, topics, ranges))
 
 
 def left_behind(

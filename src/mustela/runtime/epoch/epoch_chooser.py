@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.errors import EnvironmentFault
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
+from mustela.plan.ranges import RangeReport
 from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
 from mustela.runtime.commit.committed import CommittedState, EpochChange
@@ -101,9 +102,9 @@ class EpochChooser:
             token = Token(state.incarnation, state.epoch + 1, 0)
             self._prefetch.begin(self._turn(state, token, cuts, look), work)
 
-    def came_to_the_moment(self, output: EpochOutput, turn: Turn) -> bool:
+    def came_to_the_moment(self, ranges: Sequence[RangeReport], turn: Turn) -> bool:
         """Whether all partitions of an epoch that is cut by time were read up to its moment."""
-        return self._cutter.came_to_the_moment(output, turn, self._run.topics)
+        return self._cutter.came_to_the_moment(ranges, turn, self._run.topics)
 
     def close(self) -> None:
         """Throw away what was begun ahead."""

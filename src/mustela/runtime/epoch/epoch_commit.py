@@ -20,14 +20,9 @@ from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import EpochDone
 from mustela.runtime.record.source_offsets import cuts_made
 
-__all__ = ["EpochCommit", "ranges_read"]
+__all__ = ["EpochCommit"]
 
 _MIRROR_EVERY_MS = 3_600_000
-
-
-def ranges_read(output: EpochOutput) -> list[RangeReport]:
-    """Return what the tasks of an epoch said of the ranges they read."""
-    return [part for report in output.reports for part in report.ranges]
 
 
 class EpochCommit:
@@ -52,8 +47,13 @@ class EpochCommit:
         self._committer = committer
         self._before_commit = before_commit
 
-    def commit(self, output: EpochOutput, turn: Turn) -> bool:
+    def commit(self, output: EpochOutput, turn: Turn, ranges: Sequence[RangeReport]) -> bool:
         """Commit an epoch.
+
+        Args:
+            output: What it made.
+            turn: What was chosen for it.
+            ranges: What its tasks said of the ranges they read.
 
         Returns:
             Whether there was something to commit, and it is committed.
@@ -63,7 +63,7 @@ class EpochCommit:
             EnvironmentFault: If the commit failed in a way that does not pass.
         """
         run, now_ms = self._run, turn.look.now_ms
-        change = self._change(output, turn)
+        change = self._change(output, turn, ranges)
         watermark = change.watermark
         if not (change.cuts or change.wrote or output.size):
             run.barrier.nothing_to_say()
@@ -94,9 +94,11 @@ class EpochCommit:
         run.failures, run.is_suspect = 0, False
         return True
 
-    def _change(self, output: EpochOutput, turn: Turn) -> EpochChange:
+    def _change(
+        self, output: EpochOutput, turn: Turn, ranges: Sequence[RangeReport]
+    ) -> EpochChange:
         """Return what an epoch changes, but for the ends of changelogs: those its commit tells."""
-        run, look, ranges = self._run, turn.look, ranges_read(output)
+        run, look = self._run, turn.look
         cuts = cuts_made(turn.cuts, run.topics, ranges)
         return EpochChange(
             token=run.barrier.token,
@@ -125,15 +127,23 @@ class EpochCommit:
             run.budget.halve()
         return committed
 
-    def learn(self, output: EpochOutput, started: float, job_seconds: float) -> None:
+    def learn(
+        self,
+        output: EpochOutput,
+        ranges: Sequence[RangeReport],
+        *,
+        started: float,
+        job_seconds: float,
+    ) -> None:
         """Tell of an epoch that was committed, and learn how large the next one should be.
 
         Args:
             output: What it made.
+            ranges: What its tasks said of the ranges they read.
             started: Monotonic time at which it was chosen, in seconds.
             job_seconds: How long its job took.
         """
-        run, ranges = self._run, ranges_read(output)
+        run = self._run
         seconds = run.clock.monotonic() - started
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.size
