@@ -187,11 +187,9 @@ class AsyncCalls(Handle[K, V]):
             ...     driver.create_output_topic("known-by").read_key_values_to_list()
             [('bob', 'ann'), ('eve', 'ann')]
         """
-        from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
-
         place, facts = self._call("process_async", ("record",), function, options, name)
         self._registry.add(AsyncNode(**place, **facts, gives="records"))
-        return KStream(self._registry, place["name"], None, None)
+        return self._registry.handles.stream(place["name"], None, None)
 
     def request_reply(
         self,
@@ -250,8 +248,6 @@ class AsyncCalls(Handle[K, V]):
             ...     driver.create_output_topic("priced").read_key_values_to_list()
             [('o-1', 'pear for 7')]
         """
-        from mustela.dsl.kstream import KStream
-
         at, verb = user_origin(), "request_reply"
         rules = options_or(options, RequestReply(topic="x", timeout=timedelta(1)), at=at)
         self._check_builder(replies, verb=verb, at=at)
@@ -280,7 +276,7 @@ class AsyncCalls(Handle[K, V]):
                 value=self._value,
             )
         )
-        return KStream(self._registry, place["name"], self._key, None)
+        return self._registry.handles.stream(place["name"], self._key, None)
 
     def _part(self, place: NodePlace, what: str, parent: str) -> NodePlace:
         """Return the place of a step that belongs to one that the user sees."""
@@ -337,15 +333,13 @@ class AsyncCalls(Handle[K, V]):
         value: Any,
         name: str | None,
     ) -> KStream[K, Any]:
-        from mustela.dsl.kstream import KStream
-
         with_key = verb.endswith("_with_key")
         arguments = ("key", "value") if with_key else ("value",)
         place, facts = self._call(verb, arguments, function, options, name)
         at, step = place["origin"], place["name"]
         result = said_or_read("value", value, function, step=step, at=at)
         self._registry.add(AsyncNode(**place, **facts, with_key=with_key, result=result))
-        return KStream(self._registry, place["name"], self._key, result)
+        return self._registry.handles.stream(place["name"], self._key, result)
 
     def _call(
         self,

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
+from mustela.dsl.handles import Handles
 from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
@@ -68,7 +69,7 @@ class StreamsBuilder(VerbStage):
     """
 
     def __init__(self, *, processor_wrapper: ProcessorWrapper | None = None) -> None:
-        self._registry = Registry(processor_wrapper)
+        self._registry = Registry(Handles, processor_wrapper)
 
     @overload
     def stream(
@@ -153,8 +154,8 @@ class StreamsBuilder(VerbStage):
         options = options_or(consumed, Consumed[Any, Any](), at=at)
         node = source_node(topics, key=key, value=value, name=name, options=options, at=at)
         source = self._registry.add_source(node)
-        return KStream(
-            self._registry, source.name, source.key or BytesSerde(), source.value or BytesSerde()
+        return self._registry.handles.stream(
+            source.name, source.key or BytesSerde(), source.value or BytesSerde()
         )
 
     @overload
@@ -258,7 +259,7 @@ class StreamsBuilder(VerbStage):
             **event_time_options(options, at=at),
         )
         source = self._registry.add_source(node)
-        return KTable(self._registry, source.name, source.key, source.value)
+        return self._registry.handles.table(source.name, source.key, source.value)
 
     @overload
     def global_table(
@@ -435,7 +436,7 @@ class StreamsBuilder(VerbStage):
             stores=stores,
             at=at,
         )
-        return KStream(self._registry, node.name, node.key, node.value)
+        return self._registry.handles.stream(node.name, node.key, node.value)
 
     def add_state_store(self, store: StoreBuilder) -> Self:
         """Add a store that processors may use by its name.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
-from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import path_name
@@ -37,6 +36,9 @@ from mustela.model import Windowed
 from mustela.serdes.base import Serde
 from mustela.topology.cogroup import CogroupNode
 from mustela.topology.errors import BadOptionError, JoinKeysError, OtherBuilderError
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = [
     "CogroupedKStream",
@@ -143,7 +145,7 @@ class Cogrouping(VerbStage, Generic[K, V]):
             [5, 3]
         """
         adders = _adders(self, aggregator, fields, at=user_origin())
-        return CogroupedKStream(
+        return self._registry.handles.cogrouped(
             Cogroup(
                 registry=self._registry,
                 path=path_name(self._path, "cogroup"),
@@ -230,7 +232,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         _check_alike(mine, fields, at=at)
         _check_together(mine, grouped, at=at)
         more = Source(value=grouped._value, fields=fields)  # pyright: ignore[reportPrivateUsage]
-        return CogroupedKStream(
+        return mine.registry.handles.cogrouped(
             replace(
                 mine,
                 parents=(*mine.parents, grouped._parent),  # pyright: ignore[reportPrivateUsage]
@@ -305,7 +307,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
             adders=mine.adders,
         )
         mine.registry.add(node)
-        return KTable(mine.registry, node.name, key, said)
+        return mine.registry.handles.table(node.name, key, said)
 
     @overload
     def windowed_by(
@@ -346,9 +348,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
             value=None,
             windows=window_spec(windows, at=at),
         )
-        if isinstance(windows, SessionWindows):
-            return SessionWindowedCogroupedKStream(group, mine)
-        return TimeWindowedCogroupedKStream(group, mine)
+        return mine.registry.handles.windowed_cogroup(group, mine)
 
 
 class _WindowedCogroup(VerbStage, Generic[K, A]):

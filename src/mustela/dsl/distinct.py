@@ -88,8 +88,6 @@ class Distinct(Handle[K, V]):
             ...     driver.create_output_topic("once").read_key_values_to_list()
             [('ann', {'number': 7}), ('cid', {'number': 7})]
         """
-        from mustela.dsl.kstream import KStream  # a stream is made of its parts
-
         at = user_origin()
         within_ms = milliseconds("distinct", "within", within, at=at, positive=True)
         grace_ms = milliseconds("distinct", "grace", grace, at=at)
@@ -126,7 +124,7 @@ class Distinct(Handle[K, V]):
                 explicit_store=explicit,
             )
         )
-        return KStream(self._registry, place["name"], self._key, self._value)
+        return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def _choose(self, place: NodePlace, key: Callable[[K, V], object]) -> Serde[Any] | None:
         """Add the step that chooses, before the one of ``place``; return the serde of choices."""

@@ -92,8 +92,6 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         OptionConflictError: If an option is given twice and the two differ.
         DuplicateNameError: If another step already has this name.
     """
-    from mustela.dsl.ktable import KTable  # a table is made of its parts
-
     verb = "join" if kind == "inner" else "left_join"
     check_extractor(extractor, verb=verb, at=at)
     check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
@@ -143,7 +141,7 @@ def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were gi
         explicit_store=spec is not None,
     )
     registry.add(node)
-    return KTable(registry, node.name, result.key, result.value)
+    return registry.handles.table(node.name, result.key, result.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,8 @@ class GlobalKTable(Handle[K, V]):
         {'prefix': '030', 'town': 'Berlin'}
     """
 
+    _kind = "global table"
+
     @property
     def queryable_store_name(self) -> str | None:
         """The name of the table's store if the user named it, else None.
@@ -111,7 +113,7 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
         explicit_store=explicit,
     )
     table = registry.add_global_table(node)
-    return GlobalKTable(registry, table.name, table.key, table.value)
+    return registry.handles.global_table(table.name, table.key, table.value)
 
 
 def row_versions_refused(said: str, options: str, *, at: Origin) -> BadOptionError:

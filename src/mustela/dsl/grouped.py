@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.cogroup import Cogrouping
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
-from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -30,6 +29,9 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.serdes.rows import Row
 from mustela.topology.aggregate import AggregateKind, AggregateNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = ["KGroupedStream"]
 
@@ -317,15 +319,13 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             value=self._value,
             windows=window_spec(windows, at=at),
         )
-        if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(group)
-        return TimeWindowedKStream(group)
+        return self._registry.handles.windowed(group)
 
     def _said_of(self) -> tuple[Serde[Any] | None, bool]:
         return self._value, False
 
     def _of_step(self, parent: str, path: str) -> KGroupedStream[K, Any]:
-        return KGroupedStream(self._registry, parent, path, self._key, None)
+        return self._registry.handles.grouped(parent, path, self._key, None)
 
     def _add_said(
         self, said: SaidAggregates, *, store: str | None, name: str | None
@@ -371,4 +371,4 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             associative=fold.associative,
         )
         self._registry.add(node)
-        return KTable(self._registry, node.name, key, value)
+        return self._registry.handles.table(node.name, key, value)

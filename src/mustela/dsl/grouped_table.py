@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
-from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.origin import user_origin
@@ -23,6 +22,9 @@ from mustela.serdes.rows import Row
 from mustela.topology.aggregate import AggregateKind
 from mustela.topology.errors import SubtractorError
 from mustela.topology.table_aggregate import TableAggregateNode
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = ["KGroupedTable"]
 
@@ -319,7 +321,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
             subtractor=fold.subtractor,
         )
         self._registry.add(node)
-        return KTable(self._registry, node.name, key, value)
+        return self._registry.handles.table(node.name, key, value)
 
 
 def _check_subtractor(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from mustela.dsl.missing import VerbStage
 from mustela.dsl.registry import Registry
@@ -10,10 +10,12 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.topology.errors import BadOptionError, OtherBuilderError
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "HandleKind"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+HandleKind = Literal["stream", "table", "global table"]
 
 
 class Handle(VerbStage, Generic[K, V]):
@@ -25,6 +27,8 @@ class Handle(VerbStage, Generic[K, V]):
         key: Serde of the keys, where it is known.
         value: Serde of the values, where it is known.
     """
+
+    _kind: ClassVar[HandleKind] = "stream"
 
     def __init__(
         self, registry: Registry, name: str, key: Serde[Any] | None, value: Serde[Any] | None

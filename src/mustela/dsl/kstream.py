@@ -129,7 +129,7 @@ class KStream(
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, "key", step=step, at=at)
         values = said_or_read("value", value, mapper, "value", step=step, at=at)
-        return KStream(self._registry, step, keys, values)
+        return self._registry.handles.stream(step, keys, values)
 
     def map_values(
         self,
@@ -249,7 +249,7 @@ class KStream(
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, "each_key", step=step, at=at)
         values = said_or_read("value", value, mapper, "each_value", step=step, at=at)
-        return KStream(self._registry, step, keys, values)
+        return self._registry.handles.stream(step, keys, values)
 
     def flat_map_values(
         self,
@@ -349,7 +349,7 @@ class KStream(
         """
         place = self._place("filter", name, predicate, _KEY_VALUE)
         self._registry.add(FilterNode(**place, predicate=predicate))
-        return KStream(self._registry, place["name"], self._key, self._value)
+        return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def filter_not(
         self, predicate: Callable[[K, V], object], *, name: str | None = None
@@ -374,7 +374,7 @@ class KStream(
         """
         place = self._place("filter_not", name, predicate, _KEY_VALUE)
         self._registry.add(FilterNode(**place, predicate=predicate, negate=True))
-        return KStream(self._registry, place["name"], self._key, self._value)
+        return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def select_key(
         self,
@@ -413,7 +413,7 @@ class KStream(
         self._registry.add(SelectKeyNode(**place, mapper=mapper))
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, step=step, at=at)
-        return KStream(self._registry, step, keys, self._value)
+        return self._registry.handles.stream(step, keys, self._value)
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
         """Call a function for each record and pass the record on unchanged.
@@ -443,7 +443,7 @@ class KStream(
         """
         place = self._place("peek", name, action, _KEY_VALUE)
         self._registry.add(PeekNode(**place, action=action))
-        return KStream(self._registry, place["name"], self._key, self._value)
+        return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
         """Call a function for each record; nothing goes on from here.
@@ -520,7 +520,7 @@ class KStream(
         key = keys[0] if all(serde == keys[0] for serde in keys) else None
         value = values[0] if all(serde == values[0] for serde in values) else None
         self._registry.add(MergeNode(**place, key=key))
-        return KStream(self._registry, place["name"], key, value)
+        return self._registry.handles.stream(place["name"], key, value)
 
     def group_by(
         self,
@@ -567,7 +567,7 @@ class KStream(
         self._registry.add(SelectKeyNode(**place, mapper=mapper))
         step = place["name"]
         key_serde = key_serde or read_serde(mapper, key=True)
-        return KGroupedStream(self._registry, step, step, key_serde, value_serde or self._value)
+        return self._registry.handles.grouped(step, step, key_serde, value_serde or self._value)
 
     def group_all(
         self, *, value: type[V] | Serde[V] | None = None, name: str | None = None
@@ -605,7 +605,7 @@ class KStream(
         place = self._registry.place("group_all", parents=(self._name,), at=at, name=name)
         self._registry.add(SelectKeyNode(**place, mapper=all_together))
         step = place["name"]
-        return KGroupedStream(self._registry, step, step, StrSerde(), value_serde or self._value)
+        return self._registry.handles.grouped(step, step, StrSerde(), value_serde or self._value)
 
     def group_by_key(
         self,
@@ -642,8 +642,8 @@ class KStream(
         path = self._name if said is None else check_name(said, what="grouping", at=at)
         key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
-        return KGroupedStream(
-            self._registry, self._name, path, key_serde or self._key, value_serde or self._value
+        return self._registry.handles.grouped(
+            self._name, path, key_serde or self._key, value_serde or self._value
         )
 
     def to(
@@ -713,7 +713,7 @@ class KStream(
         """Return the stream of a step that gives other values."""
         step = place["name"]
         value = said_or_read("value", said, mapper, part, step=step, at=place["origin"])
-        return KStream(self._registry, step, self._key, value)
+        return self._registry.handles.stream(step, self._key, value)
 
     def _place(
         self,

@@ -63,6 +63,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         [12, None]
     """
 
+    _kind = "table"
+
     @property
     def queryable_store_name(self) -> str | None:
         """The name of this table's store if the user named it, else None.
@@ -327,8 +329,6 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             >>> prices.to_stream().to("price-changes")
             >>> by_price = prices.to_stream(lambda item, price: price, key=int, name="by-price")
         """
-        from mustela.dsl.kstream import KStream  # streams and tables make each other
-
         at = user_origin()
         if mapper is not None:
             check_function(mapper, ("key", "value"), role="mapper", verb="to_stream", at=at)
@@ -347,11 +347,11 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             make = row_maker(("key", "start", "end", "value"), types)
             flatten = self._registry.place("flat", parents=(step,), at=at)
             self._registry.add(MapNode(**flatten, mapper=partial(flat_row, make)))
-            return KStream(self._registry, flatten["name"], inner, RowSerde(make))
+            return self._registry.handles.stream(flatten["name"], inner, RowSerde(make))
         if mapper is None:
-            return KStream(self._registry, step, self._key, self._value)
+            return self._registry.handles.stream(step, self._key, self._value)
         keys = said_or_read("key", key, mapper, step=step, at=at)
-        return KStream(self._registry, step, keys, self._value)
+        return self._registry.handles.stream(step, keys, self._value)
 
     def _filter(
         self,
@@ -379,7 +379,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
                 explicit_store=spec is not None,
             )
         )
-        return KTable(self._registry, place["name"], key, value)
+        return self._registry.handles.table(place["name"], key, value)
 
     def _map_values(
         self,
@@ -431,7 +431,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         return Mapped(place, key, said, spec, is_named=named is not None)
 
     def _of(self, mapped: Mapped) -> KTable[Any, Any]:
-        return KTable(self._registry, mapped.place["name"], mapped.key, mapped.value)
+        return self._registry.handles.table(mapped.place["name"], mapped.key, mapped.value)
 
     def _spec(
         self,

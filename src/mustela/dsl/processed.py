@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from mustela.dsl.kstream import KStream
 from mustela.dsl.names import path_name
 from mustela.dsl.origin import user_origin
+from mustela.dsl.processing import Replies
 from mustela.dsl.registry import Registry
 from mustela.dsl.transacted import TransactedKStream
 from mustela.errors import Origin
@@ -104,7 +104,7 @@ class ProcessedKStream(KStream[K, V]):
             place = self._registry.place(path_name("output", name), parents=(self._name,), at=at)
             self._registry.add(OutputNode(**place, output=name))
             key, value = self._outputs[name]
-            self._taken[name] = KStream(self._registry, place["name"], key, value)
+            self._taken[name] = self._registry.handles.stream(place["name"], key, value)
         return self._taken[name]
 
     def reply(self, name: str) -> KStream[Any, Updated[Any, Any]]:
@@ -146,11 +146,11 @@ class ProcessedKStream(KStream[K, V]):
         taken = path_name("reply", name)
         if taken not in self._taken:
             parts = self._reply_parts(name, at)
-            stream: KStream[Any, Any] = KStream(self._registry, parts[0], key, value)
+            stream: KStream[Any, Any] = self._registry.handles.stream(parts[0], key, value)
             if len(parts) > 1:
                 place = self._registry.place(taken, parents=tuple(parts), at=at, path=self._name)
                 self._registry.add(MergeNode(**place, key=key))
-                stream = KStream(self._registry, place["name"], key, value)
+                stream = self._registry.handles.stream(place["name"], key, value)
             self._taken[taken] = stream
         return self._taken[taken]
 
@@ -198,21 +198,6 @@ class ProcessedKStream(KStream[K, V]):
             self._registry.add(OutputNode(**place, output=reply_output(self._name, name)))
             parts.append(place["name"])
         return parts
-
-
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """How a processor's step hears what became of its changes and its transactions.
-
-    Attributes:
-        serdes: Serdes of keys and values of each reply, by its name.
-        makers: The steps that make the changes.
-        requests: What its transactions send on.
-    """
-
-    serdes: Mapping[str, tuple[Any, Any]]
-    makers: tuple[str, ...]
-    requests: TransactedKStream[Any, Any] | None = None
 
 
 def parts_of(stream: ProcessedKStream[Any, Any]) -> dict[str, Callable[[], KStream[Any, Any]]]:

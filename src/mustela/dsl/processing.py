@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mustela.dsl.processed import ProcessedKStream
     from mustela.dsl.stores import StoreBuilder
+    from mustela.dsl.transacted import TransactedKStream
     from mustela.topology.processor_api import ProcessorSupplier
 
     K = TypeVar("K", default=Any)
@@ -232,6 +233,21 @@ class Ties:
     transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """How a processor's step hears what became of its changes and its transactions.
+
+    Attributes:
+        serdes: Serdes of keys and values of each reply, by its name.
+        makers: The steps that make the changes.
+        requests: What its transactions send on.
+    """
+
+    serdes: Mapping[str, tuple[Any, Any]]
+    makers: tuple[str, ...]
+    requests: TransactedKStream[Any, Any] | None = None
+
+
 def attach_processor(
     stream: Handle[Any, Any],
     place: NodePlace,
@@ -249,8 +265,6 @@ def attach_processor(
         ties: What it uses and gives.
         verb: The method; ``process_values`` takes a `FixedKeyProcessor`.
     """
-    from mustela.dsl.processed import ProcessedKStream, Replies  # streams make streams
-
     registry = stream._registry  # pyright: ignore[reportPrivateUsage]
     key, value = stream._key, stream._value  # pyright: ignore[reportPrivateUsage]
     at, step = place["origin"], place["name"]
@@ -283,14 +297,8 @@ def attach_processor(
     )
     makers = attach_updates(registry, step, changed, at)
     requests = attach_requests(stream, place, touched) if touched else None
-    return ProcessedKStream(
-        registry,
-        step,
-        key if fixed else None,
-        None,
-        outputs=outputs,
-        replies=Replies(replies, tuple(makers.values()), requests),
-    )
+    told = Replies(replies, tuple(makers.values()), requests)
+    return registry.handles.processed(step, key if fixed else None, outputs, told)
 
 
 def _serdes(

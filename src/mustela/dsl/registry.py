@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.dsl.renamed import check_renamed
@@ -32,6 +32,9 @@ from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.transact import TransactApplyNode, check_transacted
 from mustela.topology.update import UpdateNode
 from mustela.topology.update_order import parents_first, with_sender
+
+if TYPE_CHECKING:
+    from mustela.dsl.handles import Handles
 
 __all__ = ["AddedStore", "NodePlace", "Registry", "SourceLike"]
 
@@ -73,11 +76,16 @@ class Registry:
     """All nodes so far, by name, with their stores and the topics they read.
 
     Args:
+        make_handles: Gives what makes the streams and tables of this topology.
         wrapper: Wraps what gives processors.
     """
 
-    def __init__(self, wrapper: ProcessorWrapper | None = None) -> None:
+    def __init__(
+        self, make_handles: Callable[[Registry], Handles], wrapper: ProcessorWrapper | None = None
+    ) -> None:
+        self.handles = make_handles(self)
         self.wrapper = wrapper
+        self._make_handles = make_handles
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, Node] = {}
         self._readers: dict[str, SourceLike] = {}
@@ -279,7 +287,7 @@ class Registry:
 
     def copy(self) -> Registry:
         """Return a registry with the same nodes, to which others are added."""
-        twin = Registry(self.wrapper)
+        twin = Registry(self._make_handles, self.wrapper)
         twin._nodes = dict(self._nodes)
         twin._stores = dict(self._stores)
         twin._readers = dict(self._readers)

@@ -157,8 +157,6 @@ class Routing(Handle[K, V]):
             ...     driver.create_output_topic("totals").read_key_values_to_list()
             [(30, 30)]
         """
-        from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
-
         at = user_origin()
         holder = "Repartitioned"
         options = options_or(repartitioned, Repartitioned[Any, Any](), at=at)
@@ -181,7 +179,7 @@ class Routing(Handle[K, V]):
                 null_keys=False,
             )
         )
-        return KStream(self._registry, place["name"], key_serde, value_serde)
+        return self._registry.handles.stream(place["name"], key_serde, value_serde)
 
     def to_table(
         self,
@@ -221,8 +219,6 @@ class Routing(Handle[K, V]):
             ...     driver.get_key_value_store("places").get("ann")
             'Oslo'
         """
-        from mustela.dsl.ktable import KTable  # streams and tables make each other
-
         at = user_origin()
         options = options_or(materialized, Materialized[Any, Any](), at=at)
         holder = "Materialized"
@@ -250,7 +246,7 @@ class Routing(Handle[K, V]):
                 explicit_store=explicit,
             )
         )
-        return KTable(self._registry, place["name"], key_serde, value_serde)
+        return self._registry.handles.table(place["name"], key_serde, value_serde)
 
     def print(self, printed: Printed[K, V] | None = None, *, name: str | None = None) -> None:
         """Write each record as a line ``[label]: key, value``; nothing goes on from here.
@@ -508,8 +504,6 @@ class BranchedKStream(VerbStage, Generic[K, V]):
         return named
 
     def _end(self) -> dict[str, KStream[K, V]]:
-        from mustela.dsl.kstream import KStream  # streams make streams, but not by themselves
-
         stream, registry = self._stream, self._registry
         place = registry.place(
             "split",
@@ -533,8 +527,7 @@ class BranchedKStream(VerbStage, Generic[K, V]):
             place = registry.place(verb, parents=(self._name,), at=branch.at)
             place["explicit_name"] = branch.options.name is not None
             registry.add(BranchNode(**place, index=index))
-            made: KStream[K, V] = KStream(
-                registry,
+            made: KStream[K, V] = registry.handles.stream(
                 place["name"],
                 stream._key,  # pyright: ignore[reportPrivateUsage]
                 stream._value,  # pyright: ignore[reportPrivateUsage]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import UnionType
 from typing import (
+    TYPE_CHECKING,
     Any,
     Generic,
     TypeVar,
@@ -22,7 +23,6 @@ from typing import (
 
 from mustela.dsl.aggregates import Aggregate, CountDistinct, Latest, MaxBy, TopN, Types
 from mustela.dsl.called import bad_call
-from mustela.dsl.ktable import KTable
 from mustela.dsl.missing import VerbStage
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
@@ -53,6 +53,9 @@ from mustela.topology.written_fold import (
     written_fold,
     written_rows,
 )
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = [
     "SaidAggregates",
@@ -414,7 +417,7 @@ def add_rows(registry: Registry, table: KTable[K, Any], said: SaidAggregates) ->
     """Add the step that makes rows of the cells of a table."""
     place = registry.place("rows", parents=(table.name,), at=said.at)
     registry.add(TableMapValuesNode(**place, mapper=said.rows))
-    return KTable(registry, place["name"], table.serdes[0], said.value)
+    return registry.handles.table(place["name"], table.serdes[0], said.value)
 
 
 def tagged(

@@ -626,15 +626,12 @@ class StreamJoins(Handle[K, V]):
 
     def _join(self, other: Any, wish: Wish) -> KStream[Any, Any]:
         """Add the join with whatever the other side is."""
-        from mustela.dsl.kstream import KStream  # handles make each other
-        from mustela.dsl.ktable import KTable
-
         at = user_origin()
         self._check_builder(other, verb=wish.verb, at=at)
-        if isinstance(other, KStream):
+        if other._kind == "stream":
             return self._join_stream(other, wish, at)  # pyright: ignore[reportUnknownArgumentType]
         handle: Handle[Any, Any] = other
-        table = isinstance(handle, KTable)
+        table = handle._kind == "table"
         what = "table" if table else "global table"
         if wish.kind == "outer":
             msg = f"{wish.verb} cannot join {self._name!r} with the {what} {handle.name!r}"
@@ -716,8 +713,6 @@ class StreamJoins(Handle[K, V]):
         )
 
     def _join_stream(self, other: KStream[Any, Any], wish: Wish, at: Origin) -> KStream[Any, Any]:
-        from mustela.dsl.kstream import KStream  # handles make each other
-
         for option in ("foreign_key", "foreign_key_with_key", "joined"):
             if getattr(wish, option) is not None:
                 why = f"{option}= is for joins with a table; streams meet by their keys"
@@ -755,7 +750,7 @@ class StreamJoins(Handle[K, V]):
         )
         step = place["name"]
         result = said_or_read("value", wish.value, wish.joiner, step=step, at=at)
-        return KStream(self._registry, step, key, result)
+        return self._registry.handles.stream(step, key, result)
 
     def _window(self, other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindowSpec:
         windows: Any = wish.windows

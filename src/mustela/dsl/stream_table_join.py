@@ -109,8 +109,6 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         FunctionError: If the joiner cannot be called with what it will get.
         BadOptionError: If a grace period is given and the table is not versioned.
     """
-    from mustela.dsl.kstream import KStream  # streams and tables make each other
-
     verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
     arguments = ("key", "value", "row") if with_key else ("value", "row")
     check_function(joiner, arguments, role="joiner", verb=verb, at=at)
@@ -162,7 +160,7 @@ def join_table(  # noqa: PLR0913 - the arguments of four public methods
         )
     )
     result = said_or_read("value", value, joiner, step=place["name"], at=at)
-    return KStream(registry, place["name"], key, result)
+    return registry.handles.stream(place["name"], key, result)
 
 
 def _grace(
@@ -237,8 +235,6 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
         FunctionError: If a function cannot be called with what it will get.
         BadOptionError: If ``other`` is no global table.
     """
-    from mustela.dsl.kstream import KStream  # streams and tables make each other
-
     verb = {"inner": "join", "left": "left_join"}[kind] + ("_with_key" if with_key else "")
     arguments = ("key", "value", "row") if with_key else ("value", "row")
     check_function(joiner, arguments, role="joiner", verb=verb, at=at)
@@ -269,4 +265,4 @@ def join_global_table(  # noqa: PLR0913 - the arguments of four public methods
     )
     key = left._key  # pyright: ignore[reportPrivateUsage]
     result = said_or_read("value", value, joiner, step=place["name"], at=at)
-    return KStream(registry, place["name"], key, result)
+    return registry.handles.stream(place["name"], key, result)

@@ -304,8 +304,6 @@ class Suppression(Handle[K, V]):
             ...     driver.create_output_topic("out").read_key_values_to_list()
             [('ann', 2)]
         """
-        from mustela.dsl.ktable import KTable  # a table is made of its parts
-
         at = user_origin()
         wish = _suppressed(suppressed, at=at)
         said = choose("name", name, wish.name, holder="Suppressed", at=at)
@@ -327,7 +325,7 @@ class Suppression(Handle[K, V]):
                 explicit_store=said is not None,
             )
         )
-        return KTable(self._registry, place["name"], self._key, self._value)
+        return self._registry.handles.table(place["name"], self._key, self._value)
 
 
 def _bound(owner: str, number: object, *, at: Origin) -> int:

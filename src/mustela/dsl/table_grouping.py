@@ -73,8 +73,6 @@ class TableGrouping(Handle[K, V]):
             ...     driver.create_output_topic("inhabitants").read_key_values_to_list()
             [('Rome', 1), ('Rome', 0), ('Oslo', 1)]
         """
-        from mustela.dsl.grouped_table import KGroupedTable  # tables and groups make each other
-
         at = user_origin()
         check_function(mapper, ("key", "value"), role="mapper", verb="group_by", at=at)
         options = options_or(grouped, Grouped[Any, Any](), at=at)
@@ -88,4 +86,4 @@ class TableGrouping(Handle[K, V]):
         value_serde = value_serde or read_serde(mapper, "value")
         node = TableGroupNode(**place, mapper=mapper, key=key_serde or ValueSerde(sort_keys=True))
         self._registry.add(node)
-        return KGroupedTable(self._registry, node.name, key_serde, value_serde)
+        return self._registry.handles.grouped_table(node.name, key_serde, value_serde)

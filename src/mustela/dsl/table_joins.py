@@ -228,10 +228,8 @@ class TableJoins(Handle[K, V]):
         )
 
     def _check_table(self, other: Any, *, verb: str, at: Origin) -> None:
-        from mustela.dsl.ktable import KTable  # a table is made of its parts
-
         self._check_builder(other, verb=verb, at=at)
-        if not isinstance(other, KTable):
+        if other._kind != "table":
             kind = type(other).__name__
             msg = f"{verb} takes a table, and {other.name!r} is a {kind}"
             fix = "turn it into a table with to_table(), or join the stream with this table"
@@ -254,8 +252,6 @@ class TableJoins(Handle[K, V]):
         *,
         at: Origin,
     ) -> KTable[Any, Any]:
-        from mustela.dsl.ktable import KTable  # a table is made of its parts
-
         verb = _VERBS[kind]
         check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
         self._check_table(other, verb=verb, at=at)
@@ -297,7 +293,7 @@ class TableJoins(Handle[K, V]):
                 explicit_store=spec is not None or place["explicit_name"],
             )
         )
-        return KTable(self._registry, place["name"], key, value)
+        return self._registry.handles.table(place["name"], key, value)
 
 
 def _extractor(

@@ -10,6 +10,7 @@ from typing import Any, Self
 from mustela.dsl.functions import check_function
 from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
 from mustela.dsl.handle import Handle
+from mustela.dsl.handles import Handles
 from mustela.dsl.names import check_name
 from mustela.dsl.options import Consumed, Partitioner, options_or
 from mustela.dsl.origin import user_origin
@@ -77,7 +78,7 @@ class Topology(graph.TopologyGraph):
         *,
         processor_wrapper: ProcessorWrapper | None = None,
     ) -> None:
-        begun = Registry(processor_wrapper) if registry is None else registry
+        begun = Registry(Handles, processor_wrapper) if registry is None else registry
         object.__setattr__(self, "_registry", begun)
         object.__setattr__(self, "_parts", {})
         object.__setattr__(self, "_types", {})

@@ -161,8 +161,6 @@ def attach_requests(
 
 def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> TransactedKStream[Any, Any]:
     """Add the steps that order transactions, run them, and write what they have changed."""
-    from mustela.dsl.transacted import TransactedKStream  # handles make each other
-
     registry, step = stream._registry, place["name"]  # pyright: ignore[reportPrivateUsage]
 
     def part(name: str, parent: str) -> NodePlace:
@@ -184,7 +182,7 @@ def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> Transact
     registry.add(done)
     results = RepartitionNode(**part("results", done.name), key=what.key)
     registry.add(results)
-    return TransactedKStream(stream, place, results.name, what.key)
+    return registry.handles.transacted(stream, place, results.name, what.key)
 
 
 def part_place(stream: Handle[Any, Any], place: NodePlace, what: str, parent: str) -> NodePlace:

@@ -79,5 +79,5 @@ class TransactedKStream(KStream[K, V]):
             registry.add(branch)
             node = RepartitionNode(**part_place(self, place, "refused", branch.name), key=key)
             registry.add(node)
-            self._refused = KStream(registry, node.name, key, None)
+            self._refused = registry.handles.stream(node.name, key, None)
         return self._refused

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from mustela.dsl.aggregates import Aggregate
 from mustela.dsl.functions import check_function, check_initializer, function_name
 from mustela.dsl.given_types import read_fold
-from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.names import path_name
 from mustela.dsl.options import Materialized, options_or
@@ -37,6 +36,9 @@ from mustela.topology.windows import (
     WindowEmit,
     WindowSpec,
 )
+
+if TYPE_CHECKING:
+    from mustela.dsl.ktable import KTable
 
 __all__ = [
     "SessionWindowedKStream",
@@ -170,7 +172,7 @@ def add_window_aggregate(
         emit=group.emit,
     )
     group.registry.add(node)
-    return KTable(group.registry, node.name, node.window_key, value)
+    return group.registry.handles.table(node.name, node.window_key, value)
 
 
 def _windowed_store(
