@@ -14,26 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from mustela.dsl.builder import (
-        StreamsBuilder as StreamsBuilder,
+    from mustela.api.context import (
+        ProcessorContext as ProcessorContext,
     )
-    from mustela.dsl.foreign_key_join import (
-        TableJoined as TableJoined,
-    )
-    from mustela.dsl.globalktable import (
-        GlobalKTable as GlobalKTable,
-    )
-    from mustela.dsl.join_windows import (
+    from mustela.api.join_windows import (
         JoinWindows as JoinWindows,
         StreamJoined as StreamJoined,
     )
-    from mustela.dsl.kstream import (
-        KStream as KStream,
-    )
-    from mustela.dsl.ktable import (
-        KTable as KTable,
-    )
-    from mustela.dsl.options import (
+    from mustela.api.joined import Joined as Joined, TableJoined as TableJoined
+    from mustela.api.options import (
         AutoOffsetReset as AutoOffsetReset,
         Consumed as Consumed,
         Grouped as Grouped,
@@ -42,25 +31,36 @@ if TYPE_CHECKING:
         Produced as Produced,
         Repartitioned as Repartitioned,
     )
-    from mustela.dsl.routing import (
-        Branched as Branched,
+    from mustela.api.processor import (
+        FixedKeyProcessor as FixedKeyProcessor,
+        Processor as Processor,
     )
-    from mustela.dsl.stores import (
+    from mustela.api.stores import (
         Stores as Stores,
     )
-    from mustela.dsl.stream_table_join import (
-        Joined as Joined,
-    )
-    from mustela.dsl.suppression import (
-        Suppressed as Suppressed,
-    )
-    from mustela.dsl.topology_builder import (
-        Topology as Topology,
-    )
-    from mustela.dsl.windows import (
+    from mustela.api.suppression import Suppressed as Suppressed
+    from mustela.api.windows import (
         SessionWindows as SessionWindows,
         SlidingWindows as SlidingWindows,
         TimeWindows as TimeWindows,
+    )
+    from mustela.dsl.builder import (
+        StreamsBuilder as StreamsBuilder,
+    )
+    from mustela.dsl.globalktable import (
+        GlobalKTable as GlobalKTable,
+    )
+    from mustela.dsl.kstream import (
+        KStream as KStream,
+    )
+    from mustela.dsl.ktable import (
+        KTable as KTable,
+    )
+    from mustela.dsl.routing import (
+        Branched as Branched,
+    )
+    from mustela.dsl.topology_builder import (
+        Topology as Topology,
     )
     from mustela.errors import (
         DataError as DataError,
@@ -86,50 +86,43 @@ if TYPE_CHECKING:
     from mustela.testing.driver import (
         TopologyTestDriver as TopologyTestDriver,
     )
-    from mustela.topology.processor_api import (
-        FixedKeyProcessor as FixedKeyProcessor,
-        Processor as Processor,
-    )
-    from mustela.topology.processor_context import (
-        ProcessorContext as ProcessorContext,
-    )
 
 __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
-    "AutoOffsetReset": "mustela.dsl.options",
+    "AutoOffsetReset": "mustela.api.options",
     "Branched": "mustela.dsl.routing",
-    "Consumed": "mustela.dsl.options",
+    "Consumed": "mustela.api.options",
     "DataError": "mustela.errors",
     "EnvironmentFault": "mustela.errors",
-    "FixedKeyProcessor": "mustela.topology.processor_api",
+    "FixedKeyProcessor": "mustela.api.processor",
     "FixedKeyRecord": "mustela.model",
     "GlobalKTable": "mustela.dsl.globalktable",
-    "Grouped": "mustela.dsl.options",
+    "Grouped": "mustela.api.options",
     "InvariantError": "mustela.errors",
-    "JoinWindows": "mustela.dsl.join_windows",
-    "Joined": "mustela.dsl.stream_table_join",
+    "JoinWindows": "mustela.api.join_windows",
+    "Joined": "mustela.api.joined",
     "KStream": "mustela.dsl.kstream",
     "KTable": "mustela.dsl.ktable",
-    "Materialized": "mustela.dsl.options",
+    "Materialized": "mustela.api.options",
     "MustelaError": "mustela.errors",
-    "Printed": "mustela.dsl.options",
-    "Processor": "mustela.topology.processor_api",
-    "ProcessorContext": "mustela.topology.processor_context",
-    "Produced": "mustela.dsl.options",
+    "Printed": "mustela.api.options",
+    "Processor": "mustela.api.processor",
+    "ProcessorContext": "mustela.api.context",
+    "Produced": "mustela.api.options",
     "Record": "mustela.model",
-    "Repartitioned": "mustela.dsl.options",
+    "Repartitioned": "mustela.api.options",
     "Row": "mustela.serdes.rows",
     "Serde": "mustela.serdes.base",
-    "SessionWindows": "mustela.dsl.windows",
-    "SlidingWindows": "mustela.dsl.windows",
-    "Stores": "mustela.dsl.stores",
-    "StreamJoined": "mustela.dsl.join_windows",
+    "SessionWindows": "mustela.api.windows",
+    "SlidingWindows": "mustela.api.windows",
+    "Stores": "mustela.api.stores",
+    "StreamJoined": "mustela.api.join_windows",
     "StreamsBuilder": "mustela.dsl.builder",
-    "Suppressed": "mustela.dsl.suppression",
-    "TableJoined": "mustela.dsl.foreign_key_join",
-    "TimeWindows": "mustela.dsl.windows",
+    "Suppressed": "mustela.api.suppression",
+    "TableJoined": "mustela.api.joined",
+    "TimeWindows": "mustela.api.windows",
     "Topology": "mustela.dsl.topology_builder",
     "TopologyTestDriver": "mustela.testing.driver",
     "UsageError": "mustela.errors",

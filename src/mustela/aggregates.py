@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mustela.dsl.aggregates import (
+from mustela.api.aggregates import (
     Aggregate as Aggregate,
     ApproxCountDistinct as ApproxCountDistinct,
     Avg as Avg,

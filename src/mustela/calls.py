@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from mustela.topology.async_calls import (
+from mustela.api.calls import (
     AsyncCall as AsyncCall,
     AsyncOptions as AsyncOptions,
     CallFailedError as CallFailedError,
     CircuitBreaker as CircuitBreaker,
     RateLimit as RateLimit,
-    Retry as Retry,
-)
-from mustela.topology.request_reply import (
     RequestReply as RequestReply,
+    Retry as Retry,
 )

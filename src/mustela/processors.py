@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from mustela.dsl.processing import (
-    SideOutput as SideOutput,
+from mustela.api.context import (
+    FixedKeyProcessorContext as FixedKeyProcessorContext,
+    ProcessorContext as ProcessorContext,
+    RecordMetadata as RecordMetadata,
 )
-from mustela.model import (
-    FixedKeyRecord as FixedKeyRecord,
-    Record as Record,
-)
-from mustela.topology.processor_api import (
+from mustela.api.outputs import SideOutput as SideOutput
+from mustela.api.processor import (
     ContextualFixedKeyProcessor as ContextualFixedKeyProcessor,
     ContextualProcessor as ContextualProcessor,
     FixedKeyProcessor as FixedKeyProcessor,
     Processor as Processor,
     ProcessorSupplier as ProcessorSupplier,
 )
-from mustela.topology.processor_context import (
-    FixedKeyProcessorContext as FixedKeyProcessorContext,
-    ProcessorContext as ProcessorContext,
-    RecordMetadata as RecordMetadata,
-)
-from mustela.topology.processor_wrapper import (
+from mustela.api.processor_wrapper import (
     ProcessorWrapper as ProcessorWrapper,
     WrappedProcessor as WrappedProcessor,
 )
-from mustela.topology.schedule import (
+from mustela.api.schedule import (
     CatchUp as CatchUp,
 )
-from mustela.topology.scheduled import (
-    Tick as Tick,
-)
-from mustela.topology.timers import (
+from mustela.api.scheduled import Tick as Tick
+from mustela.api.timers import (
     Cancellable as Cancellable,
     FixedKeyTimer as FixedKeyTimer,
     PunctuationType as PunctuationType,
     TimeDomain as TimeDomain,
     Timer as Timer,
 )
-from mustela.topology.value_transformer import (
+from mustela.api.value_transformer import (
     ValueTransformerWithKey as ValueTransformerWithKey,
+)
+from mustela.model import (
+    FixedKeyRecord as FixedKeyRecord,
+    Record as Record,
 )

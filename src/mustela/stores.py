@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from mustela.dsl.options import (
+from mustela.api.options import (
     Materialized as Materialized,
 )
-from mustela.dsl.stores import (
+from mustela.api.stores import (
     StoreBuilder as StoreBuilder,
     Stores as Stores,
     StoreSupplier as StoreSupplier,
 )
-from mustela.dsl.upgrades import (
+from mustela.api.update import Updated as Updated
+from mustela.api.upgrades import (
     Upgrade as Upgrade,
 )
 from mustela.state.kinds.headers import (
@@ -40,7 +41,4 @@ from mustela.state.transaction import (
     Refusal as Refusal,
     Transaction as Transaction,
     TransactionRefused as TransactionRefused,
-)
-from mustela.topology.update import (
-    Updated as Updated,
 )

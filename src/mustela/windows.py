@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from mustela.dsl.join_windows import (
+from mustela.api.join_windows import (
     JoinWindows as JoinWindows,
 )
-from mustela.dsl.suppression import (
-    BufferConfig as BufferConfig,
-    Suppressed as Suppressed,
+from mustela.api.suppression import BufferConfig as BufferConfig, Suppressed as Suppressed
+from mustela.api.timestamps import (
+    FailOnInvalidTimestamp as FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor as WallclockTimestampExtractor,
 )
-from mustela.dsl.windows import (
+from mustela.api.watermarks import (
+    LatePolicy as LatePolicy,
+    WatermarkStrategy as WatermarkStrategy,
+)
+from mustela.api.windows import (
     EmitStrategy as EmitStrategy,
     SessionWindows as SessionWindows,
     SlidingWindows as SlidingWindows,
@@ -22,14 +29,4 @@ from mustela.model import (
 from mustela.serdes.windowed import (
     SessionWindowedSerde as SessionWindowedSerde,
     WindowedSerde as WindowedSerde,
-)
-from mustela.topology.timestamps import (
-    FailOnInvalidTimestamp as FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp,
-    UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor as WallclockTimestampExtractor,
-)
-from mustela.topology.watermarks import (
-    LatePolicy as LatePolicy,
-    WatermarkStrategy as WatermarkStrategy,
 )

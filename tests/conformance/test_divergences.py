@@ -18,8 +18,8 @@ from mustela import (
     TopologyTestDriver,
     Windowed,
 )
+from mustela.api.errors import ProcessorError
 from mustela.processors import ValueTransformerWithKey
-from mustela.topology.errors import ProcessorError
 from mustela.windows import EmitStrategy
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
+from mustela.api.join_windows import JoinWindows
+from mustela.api.joined import Joined
+from mustela.api.suppression import BufferConfig, Suppressed
+from mustela.api.windows import TimeWindows
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.join_windows import JoinWindows
-from mustela.dsl.stream_table_join import Joined
-from mustela.dsl.suppression import BufferConfig, Suppressed
-from mustela.dsl.windows import TimeWindows
 from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import RULES, plan

@@ -13,33 +13,37 @@ import pytest
 import mustela
 from tests.public import MODULES as MODULES_BY_PURPOSE, names_of, public_names
 
+ROOMS = ("mustela.api.", "mustela.dsl.")
+
 MODULES = [
     *("mustela.dsl.builder", "mustela.dsl.kstream", "mustela.dsl.ktable", "mustela.dsl.grouped"),
-    *("mustela.dsl.options", "mustela.topology.graph", "mustela.topology.errors"),
+    *("mustela.api.options", "mustela.topology.graph", "mustela.api.errors"),
     *("mustela.topology.checks", "mustela.planner.planner", "mustela.planner.explain"),
-    *("mustela.planner.options", "mustela.dsl.routing", "mustela.topology.timestamps"),
-    *("mustela.dsl.stream_joins", "mustela.dsl.join_windows", "mustela.dsl.stream_table_join"),
-    *("mustela.dsl.table_joins", "mustela.dsl.foreign_key_join", "mustela.dsl.globalktable"),
-    *("mustela.dsl.windows", "mustela.dsl.windowed", "mustela.dsl.suppression"),
+    *("mustela.planner.options", "mustela.dsl.routing", "mustela.api.timestamps"),
+    *("mustela.dsl.stream_joins", "mustela.api.join_windows", "mustela.api.joined"),
+    *("mustela.dsl.table_joins", "mustela.dsl.globalktable"),
+    *("mustela.api.windows", "mustela.dsl.windowed", "mustela.api.suppression"),
     *("mustela.dsl.table_grouping", "mustela.dsl.grouped_table", "mustela.dsl.cogroup"),
     *(
-        "mustela.dsl.stores",
-        "mustela.dsl.upgrades",
-        "mustela.topology.schedule",
-        "mustela.topology.scheduled",
+        "mustela.api.stores",
+        "mustela.api.upgrades",
+        "mustela.api.schedule",
+        "mustela.api.scheduled",
     ),
-    *("mustela.dsl.processed", "mustela.dsl.processing", "mustela.dsl.transacted"),
-    *("mustela.topology.watermarks", "mustela.dsl.aggregates", "mustela.dsl.said"),
-    *("mustela.dsl.async_calls", "mustela.topology.async_calls", "mustela.topology.request_reply"),
+    *("mustela.dsl.processed", "mustela.api.outputs", "mustela.dsl.transacted"),
+    *("mustela.api.watermarks", "mustela.api.aggregates", "mustela.dsl.said"),
+    *("mustela.dsl.async_calls", "mustela.api.calls"),
     *("mustela.dsl.distinct", "mustela.dsl.topology_builder"),
+    *("mustela.api.processor", "mustela.api.context", "mustela.api.processor_wrapper"),
+    *("mustela.api.timers", "mustela.api.value_transformer", "mustela.api.update"),
 ]
 
 
 def test_what_a_module_of_the_dsl_gives_is_looked_at() -> None:
-    """Each name that the package itself offers from the DSL stands in one of the modules."""
+    """Each name that the package itself offers from its rooms stands in one of the modules."""
     modules = {import_module(name) for name in MODULES}
     names = public_names()
-    offered = [name for name, found in names.items() if _home(found).startswith("mustela.dsl.")]
+    offered = [name for name, found in names.items() if _home(found).startswith(ROOMS)]
     for name in offered:
         assert any(name in module.__all__ for module in modules), name
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.dsl.options import Materialized
+from mustela.api.options import Materialized
 from tests.integration.app_world import Watcher, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.grouped import KGroupedStream
-from mustela.dsl.join_windows import JoinWindows
-from mustela.dsl.kstream import KStream
-from mustela.dsl.ktable import KTable
-from mustela.dsl.options import (
+from mustela.api.context import FixedKeyProcessorContext, ProcessorContext
+from mustela.api.join_windows import JoinWindows
+from mustela.api.options import (
     AutoOffsetReset,
     Consumed,
     Grouped,
@@ -23,21 +20,24 @@ from mustela.dsl.options import (
     Produced,
     Repartitioned,
 )
+from mustela.api.processor import FixedKeyProcessor, Processor
+from mustela.api.scheduled import Tick
+from mustela.api.stores import StoreBuilder, Stores
+from mustela.api.timers import Cancellable, FixedKeyTimer, PunctuationType, Timer
+from mustela.api.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
+from mustela.api.windows import EmitStrategy, SessionWindows, TimeWindows
+from mustela.dsl.builder import StreamsBuilder
+from mustela.dsl.grouped import KGroupedStream
+from mustela.dsl.kstream import KStream
+from mustela.dsl.ktable import KTable
 from mustela.dsl.routing import Branched, BranchedKStream
-from mustela.dsl.stores import StoreBuilder, Stores
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-from mustela.dsl.windows import EmitStrategy, SessionWindows, TimeWindows
 from mustela.model import Record, RecordContext, Windowed
 from mustela.runtime.app import App
 from mustela.runtime.events import AppState, EpochDone, Event, Listener, StateChanged
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import WindowStore
-from mustela.topology.processor_api import FixedKeyProcessor, Processor
-from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
-from mustela.topology.scheduled import Tick
-from mustela.topology.timers import Cancellable, FixedKeyTimer, PunctuationType, Timer
-from mustela.topology.timestamps import LogAndSkipOnInvalidTimestamp, WallclockTimestampExtractor
 
 
 @dataclass

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.join_windows import JoinWindows
-from mustela.dsl.options import (
+from mustela.api.context import ProcessorContext
+from mustela.api.join_windows import JoinWindows
+from mustela.api.options import (
     AutoOffsetReset,
     Consumed,
     Grouped,
@@ -16,12 +16,12 @@ from mustela.dsl.options import (
     Printed,
     Produced,
 )
-from mustela.dsl.windows import SessionWindows, TimeWindows
+from mustela.api.processor import Processor
+from mustela.api.timers import PunctuationType, Timer
+from mustela.api.windows import SessionWindows, TimeWindows
+from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app import App
 from mustela.serdes.primitives import IntSerde
-from mustela.topology.processor_api import Processor
-from mustela.topology.processor_context import ProcessorContext
-from mustela.topology.timers import PunctuationType, Timer
 
 builder = StreamsBuilder()
 words = builder.stream("words", key=str, value=str)

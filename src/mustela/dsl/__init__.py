@@ -1,6 +1,6 @@
-"""What a user writes: StreamsBuilder, KStream, KTable, windows and options.
+"""What a user writes with: StreamsBuilder, KStream, KTable and the other handles.
 
-Owns: the public handles and option objects; each call adds one node to the logical topology.
+Owns: the public handles; each call adds one node to the logical topology.
 Entry: builder.py (StreamsBuilder).
 May import: topology and every room below it.
 Must not: know plans, engines or Kafka clients; read a clock; run user functions.

@@ -7,27 +7,20 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mustela.dsl.functions import check_function, function_name
+from mustela.api.calls import AsyncOptions, RequestReply, takes_call
+from mustela.api.functions import check_function, function_name
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.options import options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.dsl.options import options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import NodePlace
-from mustela.dsl.serdes import choose_serde, said_or_read, serde_to_write
+from mustela.dsl.serdes import said_or_read, serde_to_write
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
-from mustela.topology.async_calls import (
-    AsyncNode,
-    AsyncOptions,
-    takes_call,
-)
-from mustela.topology.request_reply import (
-    CorrelateNode,
-    ReplyKeyNode,
-    RequestReply,
-    RequestReplyNode,
-)
+from mustela.topology.async_calls import AsyncNode
+from mustela.topology.request_reply import CorrelateNode, ReplyKeyNode, RequestReplyNode
 from mustela.topology.sink import SinkNode
 from mustela.topology.stateless import MapNode
 

@@ -8,6 +8,19 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 from zoneinfo import ZoneInfo
 
+from mustela.api.names import check_name
+from mustela.api.options import (
+    Consumed,
+    Materialized,
+    options_or,
+)
+from mustela.api.origin import user_origin
+from mustela.api.processor import ProcessorSupplier
+from mustela.api.processor_wrapper import ProcessorWrapper
+from mustela.api.schedule import CatchUp
+from mustela.api.scheduled import Tick
+from mustela.api.serdes import choose, choose_serde
+from mustela.api.stores import StoreBuilder
 from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
 from mustela.dsl.globalktable import GlobalKTable, add_global_table
 from mustela.dsl.handles import Handles
@@ -15,16 +28,8 @@ from mustela.dsl.kstream import KStream
 from mustela.dsl.ktable import KTable
 from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
 from mustela.dsl.missing import VerbStage
-from mustela.dsl.names import check_name
-from mustela.dsl.options import (
-    Consumed,
-    Materialized,
-    options_or,
-)
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.scheduled import CatchUpWord, add_scheduled, schedule_of
-from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.sources import (
     checked_extractor,
     event_time_options,
@@ -32,16 +37,11 @@ from mustela.dsl.sources import (
     source_node,
     topic_names,
 )
-from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import add_store_builder
 from mustela.dsl.topology_builder import Topology
 from mustela.model import Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
-from mustela.topology.processor_api import ProcessorSupplier
-from mustela.topology.processor_wrapper import ProcessorWrapper
-from mustela.topology.schedule import CatchUp
-from mustela.topology.scheduled import Tick
 from mustela.topology.source import TableSourceNode
 
 __all__ = ["StreamsBuilder"]

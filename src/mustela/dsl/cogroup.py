@@ -6,17 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mustela.dsl.aggregates import Aggregate
-from mustela.dsl.functions import check_function, check_initializer, function_name
-from mustela.dsl.given_types import read_fold
+from mustela.api.aggregates import Aggregate
+from mustela.api.errors import BadOptionError, JoinKeysError, OtherBuilderError
+from mustela.api.functions import check_function, check_initializer, function_name
+from mustela.api.given_types import read_fold
+from mustela.api.names import path_name
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
+from mustela.api.windows import (
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    window_spec,
+)
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.missing import VerbStage
-from mustela.dsl.names import path_name
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.said import SaidAggregates, SaidTable, Source, is_said, said_fold, tagged
-from mustela.dsl.serdes import choose_serde
 from mustela.dsl.windowed import (
     WindowedGroup,
     WindowFold,
@@ -24,18 +32,10 @@ from mustela.dsl.windowed import (
     add_said_windows,
     add_window_aggregate,
 )
-from mustela.dsl.windows import (
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    UnlimitedWindows,
-    window_spec,
-)
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
 from mustela.topology.cogroup import CogroupNode
-from mustela.topology.errors import BadOptionError, JoinKeysError, OtherBuilderError
 
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable

@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mustela.dsl.functions import check_function, function_name
-from mustela.dsl.given_types import read_serde
+from mustela.api.functions import check_function, function_name
+from mustela.api.given_types import read_serde
+from mustela.api.names import path_name
+from mustela.api.options import Materialized
+from mustela.api.origin import user_origin
+from mustela.api.windows import milliseconds
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.names import path_name
-from mustela.dsl.options import Materialized
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import NodePlace
-from mustela.dsl.windows import milliseconds
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BoolSerde
 from mustela.topology.distinct import DistinctKeysNode, DistinctNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mustela.topology.errors import NoSuchNameError
+from mustela.api.errors import NoSuchNameError
 
 __all__ = ["ELSEWHERE", "not_here"]
 

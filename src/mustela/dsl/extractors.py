@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.origin import user_origin
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.origin import user_origin
 from mustela.errors import Origin
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["Extractor", "check_extractor", "read_extractor"]
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from mustela.api.functions import check_function
+from mustela.api.given_types import read_serde
+from mustela.api.joined import TableJoined
+from mustela.api.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.api.options import Materialized, options_or
+from mustela.api.serdes import choose, choose_serde
 from mustela.dsl.extractors import Extractor, check_extractor
-from mustela.dsl.functions import check_function
-from mustela.dsl.given_types import read_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import check_not_kept, store_spec
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
-from mustela.dsl.option import Option
-from mustela.dsl.options import Materialized, options_or
 from mustela.dsl.registry import NodePlace
-from mustela.dsl.serdes import choose, choose_serde
 from mustela.dsl.versions import row_versions_of, rows_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -31,31 +31,7 @@ from mustela.topology.foreign_key import (
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable
 
-__all__ = ["TableJoined", "foreign_key_join"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableJoined(Option):
-    """How a join by foreign key is named.
-
-    Attributes:
-        name: Name of the join; its stores are ``<name>-subscription-store`` and, where the right
-            table has no store that holds its rows as they are, ``<name>-right-store``.
-
-    Example:
-        >>> from mustela import StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> orders = builder.table("orders", key=int, value=dict)
-        >>> users = builder.table("users", key=str, value=str)
-        >>> named = orders.join(
-        ...     users,
-        ...     lambda order, user: [order["item"], user],
-        ...     foreign_key=lambda order: order["user"],
-        ...     table_joined=TableJoined(name="orders-of-users"),
-        ... )
-    """
-
-    name: str | None = None
+__all__ = ["foreign_key_join"]
 
 
 def foreign_key_join(  # noqa: PLR0913 - all that the two public methods were given

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mustela.api.errors import BadOptionError
+from mustela.api.names import check_name
+from mustela.api.options import Consumed, options_or
+from mustela.api.processor import ProcessorSupplier
+from mustela.api.serdes import choose, choose_serde
+from mustela.api.stores import StoreBuilder
 from mustela.dsl.globalktable import row_versions_refused
-from mustela.dsl.names import check_name
-from mustela.dsl.options import Consumed, options_or
 from mustela.dsl.registry import NodePlace, Registry
-from mustela.dsl.serdes import choose, choose_serde
-from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import checked_store_builder, supplied
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
-from mustela.topology.errors import BadOptionError
 from mustela.topology.global_table import GlobalTableNode
-from mustela.topology.processor_api import ProcessorSupplier
 
 __all__ = ["GlobalStoreOptions", "add_global_store"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mustela.api.errors import BadOptionError
+from mustela.api.names import check_name
+from mustela.api.options import Consumed, Materialized, options_or
+from mustela.api.serdes import choose, choose_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
-from mustela.dsl.names import check_name
-from mustela.dsl.options import Consumed, Materialized, options_or
 from mustela.dsl.registry import NodePlace, Registry
-from mustela.dsl.serdes import choose, choose_serde
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.row_versions import FIRST_VERSION
-from mustela.topology.errors import BadOptionError
 from mustela.topology.global_table import GlobalTableNode
 
 __all__ = ["GlobalKTable", "add_global_table", "row_versions_refused"]

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mustela.dsl.aggregates import Aggregate
-from mustela.dsl.cogroup import Cogrouping
-from mustela.dsl.functions import check_function, check_initializer, function_name
-from mustela.dsl.given_types import read_fold
-from mustela.dsl.materialize import store_spec
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
-from mustela.dsl.registry import Registry
-from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
-from mustela.dsl.serdes import choose_serde
-from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
-from mustela.dsl.windows import (
+from mustela.api.aggregates import Aggregate
+from mustela.api.functions import check_function, check_initializer, function_name
+from mustela.api.given_types import read_fold
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
+from mustela.api.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
     UnlimitedWindows,
     window_spec,
 )
+from mustela.dsl.cogroup import Cogrouping
+from mustela.dsl.materialize import store_spec
+from mustela.dsl.registry import Registry
+from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
+from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from mustela.api.errors import BadOptionError, OtherBuilderError
 from mustela.dsl.missing import VerbStage
 from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.errors import BadOptionError, OtherBuilderError
 
 __all__ = ["Handle", "HandleKind"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mustela.api.window_specs import SessionWindowSpec
 from mustela.dsl.cogroup import (
     Cogroup,
     CogroupedKStream,
@@ -21,7 +22,6 @@ from mustela.dsl.processed import ProcessedKStream, Replies
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.transacted import TransactedKStream
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
-from mustela.topology.windows import SessionWindowSpec
 
 if TYPE_CHECKING:
     from mustela.serdes.base import Serde

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mustela.api.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.handle import Handle
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
 from mustela.dsl.registry import Registry
 from mustela.dsl.versions import row_versions_of
 from mustela.serdes.base import Serde

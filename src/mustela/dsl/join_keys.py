@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from mustela.dsl.given_types import is_read
+from mustela.api.errors import JoinKeysError
+from mustela.api.given_types import is_read
 from mustela.dsl.handle import Handle
 from mustela.errors import Origin
 from mustela.model import TIME_MAX
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
-from mustela.topology.errors import JoinKeysError
 
 __all__ = ["join_key"]
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mustela.dsl.join_windows import StreamJoined
-from mustela.dsl.stores import StoreSupplier, checked_supplier
-from mustela.dsl.upgrades import Upgrades, read_versions
+from mustela.api.errors import BadOptionError, DuplicateStoreError
+from mustela.api.join_windows import StreamJoined
+from mustela.api.stores import StoreSupplier, checked_supplier
+from mustela.api.upgrades import Upgrades, read_versions
+from mustela.api.window_specs import JoinWindowSpec
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.list import LIST_FORMAT
 from mustela.state.kinds.waiting import WAITING_FORMAT
-from mustela.topology.errors import BadOptionError, DuplicateStoreError
-from mustela.topology.stream_join import JoinWindowSpec, StreamJoinKind
+from mustela.topology.stream_join import StreamJoinKind
 
 __all__ = ["JoinStores"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mustela.dsl.join_windows import JoinWindows, StreamJoined
-from mustela.dsl.stream_table_join import Joined
+from mustela.api.join_windows import JoinWindows, StreamJoined
+from mustela.api.joined import Joined
 from mustela.serdes.base import Serde
 from mustela.topology.stream_join import StreamJoinKind
 

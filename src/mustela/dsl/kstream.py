@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function, function_name
+from mustela.api.given_types import Part, read_serde
+from mustela.api.names import check_name, path_name
+from mustela.api.options import Grouped, Partitioner, Produced, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose, choose_serde
 from mustela.dsl.async_calls import AsyncCalls
 from mustela.dsl.distinct import Distinct
-from mustela.dsl.functions import check_function, function_name
-from mustela.dsl.given_types import Part, read_serde
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.handle import Handle
-from mustela.dsl.names import check_name, path_name
-from mustela.dsl.options import Grouped, Partitioner, Produced, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.processing import Processing
 from mustela.dsl.registry import NodePlace
 from mustela.dsl.routing import Routing
-from mustela.dsl.serdes import choose, choose_serde, said_or_read, serde_to_write
+from mustela.dsl.serdes import said_or_read, serde_to_write
 from mustela.dsl.stream_joins import StreamJoins
 from mustela.dsl.transact import TransactVerb
 from mustela.errors import Origin
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import StrSerde
-from mustela.topology.errors import BadOptionError
 from mustela.topology.fold_cells import all_together
 from mustela.topology.sink import SinkNode
 from mustela.topology.stateless import (

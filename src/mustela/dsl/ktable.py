@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mustela.dsl.functions import check_function, function_name
-from mustela.dsl.given_types import read_serde
+from mustela.api.errors import BadOptionError, NotWindowedError
+from mustela.api.functions import check_function, function_name
+from mustela.api.given_types import read_serde
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, check_not_kept, store_spec
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import NodePlace
 from mustela.dsl.row_types import or_none, row_maker, whole_type
-from mustela.dsl.serdes import choose_serde, said_or_read
+from mustela.dsl.serdes import said_or_read
 from mustela.dsl.suppression import Suppression
 from mustela.dsl.table_grouping import TableGrouping
 from mustela.dsl.table_joins import TableJoins
@@ -26,14 +28,13 @@ from mustela.serdes.base import Serde
 from mustela.serdes.rows import Row, RowSerde, flat_row
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError, NotWindowedError
 from mustela.topology.stateless import MapNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
 
 if TYPE_CHECKING:
+    from mustela.api.stores import StoreBuilder
+    from mustela.api.value_transformer import TransformerSupplier
     from mustela.dsl.kstream import KStream
-    from mustela.dsl.stores import StoreBuilder
-    from mustela.topology.value_transformer import TransformerSupplier
 
 __all__ = ["KTable"]
 

@@ -6,18 +6,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, get_args
 
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.dsl.options import Materialized, StoreType
+from mustela.api.errors import BadOptionError
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.options import Materialized, StoreType
+from mustela.api.serdes import choose
+from mustela.api.stores import check_ttl_by, checked_supplier
+from mustela.api.upgrades import check_named, read_versions
+from mustela.api.windows import milliseconds
 from mustela.dsl.registry import NodePlace
-from mustela.dsl.serdes import choose
-from mustela.dsl.stores import check_ttl_by, checked_supplier
-from mustela.dsl.upgrades import check_named, read_versions
-from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "check_not_kept", "store_spec"]
 

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mustela.dsl.called import take_calls
-from mustela.dsl.names import snake_case
-from mustela.dsl.origin import user_origin
-from mustela.topology.errors import NoSuchStepError
+from mustela.api.called import take_calls
+from mustela.api.errors import NoSuchStepError
+from mustela.api.names import snake_case
+from mustela.api.origin import user_origin
 
 __all__ = ["VerbStage"]
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from mustela.api.errors import UnknownChildError
+from mustela.api.names import path_name
+from mustela.api.origin import user_origin
+from mustela.api.update import Updated, reply_output
 from mustela.dsl.kstream import KStream
-from mustela.dsl.names import path_name
-from mustela.dsl.origin import user_origin
 from mustela.dsl.processing import Replies
 from mustela.dsl.registry import Registry
 from mustela.dsl.transacted import TransactedKStream
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.errors import UnknownChildError
 from mustela.topology.processor import OutputNode
 from mustela.topology.stateless import MergeNode
-from mustela.topology.update import Updated, reply_output
 
 __all__ = ["ProcessedKStream", "parts_of"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
-from mustela.dsl.functions import function_name
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import function_name
+from mustela.api.origin import user_origin
+from mustela.api.outputs import SideOutput
+from mustela.api.serdes import choose_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import AddedStore, NodePlace
-from mustela.dsl.serdes import choose_serde, said_or_read
+from mustela.dsl.serdes import said_or_read
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
 from mustela.dsl.suppliers import (
     connected_stores,
@@ -22,16 +25,15 @@ from mustela.dsl.suppliers import (
 from mustela.dsl.transact import attach_requests, checked_stores
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.errors import BadOptionError
 from mustela.topology.processor import ProcessorNode
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from mustela.api.processor import ProcessorSupplier
+    from mustela.api.stores import StoreBuilder
     from mustela.dsl.processed import ProcessedKStream
-    from mustela.dsl.stores import StoreBuilder
     from mustela.dsl.transacted import TransactedKStream
-    from mustela.topology.processor_api import ProcessorSupplier
 
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
@@ -45,31 +47,7 @@ else:
     K2 = TypeVar("K2")
     W = TypeVar("W")
 
-__all__ = ["Processing", "SideOutput", "Ties", "attach_processor"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SideOutput(Generic[K, V]):
-    """The types of a side output of a processor.
-
-    Attributes:
-        key: Type or serde of the keys; those of the stream that is processed if nothing is said.
-        value: Type or serde of the values; likewise.
-
-    Example:
-        >>> from mustela import StreamsBuilder
-        >>> from mustela.processors import ContextualProcessor
-        >>> class Sort(ContextualProcessor):
-        ...     def process(self, record):
-        ...         self.context.output("empty", record.with_value(0))
-        >>> builder = StreamsBuilder()
-        >>> words = builder.stream("words", key=str, value=str)
-        >>> sorted_words = words.process(Sort, outputs={"empty": SideOutput(value=int)})
-        >>> sorted_words.output("empty").to("empty")
-    """
-
-    key: type[K] | Serde[K] | None = None
-    value: type[V] | Serde[V] | None = None
+__all__ = ["Processing", "Ties", "attach_processor"]
 
 
 class Processing(Handle[K, V]):

@@ -6,13 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.dsl.renamed import check_renamed
-from mustela.dsl.told_types import check_types
-from mustela.errors import Origin
-from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.opening import INNER_KINDS
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     DuplicateNameError,
     DuplicateStoreError,
@@ -22,12 +16,18 @@ from mustela.topology.errors import (
     UnfinishedSplitError,
     UnknownStoreError,
 )
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.processor_wrapper import ProcessorWrapper
+from mustela.dsl.renamed import check_renamed
+from mustela.dsl.told_types import check_types
+from mustela.errors import Origin
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.opening import INNER_KINDS
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
 from mustela.topology.old_values import with_store
 from mustela.topology.processor import ProcessorNode
-from mustela.topology.processor_wrapper import ProcessorWrapper
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.transact import TransactApplyNode, check_transacted
 from mustela.topology.update import UpdateNode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mustela.api.errors import BadOptionError, DuplicateStoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError, DuplicateStoreError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 

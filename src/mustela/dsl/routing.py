@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from mustela.dsl.functions import check_function, function_name
-from mustela.dsl.handle import Handle
-from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
-from mustela.dsl.missing import VerbStage
-from mustela.dsl.names import check_name
-from mustela.dsl.option import Option
-from mustela.dsl.options import (
+from mustela.api.errors import BadOptionError, DuplicateNameError, SplitEndedError
+from mustela.api.functions import check_function, function_name
+from mustela.api.names import check_name
+from mustela.api.option import Option
+from mustela.api.options import (
     Materialized,
     Partitioner,
     Printed,
     Repartitioned,
     options_or,
 )
-from mustela.dsl.origin import user_origin
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose, choose_serde
+from mustela.dsl.handle import Handle
+from mustela.dsl.materialize import KEY_VALUE_KINDS, store_spec
+from mustela.dsl.missing import VerbStage
 from mustela.dsl.registry import Registry
-from mustela.dsl.serdes import choose, choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.errors import BadOptionError, DuplicateNameError, SplitEndedError
 from mustela.topology.routing import BranchNode, PrintNode, RepartitionNode, SplitNode
 from mustela.topology.table import StreamToTableNode
 

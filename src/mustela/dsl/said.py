@@ -21,15 +21,17 @@ from typing import (
     is_typeddict,
 )
 
-from mustela.dsl.aggregates import Aggregate, CountDistinct, Latest, MaxBy, TopN, Types
-from mustela.dsl.called import bad_call
+from mustela.api.aggregates import Aggregate, CountDistinct, Latest, MaxBy, TopN, Types
+from mustela.api.called import bad_call
+from mustela.api.cells import CELL_KINDS, Cell, Field
+from mustela.api.errors import BadOptionError, SubtractorError
+from mustela.api.names import path_name
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
 from mustela.dsl.missing import VerbStage
-from mustela.dsl.names import path_name
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.row_types import WHOLE_TYPES, or_none, row_maker, whole_type
-from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.serdes.aggregates import Cells, CellsSerde
 from mustela.serdes.base import Serde, type_name
@@ -39,20 +41,11 @@ from mustela.serdes.primitives import (
 )
 from mustela.serdes.rows import RowSerde
 from mustela.serdes.shape import is_class_with_fields
-from mustela.topology.errors import BadOptionError, SubtractorError
 from mustela.topology.fold_cells import itself, tagged_value
 from mustela.topology.stateless import FlatMapValuesNode, MergeNode
 from mustela.topology.table import TableMapValuesNode
 from mustela.topology.timed_values import TimedValuesNode
-from mustela.topology.written_fold import (
-    CELL_KINDS,
-    Access,
-    Cell,
-    Field,
-    WrittenFold,
-    written_fold,
-    written_rows,
-)
+from mustela.topology.written_fold import Access, WrittenFold, written_fold, written_rows
 
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable

@@ -7,15 +7,16 @@ from datetime import UTC, timedelta
 from typing import Any, Final, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
+from mustela.api.schedule import CatchUp, CronSchedule, EverySchedule, Schedule
+from mustela.api.scheduled import TickFunction
+from mustela.api.serdes import choose_serde
 from mustela.dsl.registry import Registry
-from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
-from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule, Schedule
-from mustela.topology.scheduled import ScheduledSourceNode, TickFunction
+from mustela.topology.scheduled import ScheduledSourceNode
 
 __all__ = ["CatchUpWord", "add_scheduled", "schedule_of"]
 

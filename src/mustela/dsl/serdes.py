@@ -5,66 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mustela.dsl.given_types import Part, is_read, read_serde
+from mustela.api.errors import MissingSerdeError
+from mustela.api.given_types import Part, read_serde
+from mustela.api.serdes import choose_serde
 from mustela.dsl.told_types import told_serde
 from mustela.errors import Origin, UsageError
 from mustela.serdes.base import Serde
-from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
-from mustela.topology.errors import MissingSerdeError, OptionConflictError
 from mustela.topology.node import Node
 
-__all__ = ["choose", "choose_serde", "said_or_read", "serde_to_write"]
+__all__ = ["said_or_read", "serde_to_write"]
 
 T = TypeVar("T")
-
-
-def choose(name: str, keyword: T | None, option: T | None, *, holder: str, at: Origin) -> T | None:
-    """Return what was said by keyword or in an options object.
-
-    Raises:
-        OptionConflictError: If both were said and differ.
-    """
-    if keyword is None or option is None or keyword == option:
-        return option if keyword is None else keyword
-    msg = f"{name} is given twice: {name}={_shown(keyword)} and {holder}({name}={_shown(option)})"
-    raise OptionConflictError(
-        msg,
-        at=at,
-        why="what a keyword and an options object both say must agree",
-        fix=f"leave out one of them, such as {name}=",
-        fields={"option": name},
-    )
-
-
-def choose_serde(
-    name: str, keyword: object, option: object, *, holder: str, at: Origin
-) -> Serde[Any] | None:
-    """Return the serde that was said by keyword or in an options object, None if neither.
-
-    Args:
-        name: ``key`` or ``value``.
-        keyword: A type, a serde, or None.
-        option: The same, from the options object.
-        holder: Name of the options' class.
-        at: The user's line.
-
-    Raises:
-        OptionConflictError: If both were said and differ.
-        UnknownSerdeError: If what was said has no serde.
-    """
-    try:
-        said = [
-            None if spec is None else resolve_serde(spec, key=name == "key")
-            for spec in (keyword, option)
-        ]
-    except UsageError as error:
-        error.at = error.at or at
-        raise
-    if said[1] is not None and is_read(said[0]):
-        return said[1]
-    return choose(name, said[0], said[1], holder=holder, at=at)
 
 
 def said_or_read(
@@ -137,9 +90,3 @@ def _undeclared(known: Serde[Any] | None) -> bool:
     """Say whether the keys inside windowed keys have the serde of what nobody declared."""
     windowed = type(known) in {WindowedSerde, SessionWindowedSerde}
     return windowed and isinstance(getattr(known, "inner", None), ValueSerde)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Serde):
-        return str(value.name)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return value.__name__ if isinstance(value, type) else repr(value)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mustela.dsl.names import path_name
+from mustela.api.errors import BadOptionError, SharedStoreError
+from mustela.api.names import path_name
+from mustela.api.stores import StoreBuilder
+from mustela.api.update import update_output
 from mustela.dsl.registry import AddedStore, Registry
-from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import known_store
 from mustela.errors import Origin
-from mustela.topology.errors import BadOptionError, SharedStoreError
 from mustela.topology.processor import OutputNode
-from mustela.topology.update import update_output
 
 __all__ = ["attach_updates", "checked_updates", "store_names"]
 

@@ -6,15 +6,15 @@ import re
 from datetime import timedelta
 from typing import Any, TypedDict, cast, get_args
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.names import check_name, path_name
-from mustela.dsl.options import AutoOffsetReset, Consumed, ResetWord
-from mustela.dsl.serdes import choose, choose_serde
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.names import check_name, path_name
+from mustela.api.options import AutoOffsetReset, Consumed, ResetWord
+from mustela.api.serdes import choose, choose_serde
+from mustela.api.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
+from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.errors import Origin
-from mustela.topology.errors import BadOptionError
 from mustela.topology.source import SourceNode
-from mustela.topology.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
-from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["checked_extractor", "event_time_options", "reading_start", "source_node", "topic_names"]
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.join_windows import JoinWindows, StreamJoined
+from mustela.api.joined import Joined
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.options import options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose, choose_serde
+from mustela.api.window_specs import JoinWindowSpec
+from mustela.api.windows import check_windows_for
 from mustela.dsl.extractors import read_extractor
-from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.join_stores import JoinStores
-from mustela.dsl.join_windows import JoinWindows, StreamJoined
 from mustela.dsl.join_wish import Wish
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.dsl.options import options_or
-from mustela.dsl.origin import user_origin
-from mustela.dsl.serdes import choose, choose_serde, said_or_read
-from mustela.dsl.stream_table_join import Joined, join_global_table, join_table
-from mustela.dsl.windows import check_windows_for
+from mustela.dsl.serdes import said_or_read
+from mustela.dsl.stream_table_join import join_global_table, join_table
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.errors import BadOptionError
-from mustela.topology.stream_join import JoinWindowSpec, StreamJoinNode
+from mustela.topology.stream_join import StreamJoinNode
 
 if TYPE_CHECKING:
     from mustela.dsl.globalktable import GlobalKTable

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.joined import Joined
+from mustela.api.names import STORE_NAME_LENGTH_MAX, path_name
+from mustela.api.options import options_or
+from mustela.api.serdes import choose, choose_serde
+from mustela.api.upgrades import read_versions
+from mustela.api.windows import milliseconds
 from mustela.dsl.extractors import Extractor, check_extractor
-from mustela.dsl.functions import check_function
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import kept_for, windows_kept_ms
 from mustela.dsl.join_keys import join_key
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, path_name
-from mustela.dsl.option import Option
-from mustela.dsl.options import options_or
-from mustela.dsl.serdes import choose, choose_serde, said_or_read
-from mustela.dsl.upgrades import Upgrades, read_versions
+from mustela.dsl.serdes import said_or_read
 from mustela.dsl.versions import row_versions_of, versions_of
-from mustela.dsl.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 from mustela.topology.stream_table_join import StreamTableJoinKind, StreamTableJoinNode
 
@@ -42,41 +42,7 @@ else:
     V = TypeVar("V")
     W = TypeVar("W")
 
-__all__ = ["Joined", "join_global_table", "join_table"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Joined(Option, Generic[K, V, W]):
-    """How a stream meets a table.
-
-    Attributes:
-        key: Type or serde of the keys of both sides; the stream's if nothing is said.
-        value: Type or serde of the stream's values, for records that wait.
-        other_value: Type or serde of the table's values, for a copy of the table.
-        name: Name of the join.
-        grace: How long a record waits for table rows that are older than itself but come later.
-            Only for a versioned table: others do not know what was before.
-        version: The version of the records that wait, as in `Materialized`.
-        upgrade: How older ones are read, likewise. It has to stay: ``mustela state upgrade`` does
-            not rewrite what waits in a join.
-
-    Example:
-        >>> from mustela import Joined, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> prices = builder.table("prices", key=str, value=int)
-        >>> orders = builder.stream("orders", key=str, value=int)
-        >>> costs = orders.join(prices, lambda n, price: n * price, joined=Joined(name="costs"))
-        >>> costs.name
-        'costs'
-    """
-
-    key: type[K] | Serde[K] | None = None
-    value: type[V] | Serde[V] | None = None
-    other_value: type[W] | Serde[W] | None = None
-    name: str | None = None
-    grace: timedelta | None = None
-    version: int = 1
-    upgrade: Upgrades[V] | None = None
+__all__ = ["join_global_table", "join_table"]
 
 
 def join_table(  # noqa: PLR0913 - the arguments of four public methods

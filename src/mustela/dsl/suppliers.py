@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypedDict, cast
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.errors import BadOptionError, FunctionError, UnknownStoreError
+from mustela.api.functions import check_function
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
+from mustela.api.processor import FixedKeyProcessor, Processor, ProcessorSupplier
+from mustela.api.stores import StoreBuilder
+from mustela.api.timers import acts_on_time, timer_store
 from mustela.dsl.registry import AddedStore, Registry
-from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.asked_stores import AskedStore, asked_stores
-from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
-from mustela.topology.processor_api import FixedKeyProcessor, Processor, ProcessorSupplier
-from mustela.topology.timers import acts_on_time, timer_store
 
 __all__ = [
     "Made",

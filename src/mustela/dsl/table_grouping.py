@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mustela.dsl.functions import check_function, function_name
-from mustela.dsl.given_types import read_serde
+from mustela.api.functions import check_function, function_name
+from mustela.api.given_types import read_serde
+from mustela.api.options import Grouped, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose, choose_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.options import Grouped, options_or
-from mustela.dsl.origin import user_origin
-from mustela.dsl.serdes import choose, choose_serde
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.table_group import TableGroupNode

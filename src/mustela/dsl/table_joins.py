@@ -6,21 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.given_types import read_serde
+from mustela.api.joined import TableJoined
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
 from mustela.dsl.extractors import Extractor, read_extractor
-from mustela.dsl.foreign_key_join import TableJoined, foreign_key_join
-from mustela.dsl.functions import check_function
-from mustela.dsl.given_types import read_serde
+from mustela.dsl.foreign_key_join import foreign_key_join
 from mustela.dsl.handle import Handle
 from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
 from mustela.dsl.materialize import check_not_kept, store_spec
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
-from mustela.dsl.serdes import choose_serde
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
 from mustela.topology.table_join import TableJoinKind, TableJoinNode
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from mustela.dsl.given_types import (
+from mustela.api.errors import MissingSerdeError
+from mustela.api.given_types import (
     UNKNOWN,
     Part,
     given_type,
@@ -23,7 +24,6 @@ from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.topology.aggregate import AggregateNode
 from mustela.topology.async_calls import AsyncNode
 from mustela.topology.cogroup import CogroupNode
-from mustela.topology.errors import MissingSerdeError
 from mustela.topology.foreign_key import ForeignKeyJoinNode, ForeignKeyMatchNode
 from mustela.topology.global_table import GlobalJoinNode
 from mustela.topology.node import Node

@@ -7,19 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from mustela.dsl.functions import check_function
+from mustela.api.errors import SourceConflictError, UnknownStepError
+from mustela.api.functions import check_function
+from mustela.api.names import check_name
+from mustela.api.options import Consumed, Partitioner, options_or
+from mustela.api.origin import user_origin
+from mustela.api.outputs import SideOutput
+from mustela.api.processor import ProcessorSupplier
+from mustela.api.processor_wrapper import ProcessorWrapper
+from mustela.api.serdes import choose_serde
+from mustela.api.stores import StoreBuilder
 from mustela.dsl.global_stores import GlobalStoreOptions, add_global_store
 from mustela.dsl.handle import Handle
 from mustela.dsl.handles import Handles
-from mustela.dsl.names import check_name
-from mustela.dsl.options import Consumed, Partitioner, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.processed import parts_of
-from mustela.dsl.processing import SideOutput, Ties, attach_processor
+from mustela.dsl.processing import Ties, attach_processor
 from mustela.dsl.registry import Registry
-from mustela.dsl.serdes import choose_serde, serde_to_write
+from mustela.dsl.serdes import serde_to_write
 from mustela.dsl.sources import source_node
-from mustela.dsl.stores import StoreBuilder
 from mustela.dsl.suppliers import (
     add_store_builder,
     connected_stores,
@@ -29,10 +34,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology import graph
-from mustela.topology.errors import SourceConflictError, UnknownStepError
 from mustela.topology.processor import ProcessorNode
-from mustela.topology.processor_api import ProcessorSupplier
-from mustela.topology.processor_wrapper import ProcessorWrapper
 from mustela.topology.sink import SinkNode, TopicNameExtractor
 from mustela.topology.source import SourceNode
 

@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mustela.dsl.functions import check_function, function_name
+from mustela.api.errors import BadOptionError, FunctionError, UnknownStoreError
+from mustela.api.functions import check_function, function_name
+from mustela.api.names import path_name
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
+from mustela.api.stores import StoreBuilder
+from mustela.api.transact import REQUESTS
 from mustela.dsl.handle import Handle
-from mustela.dsl.names import path_name
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import NodePlace, Registry
-from mustela.dsl.serdes import choose_serde
-from mustela.dsl.stores import StoreBuilder
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.transaction import Transaction
-from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.topology.processor import OutputNode
 from mustela.topology.routing import BranchNode, RepartitionNode
 from mustela.topology.transact import (
-    REQUESTS,
     RESULTS,
     WRITTEN,
     TransactApplyNode,

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from mustela.api.errors import BadOptionError
+from mustela.api.timers import acts_on_time
+from mustela.api.value_transformer import TransformerProcessors, TransformerSupplier
 from mustela.dsl.handle import Handle
 from mustela.dsl.processing import Ties, attach_processor
 from mustela.dsl.registry import NodePlace
@@ -14,13 +17,10 @@ from mustela.dsl.suppliers import Made, checked_supplier
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
 from mustela.topology.table import StreamToTableNode, TableToStreamNode
-from mustela.topology.timers import acts_on_time
-from mustela.topology.value_transformer import TransformerProcessors, TransformerSupplier
 
 if TYPE_CHECKING:
-    from mustela.dsl.stores import StoreBuilder
+    from mustela.api.stores import StoreBuilder
 
 __all__ = ["Mapped", "add_transformer", "is_transformer_supplier"]
 

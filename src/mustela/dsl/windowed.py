@@ -7,17 +7,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
-from mustela.dsl.aggregates import Aggregate
-from mustela.dsl.functions import check_function, check_initializer, function_name
-from mustela.dsl.given_types import read_fold
+from mustela.api.aggregates import Aggregate
+from mustela.api.errors import BadOptionError, RetentionError
+from mustela.api.functions import check_function, check_initializer, function_name
+from mustela.api.given_types import read_fold
+from mustela.api.names import path_name
+from mustela.api.options import Materialized, options_or
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
+from mustela.api.window_specs import (
+    SessionWindowSpec,
+    SlidingWindowSpec,
+    UnlimitedWindowSpec,
+    WindowEmit,
+    WindowSpec,
+)
+from mustela.api.windows import EmitStrategy, milliseconds
 from mustela.dsl.materialize import store_spec
-from mustela.dsl.names import path_name
-from mustela.dsl.options import Materialized, options_or
-from mustela.dsl.origin import user_origin
 from mustela.dsl.registry import Registry
 from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
-from mustela.dsl.serdes import choose_serde
-from mustela.dsl.windows import EmitStrategy, milliseconds
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
@@ -27,15 +35,7 @@ from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 from mustela.topology.aggregate import AggregateKind
-from mustela.topology.errors import BadOptionError, RetentionError
 from mustela.topology.window_aggregate import WindowAggregateNode
-from mustela.topology.windows import (
-    SessionWindowSpec,
-    SlidingWindowSpec,
-    UnlimitedWindowSpec,
-    WindowEmit,
-    WindowSpec,
-)
 
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable

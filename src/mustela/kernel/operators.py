@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from mustela.api.window_specs import SessionWindowSpec, SlidingWindowSpec
 from mustela.errors import InvariantError
 from mustela.kernel.aggregates import aggregate, cogroup, combine, table_aggregate
 from mustela.kernel.calls import async_calls, request_reply
@@ -84,7 +85,6 @@ from mustela.topology.transact import (
 )
 from mustela.topology.update import UpdateNode
 from mustela.topology.window_aggregate import WindowAggregateNode
-from mustela.topology.windows import SessionWindowSpec, SlidingWindowSpec
 
 __all__ = ["OPERATORS", "make_operator"]
 

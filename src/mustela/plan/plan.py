@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mustela.api.errors import SourceConflictError
+from mustela.api.timestamps import keeps_broker_time, needs_partition_time
+from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.plan.step import Step
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import SourceConflictError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.store_meaning import StoreMeaning, join_meanings
-from mustela.topology.timestamps import keeps_broker_time, needs_partition_time
-from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["PLAN_FORMAT", "Exchange", "Plan", "Stage"]
 

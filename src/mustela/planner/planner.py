@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
+from mustela.api.errors import BadOptionError
 from mustela.plan.plan import Plan
 from mustela.planner.assemble import assemble
 from mustela.planner.flow import Flow
@@ -25,7 +26,6 @@ from mustela.planner.rules.single_store_self_join import single_store_self_join
 from mustela.planner.shared_stores import keep_together
 from mustela.planner.sinks import with_sink_turns
 from mustela.topology.checks import check_asked_stores
-from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import TopologyGraph
 
 __all__ = ["RULES", "Rule", "plan"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mustela.api.errors import StorePathError
 from mustela.plan.together import sharing, with_between
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.placement import Placement, lifted, place
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import StorePathError
 from mustela.topology.node import Arrival
 from mustela.topology.processor import ProcessorNode
 

@@ -9,10 +9,10 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mustela.api.option import Answering
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.option import Answering
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError, UsageError
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.api.option import Answering
 from mustela.clock import Clock, ManualClock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.pool import LoopThread
-from mustela.dsl.option import Answering
 from mustela.plan.calls import CallOutcome, CallRequest, Fate
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde

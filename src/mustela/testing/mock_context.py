@@ -8,7 +8,25 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from mustela.dsl.stores import StoreBuilder
+from mustela.api.context import (
+    FixedKeyProcessorContext,
+    ProcessingContext,
+    ProcessorContext,
+    RecordMetadata,
+)
+from mustela.api.errors import StoreAccessError, UnknownChildError
+from mustela.api.metrics import ProcessorMetrics
+from mustela.api.stores import StoreBuilder
+from mustela.api.timers import (
+    FixedKeyTimer,
+    PunctuationType,
+    Punctuator,
+    TimeDomain,
+    Timer,
+    TimerKeyError,
+    interval_ms,
+    moment_ms,
+)
 from mustela.kernel.core.isolate import isolated
 from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record, fixed_key_record
@@ -19,24 +37,6 @@ from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.kinds.by_record import by_record_key
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from mustela.topology.errors import StoreAccessError, UnknownChildError
-from mustela.topology.processor_context import (
-    FixedKeyProcessorContext,
-    ProcessingContext,
-    ProcessorContext,
-    RecordMetadata,
-)
-from mustela.topology.processor_metrics import ProcessorMetrics
-from mustela.topology.timers import (
-    FixedKeyTimer,
-    PunctuationType,
-    Punctuator,
-    TimeDomain,
-    Timer,
-    TimerKeyError,
-    interval_ms,
-    moment_ms,
-)
 
 __all__ = [
     "CapturedForward",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mustela.dsl.option import Answering
+from mustela.api.option import Answering
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,

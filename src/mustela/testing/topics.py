@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast, overload
 
-from mustela.dsl.option import Answering
+from mustela.api.option import Answering
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde

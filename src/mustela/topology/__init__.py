@@ -2,6 +2,6 @@
 
 Owns: frozen nodes, step names, origins in user code, describe() and the fingerprint.
 Entry: graph.py (Topology).
-May import: state and every room below it.
+May import: api and every room below it.
 Must not: hold physical choices such as lanes, partitions or stages.
 """

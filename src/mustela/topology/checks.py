@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mustela.api.errors import StoreAccessError
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.asked_stores import AskedStore
-from mustela.topology.errors import StoreAccessError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.node import Node
 from mustela.topology.processor import ProcessorNode

@@ -4,54 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
+from mustela.api.calls import RequestReply
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.async_calls import (
-    CallFailedError,
-    OnFailure,
-    check_on_failure,
-    check_span,
-)
 from mustela.topology.node import Arrival, Node
 from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
-__all__ = ["CorrelateNode", "ReplyKeyNode", "RequestReply", "RequestReplyNode"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestReply:
-    """How a step asks by topic.
-
-    Attributes:
-        topic: Where requests go.
-        timeout: How long a reply is waited for, by the clock.
-        key: Type or serde of the requests' keys; the stream's if not given.
-        value: Type or serde of the requests' values; the stream's if not given.
-        header: Name of the header that a reply must have like its request.
-        on_timeout: What becomes of a record without a reply: a word, or a function of the record
-            and the error that gives its result. None: what ``processing_handler`` of the settings
-            says.
-
-    Example:
-        >>> RequestReply(topic="price-requests", timeout=timedelta(seconds=30)).header
-        'correlation-id'
-    """
-
-    topic: str
-    timeout: timedelta
-    key: Any = None
-    value: Any = None
-    header: str = "correlation-id"
-    on_timeout: OnFailure | Callable[[Any, CallFailedError], Any] | None = None
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        check_span("RequestReply", "timeout", self.timeout)
-        check_on_failure("RequestReply", "on_timeout", self.on_timeout)
+__all__ = ["CorrelateNode", "ReplyKeyNode", "RequestReplyNode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

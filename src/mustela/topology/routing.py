@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.api.options import Partitioner
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.node import Arrival, Node
 
-__all__ = ["BranchNode", "Partitioner", "PrintNode", "RepartitionNode", "SplitNode"]
-
-Partitioner = Callable[[str, Any, Any, int], Any]
-"""(topic, key, value, number of partitions) -> a partition, several of them, or None."""
+__all__ = ["BranchNode", "PrintNode", "RepartitionNode", "SplitNode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

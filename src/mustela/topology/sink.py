@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.api.options import Partitioner
 from mustela.model import RecordContext
 from mustela.serdes.base import Serde
 from mustela.topology.node import Node
-from mustela.topology.routing import Partitioner
 
 __all__ = ["SinkNode", "TopicNameExtractor"]
 

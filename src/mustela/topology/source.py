@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
-from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 __all__ = ["SourceNode", "TableSourceNode"]
 

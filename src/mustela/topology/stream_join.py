@@ -4,89 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, Literal
 
+from mustela.api.window_specs import JoinSpans, JoinWindowSpec
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
 from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
-__all__ = ["JoinSpans", "JoinWindowSpec", "StreamJoinKind", "StreamJoinNode"]
+__all__ = ["StreamJoinKind", "StreamJoinNode"]
 
 StreamJoinKind = Literal["inner", "left", "outer"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinWindowSpec:
-    """Which records of the right side a record of the left side meets.
-
-    Attributes:
-        before_ms: How much older than the left record a right one may be; negative if it must be
-            younger.
-        after_ms: How much younger it may be; negative if it must be older.
-        grace_ms: How long behind the end of its window a record without a partner waits for one.
-
-    Example:
-        >>> JoinWindowSpec(before_ms=5, after_ms=20, grace_ms=1).retention_ms
-        26
-    """
-
-    before_ms: int
-    after_ms: int
-    grace_ms: int
-
-    @property
-    def size_ms(self) -> int:
-        """From the oldest to the youngest right record that a left one may meet."""
-        return self.before_ms + self.after_ms
-
-    @property
-    def retention_ms(self) -> int:
-        """How long Kafka Streams keeps a record, by the time of its own side."""
-        return self.size_ms + self.grace_ms
-
-    @property
-    def kept_ms(self) -> int:
-        """How long a record is kept, by the time of both sides: until nobody can meet it."""
-        return max(self.size_ms, self.before_ms, self.after_ms) + self.grace_ms
-
-    @property
-    def segment_ms(self) -> int:
-        """Length of the spans of time in which records are kept, and dropped together.
-
-        A longer one means fewer rows to look for, a shorter one less to keep behind its time.
-        """
-        return max(self.kept_ms, min(4 * self.kept_ms, 60_000), 1_000)
-
-    @property
-    def block_ms(self) -> int:
-        """Length of the longest span of time that a row of what waits covers."""
-        return self.segment_ms // 16
-
-    @property
-    def kept_as(self) -> str:
-        """Which partners the rows of a store are for; recorded with the store."""
-        return f"partners up to {self.before_ms} ms before and {self.after_ms} ms after"
-
-    @property
-    def lag_ms(self) -> int:
-        """How far behind the time of its closing a result may be stamped."""
-        return max(self.before_ms, self.after_ms, 0) + self.grace_ms + 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinSpans:
-    """Functions that say the window of a left record; None where it is the widest.
-
-    Attributes:
-        before: Gives how much older a right record may be, as a timedelta.
-        after: How much younger.
-    """
-
-    before: Callable[[Any], timedelta] | None = None
-    after: Callable[[Any], timedelta] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

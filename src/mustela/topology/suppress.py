@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
+from mustela.api.suppression import SuppressUntil, WhenFull
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Arrival, Node
 from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
-__all__ = ["SuppressNode", "SuppressUntil", "WhenFull"]
-
-SuppressUntil = Literal["time_limit", "window_closes"]
-"""``time_limit``: a change waits for so long. ``window_closes``: only the last value of a window
-goes on, when no record can change it any more."""
-
-WhenFull = Literal["emit_early", "shut_down"]
-"""What happens when a buffer is full: the oldest change goes on before its time, or the
-application stops."""
+__all__ = ["SuppressNode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from mustela.api.errors import SharedStoreError
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import SharedStoreError
 from mustela.topology.node import Arrival, Node
 
 __all__ = [
     "REFUSED",
-    "REQUESTS",
     "RESULTS",
     "WRITTEN",
-    "Request",
     "TransactApplyNode",
     "TransactKeysNode",
     "TransactNode",
@@ -33,27 +31,6 @@ __all__ = [
 RESULTS, REFUSED, WRITTEN = range(3)
 """What a `TransactNode` gives, each as a branch: records that go on, records whose transaction was
 refused, and rows for the stores."""
-
-REQUESTS: Final = "~transact"
-"""The side output by which a processor's requests leave."""
-
-
-class Request(NamedTuple):
-    """A transaction that a processor asks for; it lives for one epoch, and is never stored.
-
-    Attributes:
-        keys: The keys that it may touch.
-        fn: (transaction, *args) -> None, or the value of a record that goes on.
-        args: What it gets besides.
-    """
-
-    keys: Any
-    fn: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Request:
-        """Return the same: what can change in it was copied when it was made."""
-        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mustela.topology.errors import SharedStoreError
+from mustela.api.errors import SharedStoreError
 from mustela.topology.node import Node
 from mustela.topology.update import UpdateNode
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mustela.serdes.base import Serde
-from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreSpec
-from mustela.topology.aggregate import AggregateKind
-from mustela.topology.node import Arrival, Node
-from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
-from mustela.topology.windows import (
+from mustela.api.window_specs import (
     SessionWindowSpec,
     TimeWindowSpec,
     UnlimitedWindowSpec,
     WindowEmit,
     WindowSpec,
 )
+from mustela.serdes.base import Serde
+from mustela.serdes.values import ValueSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.aggregate import AggregateKind
+from mustela.topology.node import Arrival, Node
+from mustela.topology.store_meaning import StoreMeaning, packed_meaning, store_meaning
 
 __all__ = ["WindowAggregateNode"]
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from mustela.api.calls import AsyncOptions, CircuitBreaker, Retry
 from mustela.clock import SystemClock
 from mustela.connectors.calls.pool import CallPool, ProcessCalls
 from mustela.connectors.calls.spool import CallSpool, Owner
 from mustela.plan.calls import CallOutcome, CallRequest
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.async_calls import AsyncNode, AsyncOptions, CircuitBreaker, Retry
+from mustela.topology.async_calls import AsyncNode
 from tests.patience import PATIENCE_S
 
 STR = StrSerde()

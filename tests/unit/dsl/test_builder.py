@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Consumed, Materialized, Produced
-from mustela.errors import UsageError
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     OtherBuilderError,
     SourceConflictError,
     StreamAndTableError,
 )
+from mustela.api.options import Consumed, Materialized, Produced
+from mustela.dsl.builder import StreamsBuilder
+from mustela.errors import UsageError
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.stateless import MapValuesNode
 

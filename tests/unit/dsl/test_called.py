@@ -25,15 +25,15 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
-from mustela.kernel.core.failures import ProcessingError
-from mustela.processors import ContextualProcessor
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadCallError,
     BadOptionError,
     FunctionError,
     NoSuchNameError,
     NoSuchStepError,
 )
+from mustela.kernel.core.failures import ProcessingError
+from mustela.processors import ContextualProcessor
 
 NEAR = JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0))
 TEXTS: dict[str, Any] = {"key": str, "value": str}

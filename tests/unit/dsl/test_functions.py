@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mustela.api.errors import FunctionError, InitializerError
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.kstream import KStream
-from mustela.topology.errors import FunctionError, InitializerError
 
 BY_VALUE = ["map_values", "flat_map_values"]
 BY_KEY_AND_VALUE = [

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar
 import pytest
 
 from mustela import JoinWindows, Materialized, StreamsBuilder, TimeWindows, TopologyTestDriver
-from mustela.dsl.given_types import UNKNOWN, given_type, made_class, needs_serde, part_type
+from mustela.api.errors import BadOptionError, MissingSerdeError
+from mustela.api.given_types import UNKNOWN, given_type, made_class, needs_serde, part_type
 from mustela.processors import ContextualFixedKeyProcessor, ContextualProcessor
 from mustela.serdes.base import Serde, SerdeTypeError
 from mustela.serdes.json import JsonSerde
@@ -19,7 +20,6 @@ from mustela.serdes.primitives import FloatSerde, IntSerde, StrSerde
 from mustela.serdes.resolve import UnknownSerdeError
 from mustela.serdes.structs import StructSerde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import BadOptionError, MissingSerdeError
 from mustela.topology.sink import SinkNode
 
 if TYPE_CHECKING:

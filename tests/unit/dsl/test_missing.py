@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mustela import SessionWindows, StreamsBuilder, TimeWindows
-from mustela.topology.errors import BadOptionError, NoSuchStepError
+from mustela.api.errors import BadOptionError, NoSuchStepError
 
 
 def handles() -> dict[str, Any]:

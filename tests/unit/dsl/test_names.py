@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.names import NAME_LENGTH_MAX, STORE_NAME_LENGTH_MAX
-from mustela.dsl.options import Consumed, Grouped, Materialized
-from mustela.topology.checks import unnamed_stateful_steps
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadNameError,
     DuplicateNameError,
     DuplicateStoreError,
     OptionConflictError,
 )
+from mustela.api.names import NAME_LENGTH_MAX, STORE_NAME_LENGTH_MAX
+from mustela.api.options import Consumed, Grouped, Materialized
+from mustela.dsl.builder import StreamsBuilder
+from mustela.topology.checks import unnamed_stateful_steps
 
 
 def shout(value: str) -> str:

@@ -20,7 +20,7 @@ from mustela import (
     StreamsBuilder,
     TopologyTestDriver,
 )
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     DuplicateNameError,
     FunctionError,

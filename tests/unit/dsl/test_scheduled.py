@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mustela import StreamsBuilder, Suppressed
-from mustela.processors import Tick
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadNameError,
     BadOptionError,
     DuplicateNameError,
@@ -19,8 +18,10 @@ from mustela.topology.errors import (
     StoreAccessError,
     UnknownStoreError,
 )
-from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule
-from mustela.topology.scheduled import ScheduledSourceNode, TickStoreError
+from mustela.api.schedule import CatchUp, CronSchedule, EverySchedule
+from mustela.api.scheduled import TickStoreError
+from mustela.processors import Tick
+from mustela.topology.scheduled import ScheduledSourceNode
 from mustela.windows import BufferConfig
 
 MINUTE = timedelta(minutes=1)

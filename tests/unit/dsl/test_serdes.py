@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from mustela.api.errors import MissingSerdeError, OptionConflictError
+from mustela.api.options import Consumed, Grouped, Materialized, Produced
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.kstream import KStream
-from mustela.dsl.options import Consumed, Grouped, Materialized, Produced
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde, FloatSerde, IntSerde, StrSerde
 from mustela.serdes.resolve import UnknownSerdeError
 from mustela.serdes.values import ValueSerde
 from mustela.topology.aggregate import AggregateNode
-from mustela.topology.errors import MissingSerdeError, OptionConflictError
 from mustela.topology.sink import SinkNode
 
 Verb = Callable[[KStream[str, int]], KStream[Any, Any]]

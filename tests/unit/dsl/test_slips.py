@@ -27,11 +27,11 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.api.errors import BadCallError
 from mustela.dsl.missing import VerbStage
 from mustela.errors import UsageError
 from mustela.kernel.aggregates.watched import MissingReturnWarning
 from mustela.model import NegativeTimestampError, RecordTimeError, fixed_key_record
-from mustela.topology.errors import BadCallError
 from mustela.windows import BufferConfig, UnlimitedWindows
 
 NONE = timedelta(0)

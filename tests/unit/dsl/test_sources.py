@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import AutoOffsetReset, Consumed, Record, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.core.failures import DeserializationError, ProcessingError
-from mustela.planner.planner import plan
-from mustela.testing.cluster import BrokerRow
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     FunctionError,
     SourceConflictError,
     StreamAndTableError,
 )
+from mustela.kernel.core.failures import DeserializationError, ProcessingError
+from mustela.planner.planner import plan
+from mustela.testing.cluster import BrokerRow
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.source import SourceNode
 from mustela.windows import (

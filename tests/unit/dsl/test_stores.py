@@ -20,14 +20,14 @@ from mustela import (
     TopologyTestDriver,
     Windowed,
 )
-from mustela.dsl.stores import StoreSupplier
+from mustela.api.errors import BadOptionError, OptionConflictError, RetentionError
+from mustela.api.stores import StoreSupplier
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.key_value import KeyValueStore, ValueAndTimestamp
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import TimestampedWindowStore
 from mustela.testing.faults import TestDriverError
-from mustela.topology.errors import BadOptionError, OptionConflictError, RetentionError
 from mustela.windows import BufferConfig, EmitStrategy
 
 SECOND = timedelta(seconds=1)

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from mustela import Joined, JoinWindows, StreamJoined, StreamsBuilder, TopologyTestDriver
-from mustela.dsl.kstream import KStream
-from mustela.dsl.stores import Stores
-from mustela.errors import UsageError
-from mustela.planner.explain import explain
-from mustela.planner.options import PlanOptions
-from mustela.planner.planner import plan
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     DuplicateStoreError,
     FunctionError,
     JoinKeysError,
     OtherBuilderError,
 )
+from mustela.api.stores import Stores
+from mustela.dsl.kstream import KStream
+from mustela.errors import UsageError
+from mustela.planner.explain import explain
+from mustela.planner.options import PlanOptions
+from mustela.planner.planner import plan
 from mustela.topology.stream_join import StreamJoinNode
 
 SECOND = timedelta(seconds=1)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mustela import KTable, Stores, StreamsBuilder, Suppressed, TimeWindows
-from mustela.dsl.options import Materialized
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     NotWindowedError,
     OptionConflictError,
     SuppressVersionedError,
 )
+from mustela.api.options import Materialized
 from mustela.topology.suppress import SuppressNode
 from mustela.windows import BufferConfig
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mustela import Stores, StreamsBuilder, UsageError
-from mustela.processors import ContextualProcessor
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     DuplicateStoreError,
     FunctionError,
@@ -18,6 +17,7 @@ from mustela.topology.errors import (
     UnknownChildError,
     UnknownStoreError,
 )
+from mustela.processors import ContextualProcessor
 
 ACCOUNTS = Stores.key_value_store_builder(
     Stores.persistent_key_value_store("accounts"), key=str, value=int

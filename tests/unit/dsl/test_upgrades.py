@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mustela import Materialized, Processor, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError
 from mustela.errors import MustelaError
 from mustela.serdes.primitives import FloatSerde
 from mustela.stores import Upgrade
-from mustela.topology.errors import BadOptionError
 
 
 def to_text(number: float) -> str:

@@ -17,13 +17,7 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
-from mustela.errors import UsageError
-from mustela.model import TIME_MAX
-from mustela.plan.partitions import partition_of
-from mustela.planner.explain import explain
-from mustela.planner.planner import plan
-from mustela.streams import SessionWindowedKStream, TimeWindowedKStream
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     DuplicateNameError,
     FunctionError,
@@ -31,6 +25,12 @@ from mustela.topology.errors import (
     MissingSerdeError,
     RetentionError,
 )
+from mustela.errors import UsageError
+from mustela.model import TIME_MAX
+from mustela.plan.partitions import partition_of
+from mustela.planner.explain import explain
+from mustela.planner.planner import plan
+from mustela.streams import SessionWindowedKStream, TimeWindowedKStream
 from mustela.topology.sink import SinkNode
 from mustela.topology.window_aggregate import WindowAggregateNode
 from mustela.windows import EmitStrategy, SessionWindowedSerde, UnlimitedWindows, WindowedSerde

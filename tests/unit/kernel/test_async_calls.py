@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mustela import Record, StreamsBuilder, TimeWindows, TopologyTestDriver
+from mustela.api.errors import BadOptionError, FunctionError
 from mustela.calls import AsyncCall, AsyncOptions, CallFailedError, CircuitBreaker, Retry
 from mustela.errors import DataError
-from mustela.topology.errors import BadOptionError, FunctionError
 
 Rows = list[tuple[Any, Any]]
 

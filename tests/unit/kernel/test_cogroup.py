@@ -18,14 +18,14 @@ from mustela import (
     UsageError,
     Windowed,
 )
-from mustela.streams import CogroupedKStream
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     FunctionError,
     InitializerError,
     JoinKeysError,
     OtherBuilderError,
 )
+from mustela.streams import CogroupedKStream
 from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, Out, in_order, run
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import Consumed, KStream, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadCallError, BadOptionError, FunctionError
 from mustela.kernel.core.failures import ProcessingError
 from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
 from mustela.serdes.values import ValueSerde
-from mustela.topology.errors import BadCallError, BadOptionError, FunctionError
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import Consumed, Materialized, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, SourceConflictError
 from mustela.kernel.core.failures import ProcessingError
 from mustela.kernel.tables.global_table import global_rows
 from mustela.planner.planner import plan
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError, SourceConflictError
 from mustela.topology.global_table import GlobalTableNode
 from tests.unit.kernel.join_models import CUTS, EMITS, WAYS, Sent, by_key, cut, merged, run, sent
 

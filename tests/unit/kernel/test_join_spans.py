@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import JoinWindows, Record, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, FunctionError
 from mustela.kernel.core.failures import ProcessingError
 from mustela.planner.planner import plan
-from mustela.topology.errors import BadOptionError, FunctionError
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, MissingSerdeError, OtherBuilderError
 from mustela.calls import RequestReply
 from mustela.errors import DataError
-from mustela.topology.errors import BadOptionError, MissingSerdeError, OtherBuilderError
 
 SOON = timedelta(seconds=10)
 

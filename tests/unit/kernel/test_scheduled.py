@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mustela.api.schedule import CatchUp, EverySchedule
+from mustela.api.scheduled import Tick
 from mustela.errors import InvariantError
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.options import KernelOptions
@@ -22,8 +24,7 @@ from mustela.plan.time import NEVER, Due, EpochTime
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from mustela.topology.schedule import CatchUp, EverySchedule
-from mustela.topology.scheduled import ScheduledSourceNode, Tick
+from mustela.topology.scheduled import ScheduledSourceNode
 from tests.unit.kernel.stages import ANY
 
 GROUPS = 4

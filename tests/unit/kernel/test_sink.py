@@ -146,6 +146,7 @@ def test_a_partitioner_may_name_several_partitions_or_none(kind: Any) -> None:
 
 def test_none_is_no_partition_among_several() -> None:
     """Kafka's own choice is a choice of one."""
-    node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: [None])
+    choice: Any = [None]
+    node = SinkNode(name="out", topic="t", key=STR, value=INT, partitioner=lambda *_: choice)
     with pytest.raises(ProcessingError, match="None among the partitions"):
         rows_of(node, [("a", 1)], topic_partitions={"t": 3})

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import Joined, Materialized, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, JoinKeysError
 from mustela.kernel.joins.stream_table_join import behind
-from mustela.topology.errors import BadOptionError, JoinKeysError
 from tests.unit.kernel.join_models import (
     CUTS,
     EMITS,

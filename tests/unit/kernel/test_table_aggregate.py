@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver, UsageError
-from mustela.topology.errors import FunctionError, SubtractorError
+from mustela.api.errors import FunctionError, SubtractorError
 from mustela.topology.graph import TopologyGraph
 from tests.unit.kernel.table_models import Given, GroupModel, Out, TableModel, in_order, run
 

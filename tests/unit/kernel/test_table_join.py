@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
-from mustela.topology.errors import BadOptionError, FunctionError, JoinKeysError
+from mustela.api.errors import BadOptionError, FunctionError, JoinKeysError
 from tests.unit.kernel.join_models import (
     CUTS,
     EMITS,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.api.timers import PunctuationType, TimeDomain, TimerError
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.punctuation import GroupSchedules
 from mustela.kernel.processors.timers import TIMER_CHAIN_MAX, GroupTimers, StepTimers
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.timer import CLOCK_ROW, StoredTimer, TimerRows
-from mustela.topology.timers import PunctuationType, TimeDomain, TimerError
 from tests.unit.state.epochs import backends, keys, steps, world
 
 TIMER = StoreSpec(name="t", kind="timer")

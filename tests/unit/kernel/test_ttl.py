@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import Materialized, Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, SharedStoreError
 from mustela.plan.keygroups import key_group
 from mustela.planner.planner import plan
 from mustela.processors import ContextualProcessor
-from mustela.topology.errors import BadOptionError, SharedStoreError
 from mustela.topology.fingerprint import fingerprint
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
-from mustela.topology.errors import BadOptionError
 from mustela.topology.graph import TopologyGraph
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mustela.api.errors import BadOptionError
 from mustela.dsl.builder import StreamsBuilder
 from mustela.dsl.kstream import KStream
 from mustela.plan.plan import Plan
@@ -16,7 +17,6 @@ from mustela.planner.planner import RULES, plan
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import BadOptionError
 
 
 def newest(_old: Any, new: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mustela.api.schedule import CatchUp, EverySchedule
 from mustela.plan.epoch import TaskReport
 from mustela.plan.keygroups import schedule_group
 from mustela.plan.plan import Plan, Stage
@@ -12,7 +13,6 @@ from mustela.plan.time import AT_ONCE, FULL, NEVER, NOTHING_DUE, Due, EpochTime
 from mustela.runtime.time.due_times import DueTimes
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
-from mustela.topology.schedule import CatchUp, EverySchedule
 from mustela.topology.scheduled import ScheduledSourceNode
 
 STORE = StoreSpec(name="timers", kind="timer")

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustela.api.options import Materialized
+from mustela.api.windows import TimeWindows
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Materialized
-from mustela.dsl.windows import TimeWindows
 from mustela.errors import MustelaError
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from mustela.api.join_windows import JoinWindows, StreamJoined
+from mustela.api.joined import Joined
+from mustela.api.options import Materialized
+from mustela.api.stores import Stores
+from mustela.api.suppression import BufferConfig, Suppressed
+from mustela.api.upgrades import Upgrade
+from mustela.api.windows import TimeWindows
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.join_windows import JoinWindows, StreamJoined
-from mustela.dsl.options import Materialized
-from mustela.dsl.stores import Stores
-from mustela.dsl.stream_table_join import Joined
-from mustela.dsl.suppression import BufferConfig, Suppressed
-from mustela.dsl.upgrades import Upgrade
-from mustela.dsl.windows import TimeWindows
 from mustela.runtime.repairs.upgrading import upgraded, upgrades_of
 from tests.unit.runtime.fakes import FakeAdmin
 from tests.unit.runtime.test_gate import Program, Runs, counting, dropped

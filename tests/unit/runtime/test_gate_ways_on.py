@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustela.api.upgrades import Upgrade
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.upgrades import Upgrade
 from mustela.runtime.repairs import edits
 from mustela.runtime.repairs.repair import Repair
 from tests.unit.runtime.fakes import FakeAdmin, world_of

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mustela.api.options import Materialized
+from mustela.api.stores import Stores
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Materialized
-from mustela.dsl.stores import Stores
 from mustela.errors import MustelaError
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from mustela.api.options import Materialized
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Materialized
 from mustela.plan.epoch import TaskReport
 from mustela.plan.plan import Plan
 from mustela.planner.planner import plan

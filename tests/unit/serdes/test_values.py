@@ -21,6 +21,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.api.update import Updated
 from mustela.model import Windowed
 from mustela.serdes.base import SerdeError, SerdeTypeError
 from mustela.serdes.values import ValueSerde
@@ -352,6 +353,16 @@ def test_fields_may_come_and_go():
     assert ValueSerde([new]).deserialize(data) == new(1)
     with pytest.raises(SerdeError):
         ValueSerde([strict]).deserialize(data)
+
+
+def test_values_of_a_class_that_the_library_has_moved_are_read() -> None:
+    """Their bytes say where it was; `Updated` was in ``mustela.topology.update``."""
+    stored = bytes.fromhex(
+        "c7341192bf6d757374656c612e746f706f6c6f67792e7570646174653a55706461746564"
+        "83a36b6579a3616e6ea36f6c6403a36e657705"
+    )
+    read = ValueSerde((Updated,)).deserialize(stored)
+    assert (type(read), read) == (Updated, Updated("ann", 3, 5))
 
 
 def test_a_script_and_its_module_name_the_same_class():

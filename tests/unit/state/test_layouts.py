@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from mustela.api.timers import PunctuationType
 from mustela.kernel.processors.punctuation import GroupSchedules
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import BUFFER_FORMAT, RecordBuffer, SlotBuffer
@@ -19,7 +20,6 @@ from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, StoredTimer, Time
 from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
 from mustela.state.kinds.waiting import WAITING_FORMAT, WaitingRows
 from mustela.state.kinds.window import WINDOW_FORMAT, WindowRows
-from mustela.topology.timers import PunctuationType
 from tests.unit.state.epochs import world
 
 

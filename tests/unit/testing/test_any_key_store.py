@@ -17,9 +17,9 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.api.errors import StoreAccessError, UnknownStoreError
 from mustela.processors import ContextualProcessor
 from mustela.state.faults import StoreError
-from mustela.topology.errors import StoreAccessError, UnknownStoreError
 
 WAYS: list[dict[str, Any]] = [
     {},

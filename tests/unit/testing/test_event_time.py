@@ -16,8 +16,8 @@ from mustela import (
     TopologyTestDriver,
     Windowed,
 )
+from mustela.api.errors import BadOptionError, SourceConflictError
 from mustela.testing.faults import TestDriverError
-from mustela.topology.errors import BadOptionError, SourceConflictError
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import BufferConfig, LatePolicy, WatermarkStrategy
 

@@ -20,6 +20,7 @@ from mustela import (
     TopologyTestDriver,
     Windowed,
 )
+from mustela.api.errors import BadOptionError
 from mustela.kernel.core.codec import StoreCodec
 from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import Headers
@@ -38,7 +39,6 @@ from mustela.stores import (
     ValueTimestampHeaders,
 )
 from mustela.testing.mock_context import MockProcessorContext
-from mustela.topology.errors import BadOptionError
 from mustela.windows import EmitStrategy
 from tests.unit.testing.processors import WAYS
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from mustela import Record, Stores
+from mustela.api.errors import BadNameError, StoreAccessError, UnknownChildError
+from mustela.api.timers import TimerError, TimerKeyError
 from mustela.processors import (
     ContextualFixedKeyProcessor,
     ContextualProcessor,
@@ -16,8 +18,6 @@ from mustela.processors import (
     TimeDomain,
 )
 from mustela.testing import MockFixedKeyProcessorContext, MockProcessorContext
-from mustela.topology.errors import BadNameError, StoreAccessError, UnknownChildError
-from mustela.topology.timers import TimerError, TimerKeyError
 
 
 class Everything(ContextualProcessor[str, Any, Any, Any]):

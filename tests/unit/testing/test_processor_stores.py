@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver, Windowed
-from mustela.processors import ContextualProcessor
-from mustela.stores import ValueAndTimestamp
-from mustela.topology.errors import (
+from mustela.api.errors import (
     DuplicateStoreError,
     ProcessorError,
     StorePathError,
     UnknownStoreError,
 )
+from mustela.processors import ContextualProcessor
+from mustela.stores import ValueAndTimestamp
 from tests.unit.testing.processors import WAYS, Count, store
 
 

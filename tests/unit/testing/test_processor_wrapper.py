@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mustela import Consumed, Record, Stores, StreamsBuilder, Topology, TopologyTestDriver
+from mustela.api.errors import FunctionError
 from mustela.processors import (
     ContextualFixedKeyProcessor,
     ContextualProcessor,
     ProcessorWrapper,
     WrappedProcessor,
 )
-from mustela.topology.errors import FunctionError
 
 
 def store(name: str) -> Any:

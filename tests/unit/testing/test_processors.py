@@ -15,6 +15,11 @@ from mustela import (
     TimeWindows,
     TopologyTestDriver,
 )
+from mustela.api.errors import (
+    FunctionError,
+    ProcessorError,
+    UnknownChildError,
+)
 from mustela.errors import MustelaError
 from mustela.model import NegativeTimestampError, fixed_key_record
 from mustela.processors import (
@@ -22,11 +27,6 @@ from mustela.processors import (
     ContextualProcessor,
     RecordMetadata,
     SideOutput,
-)
-from mustela.topology.errors import (
-    FunctionError,
-    ProcessorError,
-    UnknownChildError,
 )
 from tests.unit.testing.processors import WAYS, Count, store
 

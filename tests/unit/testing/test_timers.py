@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from mustela import Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import FunctionError
+from mustela.api.timers import TimerError, TimerKeyError
 from mustela.errors import MustelaError
 from mustela.plan.keygroups import key_groups_of
 from mustela.processors import (
@@ -16,8 +18,6 @@ from mustela.processors import (
     TimeDomain,
     Timer,
 )
-from mustela.topology.errors import FunctionError
-from mustela.topology.timers import TimerError, TimerKeyError
 
 WATERMARK = {"event_time": "watermark"}
 STREAM = {"event_time": "stream-time"}

@@ -16,10 +16,7 @@ from mustela import (
     Topology,
     TopologyTestDriver,
 )
-from mustela.errors import MustelaError
-from mustela.processors import ContextualProcessor, RecordMetadata
-from mustela.stores import StoreBuilder
-from mustela.topology.errors import (
+from mustela.api.errors import (
     DuplicateNameError,
     DuplicateStoreError,
     FunctionError,
@@ -28,6 +25,9 @@ from mustela.topology.errors import (
     UnknownStepError,
     UnknownStoreError,
 )
+from mustela.errors import MustelaError
+from mustela.processors import ContextualProcessor, RecordMetadata
+from mustela.stores import StoreBuilder
 
 
 def store(name: str, *, key: Any = str, value: Any = int) -> StoreBuilder:

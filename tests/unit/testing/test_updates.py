@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mustela import Stores, StreamsBuilder, TopologyTestDriver
-from mustela.dsl.stores import StoreBuilder
-from mustela.errors import DataError
-from mustela.processors import ContextualProcessor
-from mustela.topology.errors import (
+from mustela.api.errors import (
     BadOptionError,
     SharedStoreError,
     StoreAccessError,
     UnknownChildError,
     UnknownStoreError,
 )
+from mustela.api.stores import StoreBuilder
+from mustela.errors import DataError
+from mustela.processors import ContextualProcessor
 
 WAYS: list[dict[str, Any]] = [
     {},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mustela import KTable, Materialized, Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.processors import PunctuationType, ValueTransformerWithKey
-from mustela.topology.errors import BadOptionError, FunctionError, UnknownStoreError
 
 
 def counts(name: str = "counts") -> Any:

@@ -14,10 +14,10 @@ from mustela import (
     StreamsBuilder,
     TopologyTestDriver,
 )
-from mustela.dsl.stores import StoreBuilder
+from mustela.api.errors import StoreAccessError
+from mustela.api.stores import StoreBuilder
 from mustela.processors import ContextualProcessor
 from mustela.topology.asked_stores import asked_stores
-from mustela.topology.errors import StoreAccessError
 
 KEPT = "kept"
 Any1 = ContextualProcessor[Any, Any, Any, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mustela.api.options import Consumed, Materialized
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.options import Consumed, Materialized
 
 Write = Callable[[StreamsBuilder], Any]
 

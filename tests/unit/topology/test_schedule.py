@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from mustela.topology.errors import BadOptionError
-from mustela.topology.schedule import CatchUp, CronSchedule, EverySchedule, Schedule
+from mustela.api.errors import BadOptionError
+from mustela.api.schedule import CatchUp, CronSchedule, EverySchedule, Schedule
 
 BERLIN = "Europe/Berlin"
 ZONES = ["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo"]

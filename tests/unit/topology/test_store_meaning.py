@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from mustela.api.join_windows import JoinWindows
+from mustela.api.options import Materialized
+from mustela.api.stores import Stores
+from mustela.api.windows import SessionWindows, SlidingWindows, TimeWindows
 from mustela.dsl.builder import StreamsBuilder
-from mustela.dsl.join_windows import JoinWindows
-from mustela.dsl.options import Materialized
-from mustela.dsl.stores import Stores
-from mustela.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from mustela.planner.planner import plan
 from mustela.topology.meaning_changes import MeaningChange, compare_meanings
 from mustela.topology.store_meaning import StoreMeaning

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import stamina
 
+from mustela.api.calls import AsyncCall, Retry
 from mustela.clock import Clock
 from mustela.connectors.calls.limits import Breaker, Rate
 from mustela.model import Record
 from mustela.plan.calls import CallOutcome, CallRequest, write_results
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology.async_calls import AsyncCall, AsyncNode, Retry
+from mustela.topology.async_calls import AsyncNode
 
 __all__ = ["Attempts"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mustela.topology.async_calls import CircuitBreaker, RateLimit
+from mustela.api.calls import CircuitBreaker, RateLimit
 
 __all__ = ["Breaker", "Rate"]
 
@@ -16,7 +16,7 @@ class Rate:
         limit: The rate.
 
     Example:
-        >>> from mustela.topology.async_calls import RateLimit
+        >>> from mustela.api.calls import RateLimit
         >>> rate = Rate(RateLimit(calls=2))
         >>> rate.admit(10.0), rate.admit(10.0), rate.admit(10.0)
         (0.0, 0.0, 0.5)
@@ -50,7 +50,7 @@ class Breaker:
 
     Example:
         >>> from datetime import timedelta
-        >>> from mustela.topology.async_calls import CircuitBreaker
+        >>> from mustela.api.calls import CircuitBreaker
         >>> breaker = Breaker(CircuitBreaker(failures=2, open_for=timedelta(seconds=3)))
         >>> breaker.failed(1.0)
         >>> breaker.failed(1.0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from mustela.topology.in_place import only_changes
+from mustela.api.in_place import only_changes
 
 __all__ = ["MissingReturnWarning", "ends_without_return", "watched"]
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mustela.api.calls import CallFailedError
 from mustela.errors import InvariantError
 from mustela.kernel.calls.async_queue import Entry, KeyQueue
 from mustela.kernel.calls.parked import (
@@ -28,7 +29,7 @@ from mustela.plan.time import FULL
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.parking import Parked, ParkingRows
-from mustela.topology.async_calls import AsyncNode, CallFailedError
+from mustela.topology.async_calls import AsyncNode
 
 __all__ = ["AsyncOperator"]
 

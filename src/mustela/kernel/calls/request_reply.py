@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from mustela.api.calls import CallFailedError
 from mustela.kernel.calls.parked import (
     ParkedRecord,
     WaitingCall,
@@ -24,7 +25,6 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import StrSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.buffer import SlotBuffer
-from mustela.topology.async_calls import CallFailedError
 from mustela.topology.request_reply import CorrelateNode, ReplyKeyNode, RequestReplyNode
 
 __all__ = ["CorrelateOperator", "ReplyKeyOperator", "RequestReplyOperator"]

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Final
 
+from mustela.api.window_specs import JoinWindowSpec
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.joins.stream_join_waiting import Closed, GroupWaiting, WaitingRecords
 from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
 from mustela.state.kinds.waiting import FOUND, WaitingPlace
-from mustela.topology.stream_join import JoinWindowSpec
 
 __all__ = ["PacedWaiting"]
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from struct import Struct
 from typing import Any, Final
 
+from mustela.api.window_specs import JoinSpans, JoinWindowSpec
 from mustela.model import Record
-from mustela.topology.stream_join import JoinSpans, JoinWindowSpec
 
 __all__ = ["SPAN_BYTES", "RecordSpans", "SpanError"]
 

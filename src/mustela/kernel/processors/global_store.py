@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mustela.api.context import ProcessorContext, RecordMetadata
+from mustela.api.errors import StoreAccessError, UnknownChildError
 from mustela.kernel.core.failures import DeserializationError, Failures, ProcessingError
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
@@ -13,9 +15,7 @@ from mustela.model import Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import RowView
-from mustela.topology.errors import StoreAccessError, UnknownChildError
 from mustela.topology.global_table import GlobalTableNode
-from mustela.topology.processor_context import ProcessorContext, RecordMetadata
 
 __all__ = ["GlobalContext", "GlobalRecords", "write_global_store"]
 

@@ -8,7 +8,7 @@ task is a key group here: each has a processor instance of its own, and the stor
 its key group's. An instance lives for an epoch.
 
 How to add a context method. Declare it with its docstring and a runnable example in
-`mustela.topology.processor_context` (`ProcessingContext` for both kinds of processors), raising
+`mustela.api.context` (`ProcessingContext` for both kinds of processors), raising
 NotImplementedError there. Write it in a mixin class of a file of your own, add the mixin to the
 bases of `KernelContext` in `mustela.kernel.processors.processor_context`, and work with what each
 context has:
@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mustela.api.errors import ProcessorError
 from mustela.errors import InvariantError, MustelaError
 from mustela.kernel.core.expiry import earliest
 from mustela.kernel.core.failures import failing_line
@@ -51,7 +52,6 @@ from mustela.plan.batch import Batch
 from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.errors import ProcessorError
 
 __all__ = ["ProcessorOperator", "make_timing"]
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mustela.api import context as declared
+from mustela.api.context import ProcessingContext, RecordMetadata
+from mustela.api.errors import ProcessorError, StoreAccessError, UnknownChildError
+from mustela.api.metrics import ProcessorMetrics
 from mustela.kernel.processors.processor_shared import SharedStores
 from mustela.kernel.processors.processor_step import ProcessorStep, Task
 from mustela.kernel.processors.processor_time import TimeMethods
@@ -12,10 +16,6 @@ from mustela.kernel.processors.processor_transact import TransactMethods
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.topology import processor_context as declared
-from mustela.topology.errors import ProcessorError, StoreAccessError, UnknownChildError
-from mustela.topology.processor_context import ProcessingContext, RecordMetadata
-from mustela.topology.processor_metrics import ProcessorMetrics
 
 __all__ = ["KernelContext", "KernelFixedKeyContext", "KernelProcessorContext", "make_context"]
 

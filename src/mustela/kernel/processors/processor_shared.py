@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mustela.api.errors import StoreAccessError, UnknownChildError
+from mustela.api.update import Operation, reply_output, update_output
 from mustela.errors import InvariantError
 from mustela.kernel.core.isolate import isolated
 from mustela.model import Record
-from mustela.topology.errors import StoreAccessError, UnknownChildError
-from mustela.topology.update import Operation, reply_output, update_output
 
 __all__ = ["SharedStores"]
 
@@ -17,7 +17,7 @@ _KEY: Any = object()
 
 
 class SharedStores:
-    """Methods of the contexts; see `mustela.topology.processor_context`.
+    """Methods of the contexts; see `mustela.api.context`.
 
     Attributes:
         operator: The processor's step, a `mustela.kernel.processors.processor.ProcessorOperator`.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mustela.api.errors import StoreAccessError
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.opening import open_store
 from mustela.state.kinds.views import MergedView
 from mustela.state.kinds.window_store import WindowStore
-from mustela.topology.errors import StoreAccessError
 
 __all__ = ["GroupView", "ReadOnlyRows", "open_group_store"]
 

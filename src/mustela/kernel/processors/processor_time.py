@@ -19,17 +19,7 @@ from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, cast
 
-from mustela.kernel.core.event_time import EventClock
-from mustela.kernel.core.failures import show_key
-from mustela.kernel.core.lane_state import LaneStore
-from mustela.kernel.processors.processor_step import Hand, ProcessorStep, Task
-from mustela.kernel.processors.punctuation import GroupSchedules, Schedule
-from mustela.kernel.processors.timers import StepTimers
-from mustela.plan.batch import Batch, Order, Origins
-from mustela.plan.keygroups import row_groups
-from mustela.plan.time import NEVER
-from mustela.state.kinds.timer import StoredTimer
-from mustela.topology.timers import (
+from mustela.api.timers import (
     FixedKeyTimer,
     PunctuationType,
     Punctuator,
@@ -40,6 +30,16 @@ from mustela.topology.timers import (
     interval_ms,
     moment_ms,
 )
+from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.failures import show_key
+from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.processors.processor_step import Hand, ProcessorStep, Task
+from mustela.kernel.processors.punctuation import GroupSchedules, Schedule
+from mustela.kernel.processors.timers import StepTimers
+from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.keygroups import row_groups
+from mustela.plan.time import NEVER
+from mustela.state.kinds.timer import StoredTimer
 
 __all__ = ["ProcessorTime", "TimeMethods"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mustela.api.errors import StoreAccessError
+from mustela.api.transact import REQUESTS, Request
 from mustela.kernel.core.isolate import isolated
 from mustela.model import Record
-from mustela.topology.errors import StoreAccessError
-from mustela.topology.transact import REQUESTS, Request
 
 __all__ = ["TransactMethods"]
 
 
 class TransactMethods:
-    """The method of the contexts; see `mustela.topology.processor_transact`.
+    """The method of the contexts; see `mustela.api.context_transact`.
 
     Attributes:
         operator: The processor's step, a `mustela.kernel.processors.processor.ProcessorOperator`.

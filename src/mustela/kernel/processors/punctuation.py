@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
+from mustela.api.timers import PunctuationType, Punctuator, TimerError
 from mustela.plan.time import NEVER
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.timer import SCHEDULE_ROW
-from mustela.topology.timers import PunctuationType, Punctuator, TimerError
 
 __all__ = ["GroupSchedules", "Schedule"]
 

@@ -9,12 +9,12 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
+from mustela.api.timers import TimeDomain, TimerError
 from mustela.kernel.core.failures import show_key
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.state.kinds.layout import TIME_MIN, RowView
 from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.timer import CLOCK_ROW, StoredTimer, TimerRows
-from mustela.topology.timers import TimeDomain, TimerError
 
 __all__ = ["TIMER_CHAIN_MAX", "GroupTimers", "StepTimers"]
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from xxhash import xxh64_intdigest
 
+from mustela.api.transact import Request
 from mustela.errors import InvariantError
 from mustela.kernel.core.divided import SplitBatch
 from mustela.kernel.core.each import call_each, drop, without
@@ -37,7 +38,6 @@ from mustela.state.transaction import (
     UndeclaredKeyError,
 )
 from mustela.topology.transact import (
-    Request,
     TransactApplyNode,
     TransactKeysNode,
     TransactNode,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mustela.api.errors import StoreAccessError
+from mustela.api.update import Operation, Updated
 from mustela.kernel.core.codec import StoreCodec
 from mustela.kernel.core.divided import DividedBatch
 from mustela.kernel.core.isolate import isolated
@@ -17,8 +19,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.typed import to_ms
-from mustela.topology.errors import StoreAccessError
-from mustela.topology.update import Operation, Updated, UpdateNode
+from mustela.topology.update import UpdateNode
 
 __all__ = ["UpdateOperator"]
 

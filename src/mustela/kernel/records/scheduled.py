@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from mustela.api.scheduled import Tick
 from mustela.errors import InvariantError
 from mustela.kernel.core.each import materialize
 from mustela.kernel.core.failures import Failures, ProcessingError
@@ -15,7 +16,7 @@ from mustela.model import Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.plan.keygroups import schedule_group
 from mustela.serdes.base import Serde
-from mustela.topology.scheduled import ScheduledSourceNode, Tick
+from mustela.topology.scheduled import ScheduledSourceNode
 
 __all__ = ["ScheduledSourceOperator"]
 

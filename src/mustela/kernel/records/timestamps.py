@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mustela.api.timestamps import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 from mustela.kernel.core.failures import Failures, ProcessingError
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
 from mustela.model import SourceRecord
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.topology.source import SourceNode, TableSourceNode
-from mustela.topology.timestamps import (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
 
 __all__ = ["own_times", "user_times"]
 

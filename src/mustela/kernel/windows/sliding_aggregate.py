@@ -16,12 +16,12 @@ from operator import attrgetter, ge, le
 from struct import Struct
 from typing import Any
 
+from mustela.api.window_specs import SlidingWindowSpec
 from mustela.kernel.core.isolate import copy_value, is_immutable_column
 from mustela.kernel.windows.sliding_sweep import Sweeper, SweepError, Swept
 from mustela.kernel.windows.window_updates import ChangedWindows, WindowCell, WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
-from mustela.topology.windows import SlidingWindowSpec
 
 __all__ = ["SlidingAggregateOperator"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mustela.api.window_specs import TimeWindowSpec, UnlimitedWindowSpec
 from mustela.kernel.aggregates.aggregate import (
     CountOperator,
     FoldOperator,
@@ -33,7 +34,6 @@ from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import TIME_BYTES
 from mustela.state.kinds.window import WindowRows, split_window_key, window_keys
 from mustela.topology.window_aggregate import WindowAggregateNode
-from mustela.topology.windows import TimeWindowSpec, UnlimitedWindowSpec
 
 __all__ = ["WindowCountOperator", "WindowFoldOperator", "make_window_fold"]
 

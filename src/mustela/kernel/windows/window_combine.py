@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from mustela.api.window_specs import TimeWindowSpec
 from mustela.kernel.aggregates.aggregate import NO_PARTIAL_DELETES, AggregateOperator
 from mustela.kernel.core.isolate import copy_value
 from mustela.kernel.windows.window_aggregate import make_window_fold
@@ -22,7 +23,6 @@ from mustela.plan.batch import Batch, Order, Origins
 from mustela.state.kinds.layout import TIME_BYTES
 from mustela.state.kinds.window import window_keys
 from mustela.topology.window_aggregate import WindowAggregateNode
-from mustela.topology.windows import TimeWindowSpec
 
 __all__ = ["WindowCountCombiner", "WindowFoldCombiner"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mustela.api.window_specs import TimeWindowSpec
 from mustela.planner.flow import Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
 from mustela.state.kinds.buffer import HEADERS_FORMAT
 from mustela.topology.suppress import SuppressNode
 from mustela.topology.window_aggregate import WindowAggregateNode
-from mustela.topology.windows import TimeWindowSpec
 
 __all__ = ["close_in_window_store"]
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mustela.api.watermarks import WatermarkStrategy
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.model import TopicPartition
@@ -25,7 +26,6 @@ from mustela.plan.watermark import (
     said_by,
     watermark_after,
 )
-from mustela.topology.watermarks import WatermarkStrategy
 
 __all__ = [
     "Look",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mustela.topology.processor_api import ProcessorSupplier
+from mustela.api.processor import ProcessorSupplier
 
 __all__ = ["ProcessorWrapper", "WrappedProcessor"]
 

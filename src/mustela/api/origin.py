@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from os import sep
 from pathlib import Path
 from types import CodeType
 
@@ -11,12 +12,13 @@ from mustela.errors import Origin
 
 __all__ = ["user_origin"]
 
-_DSL = str(Path(__file__).parent)
+_HERE = Path(__file__).parent
+_OURS = tuple(f"{_HERE.parent / room}{sep}" for room in ("api", "dsl"))
 _CODE_LENGTH_MAX = 120
 
 
 def user_origin() -> Origin:
-    """Return the nearest line outside of this room that led to the present call."""
+    """Return the nearest line outside of `api` and `dsl` that led to the present call."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and _is_ours(frame.f_code):
         frame = frame.f_back
@@ -28,6 +30,6 @@ def user_origin() -> Origin:
 
 
 def _is_ours(code: CodeType) -> bool:
-    """Say whether code is this room's, as is what `dataclass` wrote for one of its classes."""
+    """Say whether code is of these rooms, as is what `dataclass` wrote for one of their classes."""
     made = (code.co_filename, code.co_name) == ("<string>", "__init__")
-    return made or code.co_filename.startswith(_DSL)
+    return made or code.co_filename.startswith(_OURS)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from mustela.topology.errors import BadNameError
+from mustela.api.errors import BadNameError
 
 __all__ = ["MetricCounter", "MetricsContext", "ProcessorMetrics"]
 

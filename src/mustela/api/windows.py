@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mustela.dsl.option import Option
-from mustela.dsl.origin import user_origin
-from mustela.errors import Origin
-from mustela.model import TIME_MAX
-from mustela.topology.errors import BadOptionError
-from mustela.topology.windows import (
+from mustela.api.errors import BadOptionError
+from mustela.api.option import Option
+from mustela.api.origin import user_origin
+from mustela.api.window_specs import (
     SessionWindowSpec,
     SlidingWindowSpec,
     TimeWindowSpec,
@@ -23,6 +21,8 @@ from mustela.topology.windows import (
     WindowEmit,
     WindowSpec,
 )
+from mustela.errors import Origin
+from mustela.model import TIME_MAX
 
 __all__ = [
     "EmitStrategy",

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol, get_args, runtime_checkable
 
-from mustela.dsl.names import STORE_NAME_LENGTH_MAX, check_name
-from mustela.dsl.option import Answering
-from mustela.dsl.origin import user_origin
-from mustela.dsl.serdes import choose_serde
-from mustela.dsl.upgrades import Upgrades, read_versions
-from mustela.dsl.windows import milliseconds
+from mustela.api.errors import BadOptionError
+from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
+from mustela.api.option import Answering
+from mustela.api.origin import user_origin
+from mustela.api.serdes import choose_serde
+from mustela.api.upgrades import Upgrades, read_versions
+from mustela.api.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec, TtlBy
 from mustela.state.kinds.versioned import default_segment_ms
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["StoreBuilder", "StoreSupplier", "Stores", "Supplier"]
 

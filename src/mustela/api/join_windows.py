@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.option import Option
-from mustela.dsl.origin import user_origin
-from mustela.dsl.stores import StoreSupplier
-from mustela.dsl.upgrades import Upgrades
-from mustela.dsl.windows import milliseconds
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.option import Option
+from mustela.api.origin import user_origin
+from mustela.api.stores import StoreSupplier
+from mustela.api.upgrades import Upgrades
+from mustela.api.window_specs import JoinSpans, JoinWindowSpec
+from mustela.api.windows import milliseconds
 from mustela.errors import Origin
 from mustela.model import Record
 from mustela.serdes.base import Serde
-from mustela.topology.errors import BadOptionError
-from mustela.topology.stream_join import JoinSpans, JoinWindowSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

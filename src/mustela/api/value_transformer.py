@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
-from mustela.topology.errors import ProcessorError
+from mustela.api.errors import ProcessorError
 
 __all__ = [
     "TransformerContext",

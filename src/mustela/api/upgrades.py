@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
-from mustela.dsl.functions import check_function
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
 from mustela.errors import Origin, UsageError
 from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.row_versions import FIRST_VERSION, VERSION_MAX, OldRows, RowVersions
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["Upgrade", "Upgrades", "check_named", "read_versions"]
 

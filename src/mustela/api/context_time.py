@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from mustela.topology.timers import Cancellable, PunctuationType, Punctuator, TimeDomain
+from mustela.api.timers import Cancellable, PunctuationType, Punctuator, TimeDomain
 
 __all__ = ["TimeContext"]
 

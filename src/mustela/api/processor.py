@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mustela.api.context import FixedKeyProcessorContext, ProcessorContext
+from mustela.api.errors import ContextNotKeptError
+from mustela.api.timers import FixedKeyTimer, Timer
 from mustela.model import FixedKeyRecord, Record
-from mustela.topology.errors import ContextNotKeptError
-from mustela.topology.processor_context import FixedKeyProcessorContext, ProcessorContext
-from mustela.topology.timers import FixedKeyTimer, Timer
 
 __all__ = [
     "ContextualFixedKeyProcessor",

@@ -13,17 +13,17 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
+from mustela.api.errors import BadOptionError
+from mustela.api.option import Option
+from mustela.api.origin import user_origin
+from mustela.api.stores import StoreSupplier
+from mustela.api.timestamps import BuiltInExtractor, TimestampExtractor
+from mustela.api.upgrades import Upgrades
+from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.config.units import show_duration
-from mustela.dsl.option import Option
-from mustela.dsl.origin import user_origin
-from mustela.dsl.stores import StoreSupplier
-from mustela.dsl.upgrades import Upgrades
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import TtlBy
-from mustela.topology.errors import BadOptionError
-from mustela.topology.timestamps import BuiltInExtractor, TimestampExtractor
-from mustela.topology.watermarks import LatePolicy, WatermarkStrategy
 
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
     from typing_extensions import TypeVar
@@ -140,7 +140,7 @@ class Consumed(Option, Generic[K, V]):
         auto_offset_reset: Where to begin a partition for which nothing is committed, an
             `AutoOffsetReset` or its word; None takes the application's setting.
         timestamp_extractor: Gives the time of each record; its own timestamp, and an error if
-            that is negative, if nothing is said. See `mustela.topology.timestamps`.
+            that is negative, if nothing is said. See `mustela.api.timestamps`.
         watermark: How far event time has come in the source, told from its records; None takes
             the application's settings.
         late: What becomes of a record that comes too late for its window.

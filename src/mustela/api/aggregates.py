@@ -8,10 +8,10 @@ from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any, cast
 
-from mustela.dsl.functions import check_function
-from mustela.dsl.origin import user_origin
-from mustela.topology.errors import BadOptionError
-from mustela.topology.written_fold import Cell, Field
+from mustela.api.cells import Cell, Field
+from mustela.api.errors import BadOptionError
+from mustela.api.functions import check_function
+from mustela.api.origin import user_origin
 
 __all__ = [
     "Aggregate",

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from mustela.api.errors import FunctionError, InitializerError
+from mustela.api.in_place import only_changes
 from mustela.errors import Origin
-from mustela.topology.errors import FunctionError, InitializerError
-from mustela.topology.in_place import only_changes
 
 __all__ = ["check_function", "check_initializer", "function_name", "gives_nothing"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
+from mustela.api.context_shared import SharedContext
+from mustela.api.context_time import TimeContext
+from mustela.api.context_transact import TransactContext
+from mustela.api.metrics import MetricsContext
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
-from mustela.topology.processor_metrics import MetricsContext
-from mustela.topology.processor_shared import SharedContext
-from mustela.topology.processor_time import TimeContext
-from mustela.topology.processor_transact import TransactContext
 
 __all__ = ["FixedKeyProcessorContext", "ProcessingContext", "ProcessorContext", "RecordMetadata"]
 

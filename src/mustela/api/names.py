@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from mustela.api.errors import BadNameError
 from mustela.errors import Origin
-from mustela.topology.errors import BadNameError
 
 __all__ = ["NAME_LENGTH_MAX", "STORE_NAME_LENGTH_MAX", "check_name", "path_name", "snake_case"]
 

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from mustela.api.errors import BadOptionError
 from mustela.config.units import show_duration
-from mustela.topology.errors import BadOptionError
 
 __all__ = ["CatchUp", "CronSchedule", "EverySchedule", "Schedule"]
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from mustela.dsl.origin import user_origin
-from mustela.topology.errors import BadCallError
+from mustela.api.errors import BadCallError
+from mustela.api.origin import user_origin
 
 __all__ = ["answer_calls", "bad_call", "take_calls"]
 

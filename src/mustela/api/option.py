@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mustela.dsl.called import answer_calls, bad_call
-from mustela.dsl.names import snake_case
-from mustela.dsl.origin import user_origin
-from mustela.topology.errors import NoSuchStepError
+from mustela.api.called import answer_calls, bad_call
+from mustela.api.errors import NoSuchStepError
+from mustela.api.names import snake_case
+from mustela.api.origin import user_origin
 
 __all__ = ["Answering", "Option"]
 

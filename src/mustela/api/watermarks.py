@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Literal
 
-from mustela.topology.errors import BadOptionError
+from mustela.api.errors import BadOptionError
 
 __all__ = ["LatePolicy", "WatermarkStrategy"]
 

@@ -41,7 +41,7 @@ _BASES = frozenset(
         "WrappedProcessor",
     }
 )
-_ROOM = "mustela.topology."
+_ROOM = "mustela.api."
 
 Punctuator = Callable[[int], Any]
 """Called with the time at which it runs, in milliseconds: stream time or wall-clock time."""
