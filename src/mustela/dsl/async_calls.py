@@ -252,10 +252,10 @@ class AsyncCalls(Handle[K, V]):
             check_function(rules.on_timeout, wanted, role="on_timeout", verb=verb, at=at)
         check_name(rules.topic, what="topic", at=at)
         place = self._registry.place(verb, parents=(self._name,), at=at, name=name)
-        asked = self._part(place, "correlate", self._name)
+        asked = self._registry.part(place, "correlate", self._name)
         self._registry.add(CorrelateNode(**asked, header=rules.header, step=place["name"]))
         self._send_requests(place, asked["name"], rules, request)
-        told = self._part(place, "replies", replies.name)
+        told = self._registry.part(place, "replies", replies.name)
         self._registry.add(ReplyKeyNode(**told, header=rules.header))
         place["parents"] = (asked["name"], told["name"])
         self._registry.add(
@@ -271,13 +271,6 @@ class AsyncCalls(Handle[K, V]):
         )
         return self._registry.handles.stream(place["name"], self._key, None)
 
-    def _part(self, place: NodePlace, what: str, parent: str) -> NodePlace:
-        """Return the place of a step that belongs to one that the user sees."""
-        name = path_name(place["name"], what)
-        part = self._registry.place(what, parents=(parent,), at=place["origin"], name=name)
-        part["explicit_name"] = place["explicit_name"]
-        return part
-
     def _send_requests(
         self,
         place: NodePlace,
@@ -286,7 +279,7 @@ class AsyncCalls(Handle[K, V]):
         request: Callable[[K, V], Any] | None,
     ) -> None:
         """Write the requests: the record as it was, or what the user makes of it."""
-        at, outgoing = place["origin"], self._part(place, "requests", correlated)
+        at, outgoing = place["origin"], self._registry.part(place, "requests", correlated)
         self._registry.add(MapNode(**outgoing, mapper=_Outgoing(request)))
         said = [
             choose_serde(part, wish, None, holder="RequestReply", at=at)
@@ -296,7 +289,7 @@ class AsyncCalls(Handle[K, V]):
         known = None if request is not None else self._value
         self._registry.add(
             SinkNode(
-                **self._part(place, "to", outgoing["name"]),
+                **self._registry.part(place, "to", outgoing["name"]),
                 topic=rules.topic,
                 key=serde_to_write("key", said[0], self._key, find=find, step=self._name, at=at),
                 value=serde_to_write(

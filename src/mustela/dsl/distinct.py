@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import read_serde
-from mustela.api.names import path_name
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
 from mustela.api.windows import milliseconds
@@ -128,11 +127,7 @@ class Distinct(Handle[K, V]):
 
     def _choose(self, place: NodePlace, key: Callable[[K, V], object]) -> Serde[Any] | None:
         """Add the step that chooses, before the one of ``place``; return the serde of choices."""
-        chosen = path_name(place["name"], "key")
-        before = self._registry.place(
-            "key", parents=place["parents"], at=place["origin"], name=chosen
-        )
-        before["explicit_name"] = place["explicit_name"]
+        before = self._registry.part(place, "key", *place["parents"])
         self._registry.add(DistinctKeysNode(**before, chooser=key))
         place["parents"] = (before["name"],)
         return read_serde(key, key=True)

@@ -10,7 +10,7 @@ from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 
-__all__ = ["Handle", "HandleKind"]
+__all__ = ["Handle", "HandleKind", "registry_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -82,3 +82,8 @@ class Handle(VerbStage, Generic[K, V]):
                 fix="make both with the same StreamsBuilder",
                 fields={"left": self._name, "right": name},
             )
+
+
+def registry_of(handle: Handle[Any, Any]) -> Registry:
+    """Return the topology of which a handle is a part, while it is being written."""
+    return handle._registry  # pyright: ignore[reportPrivateUsage] - the one place that may

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from mustela.api.names import STORE_NAME_LENGTH_MAX, path_name
-from mustela.dsl.handle import Handle
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.registry import Registry
 from mustela.dsl.versions import row_versions_of
 from mustela.serdes.base import Serde
@@ -26,7 +26,7 @@ _KEPT_MAX_MS = 1 << 53
 
 def copy_spec(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:
     """Return the store in which a join keeps a side that it cannot look up."""
-    value, registry = side._value, side._registry  # pyright: ignore[reportPrivateUsage]
+    value, registry = side.serdes[1], registry_of(side)
     return StoreSpec(
         name=path_name(step, suffix, length_max=STORE_NAME_LENGTH_MAX),
         key_serde=key,

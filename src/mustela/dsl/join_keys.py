@@ -32,7 +32,7 @@ def join_key(
         JoinKeysError: If nothing was said and the sides' keys are written in two ways, or are in
             different windows.
     """
-    one, other = left._key, right._key  # pyright: ignore[reportPrivateUsage]
+    one, other = left.serdes[0], right.serdes[0]
     if is_read(one) and other is not None:
         one = None if not is_read(other) else one
     elif is_read(other) and one is not None:

@@ -13,8 +13,7 @@ from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
 from mustela.dsl.handle import Handle
-from mustela.dsl.materialize import KEY_VALUE_KINDS, check_not_kept, store_spec
-from mustela.dsl.registry import NodePlace
+from mustela.dsl.materialize import KEY_VALUE_KINDS, spec_if_named, store_spec
 from mustela.dsl.row_types import or_none, row_maker, whole_type
 from mustela.dsl.serdes import said_or_read
 from mustela.dsl.suppression import Suppression
@@ -27,7 +26,6 @@ from mustela.model import Windowed
 from mustela.serdes.base import Serde
 from mustela.serdes.rows import Row, RowSerde, flat_row
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
-from mustela.state.interfaces import StoreSpec
 from mustela.topology.stateless import MapNode
 from mustela.topology.table import TableFilterNode, TableMapValuesNode, TableToStreamNode
 
@@ -370,7 +368,9 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         value = choose_serde("value", None, options.value, holder="Materialized", at=at)
         value = value or self._value
-        spec = self._spec(place, options, store, key, value)
+        spec = spec_if_named(
+            place, options, store=store, key=key, value=value, kinds=KEY_VALUE_KINDS
+        )
         self._registry.add(
             TableFilterNode(
                 **place,
@@ -425,7 +425,9 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         said = choose_serde("value", value, options.value, holder="Materialized", at=at)
         said = said or read_serde(mapper)
-        spec = named = self._spec(place, options, store, key, said)
+        spec = named = spec_if_named(
+            place, options, store=store, key=key, value=said, kinds=KEY_VALUE_KINDS
+        )
         if verb == "transform_values" and named is None:
             spec, _ = store_spec(place, options, store=None, key=key, value=said)
             spec = with_versions_of(spec, versions_of(self._registry, self._name))
@@ -433,21 +435,6 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 
     def _of(self, mapped: Mapped) -> KTable[Any, Any]:
         return self._registry.handles.table(mapped.place["name"], mapped.key, mapped.value)
-
-    def _spec(
-        self,
-        place: NodePlace,
-        options: Materialized[Any, Any],
-        store: str | None,
-        key: Serde[Any] | None,
-        value: Serde[Any] | None,
-    ) -> StoreSpec | None:
-        """Return the store of a result, None unless one was named."""
-        if store is None and options.store_name is None:
-            check_not_kept(place, options)
-            return None
-        kinds = KEY_VALUE_KINDS
-        return store_spec(place, options, store=store, key=key, value=value, kinds=kinds)[0]
 
 
 def _refuse_key(step: str, key: object, at: Origin) -> None:

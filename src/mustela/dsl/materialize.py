@@ -19,7 +19,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
 
-__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "check_not_kept", "store_spec"]
+__all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "spec_if_named", "store_spec"]
 
 KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
     "timestamped_key_value",
@@ -65,7 +65,7 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     at = place["origin"]
     _check_store_type(options, at)
     if not _WINDOWED.intersection(kinds):
-        check_no_retention(place, options)
+        _check_no_retention(place, options)
     said = choose("store", store, options.store, holder="Materialized", at=at)
     supplied: StoreSpec | None = None
     if options.supplier is not None:
@@ -101,6 +101,42 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     return spec, explicit
 
 
+def spec_if_named(  # noqa: PLR0913 - what the user said, and what the step can do
+    place: NodePlace,
+    options: Materialized[Any, Any],
+    *,
+    store: str | None,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+    kinds: Collection[StoreKind] = AGGREGATE_KINDS,
+    never_expires: str | None = None,
+) -> StoreSpec | None:
+    """Return the store of a table's result; None if none is named: it is not kept then.
+
+    The arguments are those of `store_spec`.
+
+    Raises:
+        BadOptionError: If what is not kept is given an end, or if `store_spec` raises it.
+    """
+    if store is not None or options.store_name is not None:
+        spec, _ = store_spec(
+            place,
+            options,
+            store=store,
+            key=key,
+            value=value,
+            kinds=kinds,
+            never_expires=never_expires,
+        )
+        return spec
+    _check_no_retention(place, options)
+    if options.ttl is not None:
+        why = "its rows are not kept: a result has a store of its own where one is named"
+        fix = 'name the store: Materialized(store="...", ttl=...)'
+        raise _cannot_have(place, "ttl", options.ttl, why=why, fix=fix)
+    return None
+
+
 def _ttl_ms(
     place: NodePlace,
     options: Materialized[Any, Any],
@@ -127,9 +163,7 @@ def _ttl_ms(
         never = "the store forgets the keys that were not used for longest"
     if never is None:
         return ttl_ms
-    msg = f"step {place['name']!r} cannot have ttl={options.ttl!r}"
-    fields = {"option": "ttl", "value": options.ttl, "step": place["name"]}
-    raise BadOptionError(msg, at=at, why=never, fix=fix, fields=fields)
+    raise _cannot_have(place, "ttl", options.ttl, why=never, fix=fix)
 
 
 def _former_name(name: str, given: object, at: Origin) -> str | None:
@@ -165,40 +199,23 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
         )
 
 
-def check_not_kept(place: NodePlace, options: Materialized[Any, Any]) -> None:
-    """Refuse what is said of rows where none are kept.
+def _check_no_retention(place: NodePlace, options: Materialized[Any, Any]) -> None:
+    """Check that no retention was given to a step whose store has none."""
+    if options.retention is not None:
+        why = "a retention is that of windows"
+        fix = "write ttl= for how long a row is kept, or aggregate with windowed_by(…)"
+        raise _cannot_have(place, "retention", options.retention, why=why, fix=fix)
 
-    Raises:
-        BadOptionError: If a retention or a time to live is said of a step without a store.
-    """
-    check_no_retention(place, options)
-    if options.ttl is None:
-        return
-    msg = f"step {place['name']!r} cannot have ttl={options.ttl!r}"
-    raise BadOptionError(
-        msg,
+
+def _cannot_have(
+    place: NodePlace, option: str, value: object, *, why: str, fix: str
+) -> BadOptionError:
+    return BadOptionError(
+        f"step {place['name']!r} cannot have {option}={value!r}",
         at=place["origin"],
-        why="its rows are not kept: a result has a store of its own where one is named",
-        fix='name the store: Materialized(store="...", ttl=...)',
-        fields={"option": "ttl", "value": options.ttl, "step": place["name"]},
-    )
-
-
-def check_no_retention(place: NodePlace, options: Materialized[Any, Any]) -> None:
-    """Refuse a retention that would have no effect.
-
-    Raises:
-        BadOptionError: If a retention is said of a step that is no windowed aggregation.
-    """
-    if options.retention is None:
-        return
-    msg = f"step {place['name']!r} cannot have retention={options.retention!r}"
-    raise BadOptionError(
-        msg,
-        at=place["origin"],
-        why="a retention is that of windows",
-        fix="write ttl= for how long a row is kept, or aggregate with windowed_by(…)",
-        fields={"option": "retention", "value": options.retention, "step": place["name"]},
+        why=why,
+        fix=fix,
+        fields={"option": option, "value": value, "step": place["name"]},
     )
 
 

@@ -11,17 +11,11 @@ from mustela.api.functions import function_name
 from mustela.api.origin import user_origin
 from mustela.api.outputs import SideOutput
 from mustela.api.serdes import choose_serde
-from mustela.dsl.handle import Handle
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.registry import AddedStore, NodePlace
 from mustela.dsl.serdes import said_or_read
 from mustela.dsl.shared_stores import attach_updates, checked_updates, store_names
-from mustela.dsl.suppliers import (
-    connected_stores,
-    output_names,
-    supplied,
-    timers_of,
-    uses_of,
-)
+from mustela.dsl.suppliers import connected_stores, output_names, supplied, timers_of, uses_of
 from mustela.dsl.transact import attach_requests, checked_stores
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -243,8 +237,8 @@ def attach_processor(
         ties: What it uses and gives.
         verb: The method; ``process_values`` takes a `FixedKeyProcessor`.
     """
-    registry = stream._registry  # pyright: ignore[reportPrivateUsage]
-    key, value = stream._key, stream._value  # pyright: ignore[reportPrivateUsage]
+    registry = registry_of(stream)
+    key, value = stream.serdes
     at, step = place["origin"], place["name"]
     fixed = verb == "process_values"
     given = supplied(registry, supplier, step=step, verb=verb, at=at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from mustela.api.errors import (
     BadOptionError,
@@ -127,6 +127,25 @@ class Registry:
         if chosen in self._nodes:
             raise self._duplicate(chosen, verb, at, given=name is not None)
         return NodePlace(name=chosen, parents=parents, origin=at, explicit_name=name is not None)
+
+    def part(
+        self, place: NodePlace, what: str, *parents: str, joint: Literal[".", "-"] = "."
+    ) -> NodePlace:
+        """Choose the name of a step that belongs to one that the user sees.
+
+        Args:
+            place: Where the step stands that the user sees.
+            what: What the part is, last in its name.
+            parents: The nodes that the part reads.
+            joint: What stands between the two in its name.
+
+        Raises:
+            DuplicateNameError: If the name is taken.
+        """
+        name = path_name(f"{place['name']}{joint}{what}")
+        part = self.place(what, parents=parents, at=place["origin"], name=name)
+        part["explicit_name"] = place["explicit_name"]
+        return part
 
     def add(self, node: Node) -> None:
         """Add a node whose name came from `place`.

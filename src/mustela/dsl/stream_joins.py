@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from mustela.api.errors import BadOptionError
-from mustela.api.functions import check_function
 from mustela.api.join_windows import JoinWindows, StreamJoined
 from mustela.api.joined import Joined
-from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
-from mustela.api.options import options_or
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose, choose_serde
-from mustela.api.window_specs import JoinWindowSpec
-from mustela.api.windows import check_windows_for
-from mustela.dsl.extractors import read_extractor
-from mustela.dsl.handle import Handle
-from mustela.dsl.join_keys import join_key
-from mustela.dsl.join_stores import JoinStores
+from mustela.dsl.handle import Handle, HandleKind
+from mustela.dsl.join_sides import AddJoin, add_global_join, add_stream_join, add_table_join
 from mustela.dsl.join_wish import Wish
 from mustela.dsl.serdes import said_or_read
-from mustela.dsl.stream_table_join import join_global_table, join_table
-from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.topology.stream_join import StreamJoinNode
 
 if TYPE_CHECKING:
     from mustela.dsl.globalktable import GlobalKTable
@@ -38,9 +27,6 @@ V = TypeVar("V")
 W = TypeVar("W")
 R = TypeVar("R")
 GK = TypeVar("GK")
-
-_STORE_SUFFIX_LENGTH_MAX = 30
-_WINDOWS = "JoinWindows(before=timedelta(...), after=timedelta(...), grace=timedelta(...))"
 
 
 class StreamJoins(Handle[K, V]):
@@ -631,12 +617,9 @@ class StreamJoins(Handle[K, V]):
         """Add the join with whatever the other side is."""
         at = user_origin()
         self._check_builder(other, verb=wish.verb, at=at)
-        if other._kind == "stream":
-            return self._join_stream(other, wish, at)  # pyright: ignore[reportUnknownArgumentType]
         handle: Handle[Any, Any] = other
-        table = handle._kind == "table"
-        what = "table" if table else "global table"
-        if wish.kind == "outer":
+        what = handle._kind
+        if wish.kind == "outer" and what != "stream":
             msg = f"{wish.verb} cannot join {self._name!r} with the {what} {handle.name!r}"
             raise BadOptionError(
                 msg,
@@ -645,141 +628,42 @@ class StreamJoins(Handle[K, V]):
                 fix="use left_join, or make a table of the stream with to_table() and join tables",
                 fields={"verb": wish.verb, "other": handle.name},
             )
-        wish = wish if table else wish.of_global_table()
-        if wish.windows is not None:
-            why = f"a record meets the row that the {what} has at that moment"
-            self._refuse("windows", handle, what, wish, at=at, why=why)
-        for option in ("store", "stream_joined"):
+        wish = wish.of_global_table() if what == "global table" else wish
+        for option, why in _REFUSED[what].items():
             if getattr(wish, option) is not None:
-                why = "only a join with another stream keeps the records of both sides"
-                self._refuse(option, handle, what, wish, at=at, why=why)
-        kind: Literal["inner", "left"] = "left" if wish.kind == "left" else "inner"
-        if table:
-            if wish.key_option is not None:
-                why = "only a global table can be looked up by another key than the record's"
-                self._refuse(wish.key_option, handle, what, wish, at=at, why=why)
-            return join_table(
-                self,
-                handle,
-                wish.joiner,
-                kind=kind,
-                with_key=wish.with_key,
-                options=wish.joined,
-                name=wish.name,
-                at=at,
-                value=wish.value,
-            )
-        if wish.joined is not None:
-            why = "a global table has rows of its own, so nothing travels and nothing waits"
-            self._refuse("joined", handle, what, wish, at=at, why=why)
-        by_value, by_both = wish.foreign_key, wish.foreign_key_with_key
-        extractor = read_extractor(wish.verb, by_value, by_both)
-        if extractor is None:
-            msg = f"{wish.verb} with the global table {handle.name!r} needs foreign_key="
-            raise BadOptionError(
-                msg,
-                at=at,
-                why="a global table is looked up by any key; nothing says by which",
-                fix="write foreign_key=lambda value: ..., which gives the row's key; or"
-                " foreign_key_with_key=lambda key, value: key",
-                fields={"verb": wish.verb, "option": "foreign_key"},
-            )
-        return join_global_table(
-            self,
-            handle,
-            extractor,
-            wish.joiner,
-            kind=kind,
-            with_key=wish.with_key,
-            name=wish.name,
-            at=at,
-            value=wish.value,
-        )
+                msg = f"{wish.verb} with the {what} {handle.name!r} takes no {option}="
+                fields = {"verb": wish.verb, "option": option}
+                raise BadOptionError(msg, at=at, why=why, fix=f"leave out {option}=", fields=fields)
+        step, key = _ADD[what](self, handle, wish, at)
+        value = said_or_read("value", wish.value, wish.joiner, step=step, at=at)
+        return self._registry.handles.stream(step, key, value)
 
-    def _refuse(
-        self,
-        option: str,
-        other: Handle[Any, Any],
-        what: str,
-        wish: Wish,
-        *,
-        at: Origin,
-        why: str,
-    ) -> NoReturn:
-        msg = f"{wish.verb} with the {what} {other.name!r} takes no {option}="
-        raise BadOptionError(
-            msg,
-            at=at,
-            why=why,
-            fix=f"leave out {option}=",
-            fields={"verb": wish.verb, "option": option},
-        )
 
-    def _join_stream(self, other: KStream[Any, Any], wish: Wish, at: Origin) -> KStream[Any, Any]:
-        for option in ("foreign_key", "foreign_key_with_key", "joined"):
-            if getattr(wish, option) is not None:
-                why = f"{option}= is for joins with a table; streams meet by their keys"
-                self._refuse(option, other, "stream", wish, at=at, why=why)
-        window = self._window(other, wish, at)
-        arguments = ("key", "left", "right") if wish.with_key else ("left", "right")
-        check_function(wish.joiner, arguments, role="joiner", verb=wish.verb, at=at)
-        options = options_or(wish.stream_joined, StreamJoined[Any, Any, Any](), at=at)
-        said = choose("name", wish.name, options.name, holder="StreamJoined", at=at)
-        place = self._registry.place(
-            wish.verb, parents=(self._name, other._name), at=at, name=said, apart=other._name
-        )
-        key_said = choose_serde("key", None, options.key, holder="StreamJoined", at=at)
-        key = join_key(self, other, key_said, at=at)
-        base, named = self._store_base(wish, options, place["name"], at=at)
-        stores = JoinStores(base, wish.kind, key, window, options, at)
-        this = choose_serde("value", None, options.value, holder="StreamJoined", at=at)
-        others = choose_serde("value", None, options.other_value, holder="StreamJoined", at=at)
-        left = stores.left(this or self._value)
-        right = stores.right(others or other._value, left.name)
-        self._registry.add(
-            StreamJoinNode(
-                **place,
-                kind=wish.kind,
-                joiner=wish.joiner,
-                window=window,
-                spans=None if wish.windows is None else wish.windows.spans(),
-                left=left,
-                right=right,
-                unmatched=stores.unmatched(),
-                key=key,
-                with_key=wish.with_key,
-                explicit_store=named or place["explicit_name"],
-            )
-        )
-        step = place["name"]
-        result = said_or_read("value", wish.value, wish.joiner, step=step, at=at)
-        return self._registry.handles.stream(step, key, result)
+_ROWS = "a record meets the row that the {} has at that moment"
+_STREAMS = "only a join with another stream keeps the records of both sides"
+_GLOBAL = "only a global table can be looked up by another key than the record's"
+_TABLES = "{}= is for joins with a table; streams meet by their keys"
+_REFUSED: Final[Mapping[HandleKind, Mapping[str, str]]] = {
+    "stream": {
+        option: _TABLES.format(option)
+        for option in ("foreign_key", "foreign_key_with_key", "joined")
+    },
+    "table": {
+        "windows": _ROWS.format("table"),
+        **dict.fromkeys(("store", "stream_joined"), _STREAMS),
+        **dict.fromkeys(("foreign_key", "foreign_key_with_key"), _GLOBAL),
+    },
+    "global table": {
+        "windows": _ROWS.format("global table"),
+        **dict.fromkeys(("store", "stream_joined"), _STREAMS),
+        "joined": "a global table has rows of its own, so nothing travels and nothing waits",
+    },
+}
+"""By what the other side is: the options that a join with it does not take, and why."""
 
-    def _window(self, other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindowSpec:
-        windows: Any = wish.windows
-        if isinstance(windows, JoinWindows):
-            check_windows_for(windows, at=at)
-            return windows.spec()
-        if windows is None:
-            msg = f"{wish.verb} with the stream {other.name!r} needs windows="
-        else:
-            msg = f"{wish.verb} takes JoinWindows as its windows, not {type(windows).__name__}"
-        raise BadOptionError(
-            msg,
-            at=at,
-            why="streams never end: only a window says which records can still meet",
-            fix=f"write windows={_WINDOWS}",
-            fields={"verb": wish.verb, "option": "windows"},
-        )
-
-    @staticmethod
-    def _store_base(
-        wish: Wish, options: StreamJoined[Any, Any, Any], step: str, *, at: Origin
-    ) -> tuple[str, bool]:
-        """Return what the names of the stores begin with, and whether the user said so."""
-        said = choose("store", wish.store, options.store, holder="StreamJoined", at=at)
-        longest = STORE_NAME_LENGTH_MAX - _STORE_SUFFIX_LENGTH_MAX
-        if said is not None:
-            return check_name(said, what="store", at=at, length_max=longest), True
-        supplied = options.this_store is not None and options.other_store is not None
-        return path_name(step, length_max=longest), supplied
+_ADD: Final[Mapping[HandleKind, AddJoin]] = {
+    "stream": add_stream_join,
+    "table": add_table_join,
+    "global table": add_global_join,
+}
+"""By what the other side is: what adds the step of such a join."""

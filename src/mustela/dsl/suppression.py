@@ -13,7 +13,7 @@ from mustela.api.serdes import choose
 from mustela.api.suppression import BufferConfig, Suppressed
 from mustela.api.window_specs import WindowSpec
 from mustela.api.windows import milliseconds
-from mustela.dsl.handle import Handle
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.versions import row_versions_of, versions_of
 from mustela.errors import Origin
@@ -109,8 +109,8 @@ def _suppressed(given: object, *, at: Origin) -> Suppressed:
 
 
 def _buffer_spec(place: NodePlace, buffer: BufferConfig, table: Handle[Any, Any]) -> StoreSpec:
-    key, value = table._key, table._value  # pyright: ignore[reportPrivateUsage]
-    registry = table._registry  # pyright: ignore[reportPrivateUsage]
+    key, value = table.serdes
+    registry = registry_of(table)
     return StoreSpec(
         name=place["name"],
         kind="buffer",
@@ -132,7 +132,7 @@ def _waits(
             return TIME_MAX, TIME_MAX
         wait_ms = milliseconds("until_time_limit", "time_to_wait", limit, at=at)
         return wait_ms, wait_ms
-    windowed = isinstance(table._key, WindowedSerde | SessionWindowedSerde)  # pyright: ignore[reportPrivateUsage]
+    windowed = isinstance(table.serdes[0], WindowedSerde | SessionWindowedSerde)
     windows = list(_windows(registry, name)) if windowed else []
     if not windows:
         msg = f"cannot suppress {name!r} until its windows close: it has none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.api.errors import BadOptionError
 from mustela.api.functions import check_function
@@ -12,16 +12,16 @@ from mustela.api.given_types import read_serde
 from mustela.api.joined import TableJoined
 from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose_serde
-from mustela.dsl.extractors import Extractor, read_extractor
-from mustela.dsl.foreign_key_join import foreign_key_join
-from mustela.dsl.handle import Handle
+from mustela.api.serdes import choose, choose_serde
+from mustela.dsl.extractors import Extractor, check_extractor, read_extractor
+from mustela.dsl.foreign_key_join import JoinedTable, add_foreign_key_join
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.join_copies import copy_spec, kept_for, tables_kept_ms
 from mustela.dsl.join_keys import join_key
-from mustela.dsl.materialize import check_not_kept, store_spec
+from mustela.dsl.materialize import spec_if_named
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.state.interfaces import StoreSpec
+from mustela.serdes.values import ValueSerde
 from mustela.topology.table_join import TableJoinKind, TableJoinNode
 
 if TYPE_CHECKING:
@@ -34,17 +34,21 @@ V = TypeVar("V")
 W = TypeVar("W")
 R = TypeVar("R")
 
+_STANDS = "a row stands as long as the two that it is joined of"
 _VERBS: dict[TableJoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
-    """What the user said of the result."""
+    """What a user said of a join."""
 
+    foreign_key: Callable[..., Any] | None = None
+    foreign_key_with_key: Callable[..., Any] | None = None
     value: type[Any] | Serde[Any] | None
     name: str | None
     store: str | None
     materialized: Materialized[Any, Any] | None
+    table_joined: TableJoined | None = None
 
 
 class TableJoins(Handle[K, V]):
@@ -100,11 +104,16 @@ class TableJoins(Handle[K, V]):
             ...     driver.create_output_topic("people").read_values_to_list()
             ['Ann of Rome']
         """
-        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
-        extractor = _extractor("join", foreign_key, foreign_key_with_key, table_joined)
-        if extractor is not None:
-            return self._join_by_foreign_key("inner", other, joiner, wish, extractor, table_joined)
-        return self._join_by_key("inner", other, joiner, wish, at=user_origin())
+        wish = _Wish(
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
+            value=value,
+            name=name,
+            store=store,
+            materialized=materialized,
+            table_joined=table_joined,
+        )
+        return self._join("inner", other, joiner, wish)
 
     def left_join(  # noqa: PLR0913 - by key or by foreign key, and the options of the result
         self,
@@ -154,11 +163,16 @@ class TableJoins(Handle[K, V]):
             ...     driver.create_output_topic("left").read_values_to_list()
             [9, 7]
         """
-        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
-        extractor = _extractor("left_join", foreign_key, foreign_key_with_key, table_joined)
-        if extractor is not None:
-            return self._join_by_foreign_key("left", other, joiner, wish, extractor, table_joined)
-        return self._join_by_key("left", other, joiner, wish, at=user_origin())
+        wish = _Wish(
+            foreign_key=foreign_key,
+            foreign_key_with_key=foreign_key_with_key,
+            value=value,
+            name=name,
+            store=store,
+            materialized=materialized,
+            table_joined=table_joined,
+        )
+        return self._join("left", other, joiner, wish)
 
     def outer_join(
         self,
@@ -201,32 +215,48 @@ class TableJoins(Handle[K, V]):
             ['555', 'ann@example.org']
         """
         wish = _Wish(value=value, name=name, store=store, materialized=materialized)
-        return self._join_by_key("outer", other, joiner, wish, at=user_origin())
+        return self._join("outer", other, joiner, wish)
 
-    def _join_by_foreign_key(
-        self,
-        kind: Literal["inner", "left"],
-        other: Any,
-        joiner: Callable[..., Any],
-        wish: _Wish,
-        extractor: Extractor,
-        options: TableJoined | None,
+    def _join(
+        self, kind: TableJoinKind, other: Any, joiner: Callable[..., Any], wish: _Wish
     ) -> KTable[Any, Any]:
-        at = user_origin()
-        self._check_table(other, verb=_VERBS[kind], at=at)
-        return foreign_key_join(
-            self,
-            other,
-            joiner,
-            kind=kind,
-            extractor=extractor,
-            options=options,
-            name=wish.name,
-            store=wish.store,
-            materialized=wish.materialized,
-            at=at,
-            value=wish.value,
+        at, verb = user_origin(), _VERBS[kind]
+        extractor = _extractor(verb, wish, at)
+        self._check_table(other, verb=verb, at=at)
+        if extractor is not None:
+            check_extractor(extractor, verb=verb, at=at)
+        check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
+        said = options_or(wish.table_joined, TableJoined(), at=at).name
+        said = choose("name", wish.name, said, holder="TableJoined", at=at)
+        options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
+        stored = wish.store or options.store_name
+        place = self._registry.place(
+            verb, parents=(self._name, other.name), at=at, name=said, apart=stored or other.name
         )
+        key = choose_serde("key", None, options.key, holder="Materialized", at=at)
+        if extractor is None:
+            key = join_key(self, other, key, at=at)
+        key = key or self._key or ValueSerde(sort_keys=True)
+        value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
+        value = value or read_serde(joiner)
+        spec = spec_if_named(
+            place,
+            options,
+            store=wish.store,
+            key=key,
+            value=value,
+            never_expires=None if extractor is None else _STANDS,
+        )
+        join = JoinedTable(
+            left=self, other=other, joiner=joiner, place=place, key=key, value=value, spec=spec
+        )
+        if extractor is None:
+            _add_by_key(join, kind)
+        else:
+            assert kind != "outer"
+            base = said or stored or place["name"]
+            add_foreign_key_join(join, extractor, kind=kind, base=base)
+        return self._registry.handles.table(place["name"], key, value)
 
     def _check_table(self, other: Any, *, verb: str, at: Origin) -> None:
         self._check_builder(other, verb=verb, at=at)
@@ -244,72 +274,40 @@ class TableJoins(Handle[K, V]):
                 fields={"verb": verb},
             )
 
-    def _join_by_key(
-        self,
-        kind: TableJoinKind,
-        other: Handle[Any, Any],
-        joiner: Callable[..., Any],
-        wish: _Wish,
-        *,
-        at: Origin,
-    ) -> KTable[Any, Any]:
-        verb = _VERBS[kind]
-        check_function(joiner, ("left", "right"), role="joiner", verb=verb, at=at)
-        self._check_table(other, verb=verb, at=at)
-        options = options_or(wish.materialized, Materialized[Any, Any](), at=at)
-        stored = wish.store or options.store_name
-        place = self._registry.place(
-            verb,
-            parents=(self._name, other.name),
-            at=at,
-            name=wish.name,
-            apart=stored or other.name,
+
+def _add_by_key(join: JoinedTable, kind: TableJoinKind) -> None:
+    """Add the step of a join of tables by their keys."""
+    registry, place, spec, key = registry_of(join.left), join.place, join.spec, join.key
+    # Stores have a name that the user gave, if there is one: another name is another store.
+    base = place["name"] if spec is None or place["explicit_name"] else spec.name
+    left = copy_spec(base, join.left, key, "left")
+    right = copy_spec(base, join.other, key, "right")
+    kept_ms = tables_kept_ms(registry, join.left.name, join.other.name)
+    if kept_ms is not None:
+        left, right = (kept_for(copy, max(kept_ms)) for copy in (left, right))
+    registry.add(
+        TableJoinNode(
+            **place,
+            joiner=join.joiner,
+            kind=kind,
+            key=key,
+            value=join.value,
+            copies=(left, right),
+            kept_ms=kept_ms,
+            store=spec,
+            explicit_store=spec is not None or place["explicit_name"],
         )
-        said = choose_serde("key", None, options.key, holder="Materialized", at=at)
-        key = join_key(self, other, said, at=at)
-        value = choose_serde("value", wish.value, options.value, holder="Materialized", at=at)
-        value = value or read_serde(joiner)
-        spec: StoreSpec | None = None
-        if stored is None and options.supplier is None:
-            check_not_kept(place, options)
-        else:
-            spec, _ = store_spec(place, options, store=wish.store, key=key, value=value)
-        sides = zip((self, other), ("left", "right"), strict=True)
-        # Stores have a name that the user gave, if there is one: another name is another store.
-        base = place["name"] if spec is None or place["explicit_name"] else spec.name
-        left, right = (copy_spec(base, side, key, suffix) for side, suffix in sides)
-        kept_ms = tables_kept_ms(self._registry, self._name, other.name)
-        if kept_ms is not None:
-            left, right = (kept_for(copy, max(kept_ms)) for copy in (left, right))
-        self._registry.add(
-            TableJoinNode(
-                **place,
-                joiner=joiner,
-                kind=kind,
-                key=key,
-                value=value,
-                copies=(left, right),
-                kept_ms=kept_ms,
-                store=spec,
-                explicit_store=spec is not None or place["explicit_name"],
-            )
-        )
-        return self._registry.handles.table(place["name"], key, value)
+    )
 
 
-def _extractor(
-    verb: str,
-    by_value: Callable[..., Any] | None,
-    by_both: Callable[..., Any] | None,
-    options: TableJoined | None,
-) -> Extractor | None:
+def _extractor(verb: str, wish: _Wish, at: Origin) -> Extractor | None:
     """Return what gives the foreign key, None where rows of equal keys are joined."""
-    extractor = read_extractor(verb, by_value, by_both)
-    if extractor is None and options is not None:
+    extractor = read_extractor(verb, wish.foreign_key, wish.foreign_key_with_key)
+    if extractor is None and wish.table_joined is not None:
         msg = f"{verb} takes table_joined= only with a foreign key"
         raise BadOptionError(
             msg,
-            at=user_origin(),
+            at=at,
             why="it names the stores of a join by foreign key",
             fix="say name=, or give foreign_key=",
             fields={"verb": verb},

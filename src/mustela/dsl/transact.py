@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mustela.api.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.api.functions import check_function, function_name
-from mustela.api.names import path_name
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
 from mustela.api.stores import StoreBuilder
 from mustela.api.transact import REQUESTS
-from mustela.dsl.handle import Handle
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -34,7 +33,7 @@ from mustela.topology.transact import (
 if TYPE_CHECKING:
     from mustela.dsl.transacted import TransactedKStream
 
-__all__ = ["DeclaredKeys", "TransactVerb", "attach_requests", "checked_stores", "part_place"]
+__all__ = ["DeclaredKeys", "TransactVerb", "attach_requests", "checked_stores"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -151,20 +150,22 @@ def attach_requests(
         place: The processor's step.
         touches: The stores of the transactions.
     """
-    requests = OutputNode(**part_place(stream, place, "requests", place["name"]), output=REQUESTS)
-    stream._registry.add(requests)  # pyright: ignore[reportPrivateUsage]
-    step = part_place(stream, place, "transact", requests.name)
-    key = stream._key  # pyright: ignore[reportPrivateUsage]
+    registry = registry_of(stream)
+    part = registry.part(place, "requests", place["name"], joint="-")
+    requests = OutputNode(**part, output=REQUESTS)
+    registry.add(requests)
+    step = registry.part(place, "transact", requests.name, joint="-")
+    key = stream.serdes[0]
     what = _What(keys=None, fn=None, touches=touches, key=key, parent=requests.name)
     return _attach(stream, step, what)
 
 
 def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> TransactedKStream[Any, Any]:
     """Add the steps that order transactions, run them, and write what they have changed."""
-    registry, step = stream._registry, place["name"]  # pyright: ignore[reportPrivateUsage]
+    registry, step = registry_of(stream), place["name"]
 
     def part(name: str, parent: str) -> NodePlace:
-        return part_place(stream, place, name, parent)
+        return registry.part(place, name, parent, joint="-")
 
     asked = TransactKeysNode(
         **part("keys", what.parent), keys=what.keys, touches=what.touches, step=step
@@ -173,7 +174,7 @@ def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> Transact
     ordered = TransactOrderNode(**part("order", asked.name))
     registry.add(ordered)
     place["parents"] = (ordered.name,)
-    key = stream._key  # pyright: ignore[reportPrivateUsage]
+    key = stream.serdes[0]
     registry.add(TransactNode(**place, fn=what.fn, touches=what.touches, key=key))
     written = BranchNode(**part("written", step), index=WRITTEN)
     registry.add(written)
@@ -183,15 +184,6 @@ def _attach(stream: Handle[Any, Any], place: NodePlace, what: _What) -> Transact
     results = RepartitionNode(**part("results", done.name), key=what.key)
     registry.add(results)
     return registry.handles.transacted(stream, place, results.name, what.key)
-
-
-def part_place(stream: Handle[Any, Any], place: NodePlace, what: str, parent: str) -> NodePlace:
-    """Return the place of one of the steps that make a step that transacts."""
-    registry = stream._registry  # pyright: ignore[reportPrivateUsage]
-    name = path_name(f"{place['name']}-{what}")
-    part = registry.place(what, parents=(parent,), at=place["origin"], name=name)
-    part["explicit_name"] = place["explicit_name"]
-    return part
 
 
 def _check_functions(keys: object, fn: object, at: Origin) -> None:

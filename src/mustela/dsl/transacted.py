@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from mustela.dsl.handle import Handle
 from mustela.dsl.kstream import KStream
 from mustela.dsl.registry import NodePlace
-from mustela.dsl.transact import part_place
 from mustela.serdes.base import Serde
 from mustela.state.transaction import Refusal
 from mustela.topology.routing import BranchNode, RepartitionNode
@@ -75,9 +74,11 @@ class TransactedKStream(KStream[K, V]):
         if self._refused is None:
             registry, place, key = self._registry, self._place_of_step, self._stream._key
             step = place["name"]
-            branch = BranchNode(**part_place(self, place, "aborted", step), index=REFUSED)
+            branch = BranchNode(**registry.part(place, "aborted", step, joint="-"), index=REFUSED)
             registry.add(branch)
-            node = RepartitionNode(**part_place(self, place, "refused", branch.name), key=key)
+            node = RepartitionNode(
+                **registry.part(place, "refused", branch.name, joint="-"), key=key
+            )
             registry.add(node)
             self._refused = registry.handles.stream(node.name, key, None)
         return self._refused

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from mustela.api.errors import BadOptionError
 from mustela.api.timers import acts_on_time
 from mustela.api.value_transformer import TransformerProcessors, TransformerSupplier
-from mustela.dsl.handle import Handle
+from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.processing import Ties, attach_processor
 from mustela.dsl.registry import NodePlace
 from mustela.dsl.suppliers import Made, checked_supplier
@@ -103,7 +103,7 @@ def add_transformer(
         supplier: Gives transformers.
         stores: The stores that they use.
     """
-    registry = table._registry  # pyright: ignore[reportPrivateUsage]
+    registry = registry_of(table)
     at, step = mapped.place["origin"], mapped.place["name"]
     timed = acts_on_time(checked_supplier(supplier, verb=_VERB, at=at, made=_TRANSFORMER))
     changes = registry.place("changes", parents=mapped.place["parents"], at=at, path=step)

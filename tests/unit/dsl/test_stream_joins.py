@@ -37,6 +37,7 @@ class Setting:
         self.left: Any = self.builder.stream("left", key=str, value=str)
         self.right: Any = self.builder.stream("right", key=str, value=str)
         self.table: Any = self.builder.table("table", key=str, value=str)
+        self.rows: Any = self.builder.table("rows", key=str, value=str)
         self.everywhere: Any = self.builder.global_table("global", key=str, value=str)
 
 
@@ -303,3 +304,35 @@ def test_a_stream_that_is_joined_with_itself_is_kept_once() -> None:
         "j-other-join-store",
         "j-this-join-store",
     ]
+
+
+JOINS: dict[str, Callable[[Setting], Any]] = {
+    "with a stream": lambda s: s.left.join(s.right, pair, NEAR, name="j"),
+    "with a stream, left": lambda s: s.left.left_join(s.right, pair, NEAR, name="j"),
+    "with a stream, outer": lambda s: s.left.outer_join(s.right, pair, NEAR, name="j"),
+    "with a table": lambda s: s.left.join(s.table, pair, name="j"),
+    "with a table, left": lambda s: s.left.left_join(s.table, pair, name="j"),
+    "with a global table": lambda s: s.left.join(s.everywhere, pair, foreign_key=str, name="j"),
+    "with a global table, left": lambda s: s.left.left_join(
+        s.everywhere, pair, foreign_key=str, name="j"
+    ),
+    "of tables": lambda s: s.table.join(s.rows, pair, name="j"),
+    "of tables, left": lambda s: s.table.left_join(s.rows, pair, name="j"),
+    "of tables, outer": lambda s: s.table.outer_join(s.rows, pair, name="j"),
+    "by foreign key": lambda s: s.table.join(s.rows, pair, foreign_key=str, name="j"),
+}
+
+
+@pytest.mark.parametrize("call", JOINS.values(), ids=JOINS)
+def test_every_join_knows_the_line_that_asked_for_it(call: Callable[[Setting], Any]) -> None:
+    """However many functions of the library lie between: for its step, and for its errors."""
+    setting = Setting()
+    here = (__file__, call.__code__.co_firstlineno)
+    call(setting)
+    made = setting.builder.build()["j"].origin
+    assert made is not None
+    assert (made.file, made.line) == here
+    with pytest.raises(UsageError, match="two steps are named 'j'") as caught:
+        call(setting)
+    assert caught.value.at is not None
+    assert (caught.value.at.file, caught.value.at.line) == here
