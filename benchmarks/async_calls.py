@@ -31,9 +31,9 @@ from confluent_kafka import Consumer, Producer
 
 from benchmarks.kafka import QUIET, Topics
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.calls import AsyncCall, AsyncOptions
 from mustela.runtime.events import AppState, EpochDone, Event
+from mustela_dev import DevelopmentBroker
 
 _TIMEOUT_S = 60.0
 _WARM_UP_RECORDS = 200

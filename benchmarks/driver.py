@@ -29,11 +29,11 @@ from confluent_kafka import Producer
 
 from benchmarks.epoch_records import until
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.runtime import app as app_module
 from mustela.runtime.events import AppState, EpochDone
+from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "driver.jsonl"
 _LINES, _COUNTS, _NAMES = "lines", "counts", "names"

@@ -27,7 +27,6 @@ from typing import Any
 from confluent_kafka import Producer
 
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.model import TopicPartition
@@ -39,6 +38,7 @@ from mustela.runtime.record.record_rows import RecordFold, RecordPolicy, RecordR
 from mustela.runtime.record.source_offsets import Cut, SourceOffsets
 from mustela.runtime.time.watermark import PartitionTime, WatermarkState
 from mustela.state.interfaces import Token
+from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "epoch_records.jsonl"
 _PARTITIONS = (100, 1_000, 10_000)

@@ -30,7 +30,7 @@ from benchmarks.measure import disk_bytes
 from benchmarks.process_tree import ProcessTree
 from benchmarks.records import Record
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 
 _INPUT, _OUTPUT, _APP = "limited-in", "limited-out", "limited"
 _PARTITIONS = 6

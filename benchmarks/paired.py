@@ -27,7 +27,7 @@ from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
 from benchmarks.trial import Bench, LoadPlan, assignment, catch_up, clean_up, fixed_load
 from benchmarks.workloads import SEED, WORKLOADS
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
 _ROOT = Path(__file__).parent.parent

@@ -31,10 +31,10 @@ from benchmarks.trial import (
     fixed_load,
 )
 from benchmarks.workloads import SEED, Workload
-from mustela.broker.process import DevelopmentBroker
 from mustela.java import find_java
 from mustela.spark.archive import make_archive
 from mustela.spark.jvm import find_archive
+from mustela_dev import DevelopmentBroker
 
 _BROKER_HEAP_MB = 1_024
 _KEPT_LOG_LINES = 200

@@ -28,9 +28,9 @@ from confluent_kafka import Producer
 from benchmarks.kafka import QUIET, Topics
 from benchmarks.records import TimedRecord
 from mustela import App, Record, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.processors import ContextualProcessor, Timer
 from mustela.runtime.events import AppState, EpochDone, Event
+from mustela_dev import DevelopmentBroker
 
 BASE_MS = 1_760_000_000_000
 FAR_MS = BASE_MS + 86_400_000

@@ -32,9 +32,9 @@ from typing import Any
 from benchmarks.kafka import Topics
 from benchmarks.records import Record
 from mustela import App, Stores, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.runtime.events import AppState, EpochDone, Event, StateChanged
 from mustela.stores import Refusal, Transaction
+from mustela_dev import DevelopmentBroker
 
 CUSTOMERS = 200_000
 SHOPS = 100

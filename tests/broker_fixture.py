@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.process import BrokerOptions, DevelopmentBroker
+from mustela_dev import BrokerOptions, DevelopmentBroker
 
 # Small and soon up; two of them and Spark share the machine.
 HEAP_MB = 192

@@ -5,10 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if find_spec("mustela_dev") is None:
+    why = "mustela-dev, the second distribution of this repository, is not installed here"
+    raise ModuleNotFoundError(f"{why}; type: ./dev env", name="mustela_dev")
 
 pytest_plugins = ["tests.broker_fixture", "tests.lanes", "tests.spark_fixture"]
 

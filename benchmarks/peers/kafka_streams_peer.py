@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.base import Peer, joined, program_path
-from mustela.broker.jars import jars_cache, resolve_jars
 from mustela.java import find_java
+from mustela_dev.broker.jars import jars_cache, resolve_jars
 
 _COMPILE_TIMEOUT_S = 120
 _HEAP = "1g"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.kafka import Topics
 from benchmarks.peers.base import Peer, joined, program_path
-from mustela.broker.jars import resolve_jars
 from mustela.java import find_java
+from mustela_dev.broker.jars import resolve_jars
 
 
 @dataclass(slots=True)

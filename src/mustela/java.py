@@ -24,6 +24,7 @@ __all__ = [
     "apt_line",
     "find_java",
     "java_candidates",
+    "user_cache",
 ]
 
 SUPPORTED_VERSIONS = (17, 21)
@@ -243,3 +244,14 @@ def _ask(executable: Path, option: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout + answer.stderr
+
+
+def user_cache(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the directory in which what Java loads is kept for this user: jars, classes."""
+    variables = os.environ if environment is None else environment
+    named = Path(variables.get("XDG_CACHE_HOME", ""))
+    # The XDG rules say that a relative path is to be ignored.
+    if not named.is_absolute():
+        home = variables.get("HOME")
+        named = (Path(home) if home else Path.home()) / ".cache"
+    return named / "mustela"

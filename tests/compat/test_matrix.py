@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.jars import resolve_jars
 from mustela.java import find_java
+from mustela_dev.broker.jars import resolve_jars
 from tests.compat import divergences, matrix
 from tests.compat.api import committed, read_methods
 from tests.differential.divergences import DIVERGENCES

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.topology.graph import TopologyGraph
+from mustela_dev import DevelopmentBroker
 from tests.conformance.bundles import Bundles
 from tests.conformance.cases import load_cases
 from tests.conformance.script import Produced, Sent

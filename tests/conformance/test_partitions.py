@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mustela import JoinWindows, KStream, KTable, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.topology.graph import TopologyGraph
+from mustela_dev import DevelopmentBroker
 from tests.conformance.script import Produced, Sent, Written
 from tests.conformance.spark_ways import SparkWay
 from tests.conformance.ways import driver_way

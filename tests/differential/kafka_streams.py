@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mustela.broker.jars import jars_cache, resolve_jars
 from mustela.java import Java, find_java
+from mustela_dev.broker.jars import jars_cache, resolve_jars
 from tests.patience import PATIENCE_S
 
 __all__ = ["KafkaStreams", "Refused", "missing_compiler"]

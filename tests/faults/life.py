@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.campaign import Campaign
 from tests.faults.process import ChildApp, ChildEndedError
 from tests.patience import PATIENCE_S

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import KafkaException
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.errors import MustelaError
+from mustela_dev import DevelopmentBroker
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.faults.campaign import Campaign
 from tests.faults.kinds import chains, joins, tables, windows
@@ -57,7 +57,7 @@ class Plan:
 
 def make_broker(data_dir: Path) -> DevelopmentBroker:
     """Make a small broker that soon ends transactions whose time is up. It is not started."""
-    from mustela.broker.process import BrokerOptions
+    from mustela_dev import BrokerOptions
 
     properties = {
         **PROPERTIES,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mustela
+import mustela_dev
 from mustela.errors import (
     DataError,
     EnvironmentFault,
@@ -54,11 +55,14 @@ def sentence(kind: type[MustelaError]) -> str:
 
 def render() -> str:
     """Return the page."""
-    for module in pkgutil.walk_packages(mustela.__path__, "mustela."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    for package in (mustela, mustela_dev):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     known = sorted(
-        (code, kind) for code, kind in all_codes().items() if kind.__module__.startswith("mustela.")
+        (code, kind)
+        for code, kind in all_codes().items()
+        if kind.__module__.startswith(("mustela.", "mustela_dev."))
     )
     parts = [HEAD]
     for family, text in FAMILIES.items():

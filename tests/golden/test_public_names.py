@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mustela
+import mustela_dev
 from tests.public import MODULES as MODULES_BY_PURPOSE, names_of, public_names
 
 ROOMS = ("mustela.api.", "mustela.dsl.")
@@ -58,6 +59,7 @@ def test_the_names_of_the_package(golden: Callable[[str, str], None]) -> None:
     lines += [
         f"mustela.{module} {name}" for module in MODULES_BY_PURPOSE for name in names_of(module)
     ]
+    lines += [f"mustela_dev {name}" for name in sorted(mustela_dev.__all__)]
     golden("public_names/package.txt", "\n".join(lines))
 
 
@@ -85,6 +87,12 @@ def test_the_page_of_names_is_what_there_is(request: pytest.FixtureRequest) -> N
             for name, found in sorted(names.items())
             if not module or name not in package
         ]
+    parts.append("\n## `mustela_dev`\n\nFor development: `pip install mustela-dev`.\n")
+    parts.append("\n| Name | |\n|---|---|\n")
+    parts += [
+        f"| `{name}` | {sentence(getattr(mustela_dev, name))} |\n"
+        for name in sorted(mustela_dev.__all__)
+    ]
     text = "".join(parts)
     if request.config.getoption("--golden-update"):
         PAGE.write_text(text, encoding="utf-8")

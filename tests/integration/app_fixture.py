@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.inside import Inside
 from tests.integration.app_world import World
 

@@ -17,7 +17,6 @@ from confluent_kafka import (
 )
 
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
@@ -25,6 +24,7 @@ from mustela.model import TopicPartition
 from mustela.runtime.events import AppState, EpochDone, Event, Said, StateChanged
 from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.record.record_rows import RecordFold
+from mustela_dev import DevelopmentBroker
 from tests.patience import PATIENCE_S, looks
 
 SETTLE_S = 30.0

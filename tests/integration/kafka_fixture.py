@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, MakeTopic
 
 _NUMBERS = itertools.count()

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.broker.tools import run_tool
 from mustela.model import TopicPartition
 from mustela.runtime.events import AppState
+from mustela_dev.broker.tools import run_tool
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.broker.tools import run_tool
 from mustela.calls import AsyncOptions
 from mustela.connectors.kafka.production import LETTER_HEADS
+from mustela_dev.broker.tools import run_tool
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

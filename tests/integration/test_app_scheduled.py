@@ -11,10 +11,10 @@ from typing import TypeVar
 import pytest
 
 from mustela import StreamsBuilder, Suppressed, TimeWindows
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.processors import Tick
 from mustela.windows import BufferConfig
+from mustela_dev import DevelopmentBroker
 from tests.faults.feed import read_all
 from tests.faults.kinds.timers import ticks
 from tests.faults.process import ChildApp

@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from pyspark import cloudpickle
 
 from mustela import Record, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.processors import ContextualProcessor, Timer
 from mustela.runtime.events import AppState
+from mustela_dev import DevelopmentBroker
 from tests.faults.feed import read_all
 from tests.faults.kinds.timers import timers
 from tests.faults.process import ChildApp

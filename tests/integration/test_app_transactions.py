@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mustela import Record, Stores, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.processors import ContextualProcessor
 from mustela.stores import Transaction
+from mustela_dev import DevelopmentBroker
 from tests.faults.inside import Inside
 from tests.faults.kinds.shared import FIRST_BALANCE, move_money, reason
 

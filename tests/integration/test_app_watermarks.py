@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mustela import StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.kinds.timers import windows
 from tests.faults.process import ChildApp
 from tests.integration.app_world import World

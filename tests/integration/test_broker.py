@@ -12,16 +12,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mustela.broker.daemon import broker_status, start_broker, stop_broker
-from mustela.broker.jars import JarRequest, jars_cache, resolve_jars
-from mustela.broker.probe import answers
-from mustela.broker.process import (
+from mustela_dev.broker.daemon import broker_status, start_broker, stop_broker
+from mustela_dev.broker.jars import JarRequest, jars_cache, resolve_jars
+from mustela_dev.broker.probe import answers
+from mustela_dev.broker.process import (
     BrokerAlreadyRunningError,
     BrokerDidNotStartError,
     BrokerOptions,
     DevelopmentBroker,
 )
-from mustela.broker.tools import run_tool
+from mustela_dev.broker.tools import run_tool
 
 pytest_plugins = ["tests.broker_fixture"]
 pytestmark = pytest.mark.broker

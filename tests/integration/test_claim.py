@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
@@ -18,6 +17,7 @@ from mustela.runtime.coordinator import Coordinator, FencedError
 from mustela.runtime.engine import EpochJobError
 from mustela.runtime.kafka_world import last_epoch
 from mustela.runtime.start.opening import CLAIMS_MAX
+from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, await_end
 from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.plans import settings_for

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.patience import PATIENCE_S
 
 pytestmark = [

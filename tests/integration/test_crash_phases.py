@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.campaign import Campaign
 from tests.faults.kills import run_kill
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mustela import JoinWindows, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.inside import Inside
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]

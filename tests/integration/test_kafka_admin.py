@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.admin import (
     GroupInUseError,
     InternalTopicError,
@@ -23,6 +22,7 @@ from mustela.connectors.kafka.errors import BrokerUnavailable, SourceGone
 from mustela.connectors.kafka.tools import send
 from mustela.connectors.kafka.topic_checks import BROKER_TIME
 from mustela.errors import Origin
+from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, MakeTopic, add_partitions
 from tests.patience import PATIENCE_S
 

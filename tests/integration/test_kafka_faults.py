@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import BrokerOptions, DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.errors import (
     BrokerUnavailable,
@@ -20,6 +19,7 @@ from mustela.connectors.kafka.errors import (
 from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.tools import TailOptions, tail
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela_dev import BrokerOptions, DevelopmentBroker
 from tests.integration.kafka_proxy import END_TXN, KafkaProxy
 from tests.integration.kafka_rows import await_settled
 from tests.patience import PATIENCE_S

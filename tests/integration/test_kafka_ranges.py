@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka import ranges
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.errors import (
@@ -23,6 +22,7 @@ from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.tools import TailOptions, send, tail
 from mustela.plan.ranges import SourceRange
+from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import (
     MakeSink,
     MakeTopic,

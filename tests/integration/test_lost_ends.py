@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.cli.main import main
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
 from mustela.runtime.events import AppState
+from mustela_dev import DevelopmentBroker
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mustela import App, StreamsBuilder
-from mustela.broker.process import BrokerOptions, DevelopmentBroker
 from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.runtime.events import AppState
+from mustela_dev import BrokerOptions, DevelopmentBroker
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.faults.feed import read_all
 from tests.faults.inside import Inside, await_condition

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.log import read_last_record
 from mustela.plan.keygroups import key_group
 from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, decode_epoch_record, epochs_topic
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
+from mustela_dev import DevelopmentBroker
 from tests.faults.feed import read_all
 from tests.faults.inside import Inside
 from tests.faults.kinds.counting import SequenceModel, sequence, word_count

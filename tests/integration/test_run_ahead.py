@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mustela import App, StreamsBuilder
-from mustela.broker.process import DevelopmentBroker
 from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.runtime.cutting.prefetch import Prefetch
 from mustela.runtime.events import EpochDone, Event
+from mustela_dev import DevelopmentBroker
 from tests.faults.inside import Inside, await_condition
 from tests.patience import SOON
 

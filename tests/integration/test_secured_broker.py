@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.probe import LOOPBACK, free_port
-from mustela.broker.process import BrokerOptions, DevelopmentBroker
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.errors import AuthenticationRefused, PermissionRefused
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import MustelaError
+from mustela_dev import BrokerOptions, DevelopmentBroker
+from mustela_dev.broker.probe import LOOPBACK, free_port
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.patience import PATIENCE_S
 

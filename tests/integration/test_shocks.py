@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
+from mustela_dev import DevelopmentBroker
 from tests.faults.ledger import Ledger
 from tests.faults.slices import Plan, draw, make_broker, play, shocks_here
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.clock import SystemClock
@@ -21,6 +20,7 @@ from mustela.runtime.app import App
 from mustela.runtime.events import AppState
 from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import LeaseWatch
+from mustela_dev import DevelopmentBroker
 from tests.integration.no_engine import NoEngine
 from tests.patience import PATIENCE_S, SOON
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from mustela.broker.process import DevelopmentBroker
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.clock import SystemClock
@@ -19,6 +18,7 @@ from mustela.errors import MustelaError
 from mustela.planner.planner import plan
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator
+from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, move_group
 from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.plans import settings_for

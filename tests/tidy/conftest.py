@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mustela"
+DEVELOPMENT = ROOT / "packages" / "mustela-dev" / "src" / "mustela_dev"
+PACKAGES = (PACKAGE, DEVELOPMENT)
 
 
 @dataclass
@@ -33,15 +35,19 @@ class Source:
 
     @property
     def in_package(self) -> bool:
-        """True for the library, False for tests, benchmarks and examples."""
-        return self.path.is_relative_to(PACKAGE)
+        """True for what is installed, False for tests, benchmarks and examples."""
+        return self._package is not None
+
+    @property
+    def _package(self) -> Path | None:
+        return next((place for place in PACKAGES if self.path.is_relative_to(place)), None)
 
     @property
     def room(self) -> str | None:
-        """The room of the library that the file belongs to, if any."""
-        if not self.in_package:
+        """The room of its package that the file belongs to, if any."""
+        if self._package is None:
             return None
-        parts = self.path.relative_to(PACKAGE).parts
+        parts = self.path.relative_to(self._package).parts
         return parts[0] if len(parts) > 1 else self.path.stem
 
 
@@ -56,7 +62,16 @@ def repository_files() -> list[Path]:
         ).stdout.decode()
         names = [ROOT / name for name in listed.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):  # an unpacked archive has no git
-        tops = ["src", "tests", "docs", "benchmarks", "examples", "changes", "requirements"]
+        tops = [
+            "src",
+            "packages",
+            "tests",
+            "docs",
+            "benchmarks",
+            "examples",
+            "changes",
+            "requirements",
+        ]
         names = [path for top in tops for path in (ROOT / top).rglob("*")]
         names = [path for path in names if "__pycache__" not in path.parts]
     return sorted(path for path in set(names) if path.is_file())
@@ -76,5 +91,5 @@ def sources(files: list[Path]) -> list[Source]:
 
 @pytest.fixture(scope="session")
 def library(sources: list[Source]) -> list[Source]:
-    """Every Python file of the package."""
+    """Every Python file of the two packages."""
     return [source for source in sources if source.in_package]

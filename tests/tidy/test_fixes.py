@@ -13,11 +13,11 @@ import pytest
 from cyclopts import App, CycloptsError
 from pydantic import BaseModel
 
-from mustela.broker.tools import TOOLS
 from mustela.cli.main import command_line
 from mustela.config.clients import is_client_property
 from mustela.config.settings import Settings
 from mustela.errors import InvariantError, MustelaError, all_codes
+from mustela_dev.broker.tools import TOOLS
 from tests.following import all_followed
 from tests.golden.test_errors_reference import render
 from tests.tidy.fix_texts import HOLE, Text, commands, fixes

@@ -31,7 +31,7 @@ REGISTRY_HOSTS = re.compile(
 MACHINE_PATHS = re.compile(
     "|".join(["/" + "root/", "/" + "work/", "/" + r"home/\w+/", "/" + "Users/"])
 )
-NAMED = re.compile(r"`((?:src|tests|docs|examples|benchmarks)/[A-Za-z0-9_./-]*)`")
+NAMED = re.compile(r"`((?:src|packages|tests|docs|examples|benchmarks)/[A-Za-z0-9_./-]*)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

@@ -1,4 +1,4 @@
-"""The command line: mustela demo, run, describe, broker, doctor, send, tail.
+"""The command line: mustela run, describe, doctor, send, tail and others.
 
 Owns: commands, their output (tables for people, --json for programs) and exit codes.
 Entry: main.py (main).

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mustela.cli.development import DEVELOPMENT, broker_line, development_part, install_line
 from mustela.errors import MustelaError
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def examine(bootstrap_servers: str | None = None) -> list[Finding]:
         findings.append(_of_error("settings", error))
         return findings
     source = settings.source_of("bootstrap_servers")
-    findings.append(_safely("jars", lambda: examine_jars(settings)))
+    examine_jars = development_part("examine_jars")
+    if examine_jars is not None:
+        findings.append(_safely("jars", lambda: examine_jars(settings)))
     findings.append(
         _safely("broker", lambda: examine_broker(settings, named=source != settings.DEFAULT))
     )
@@ -142,6 +145,12 @@ def _packages() -> list[Finding]:
             findings.append(
                 Finding(name=package, level=Level.WRONG, found="not installed", mend=mend)
             )
+    with contextlib.suppress(PackageNotFoundError):  # an application needs none
+        found = version(DEVELOPMENT)
+        level, mend = Level.OK, ""
+        if found != mustela.__version__:
+            level, mend = Level.WRONG, install_line()
+        findings.append(Finding(name=DEVELOPMENT, level=level, found=found, mend=mend))
     return findings
 
 
@@ -151,35 +160,6 @@ def examine_java(environment: Mapping[str, str] | None = None) -> Finding:
 
     java = find_java(environment)
     return Finding(name="java", level=Level.OK, found=f"{java.version} in {java.home}")
-
-
-def examine_jars(settings: Settings) -> Finding:
-    """Look whether the broker's jars are there, and whether they are the tested ones."""
-    from mustela.broker.jars import (
-        JarRequest,
-        JarSettings,
-        jar_set,
-        jars_are_ready,
-        jars_cache,
-        resolve_jars,
-    )
-
-    chosen = JarSettings(mirror=settings.jars.mirror, directory=settings.jars.directory)
-    request = JarRequest(settings=chosen)
-    if not jars_are_ready("kafka", request):
-        kafka = jar_set("kafka")
-        if chosen.directory is None:
-            return Finding(
-                name="jars",
-                level=Level.NOTE,
-                found=f"not there yet: {len(kafka.sums)} jars, {kafka.megabytes} MB",
-                mend=f"nothing to do: mustela broker start downloads them once to {jars_cache()}; "
-                "jars.mirror and jars.directory say where from",
-            )
-    jars = resolve_jars("kafka", request)
-    return Finding(
-        name="jars", level=Level.OK, found=f"{len(jars)} jars of Kafka in {jars[0].parent}"
-    )
 
 
 def examine_broker(settings: Settings, *, named: bool) -> Finding:
@@ -199,7 +179,7 @@ def examine_broker(settings: Settings, *, named: bool) -> Finding:
             name="broker",
             level=Level.NOTE,
             found=f"none answers at {servers}: {error.what}",
-            mend="mustela broker start, or set bootstrap_servers",
+            mend=f"{broker_line()}, or set bootstrap_servers",
         )
     finally:
         admin.close()

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_EPILOGUE = (
-    "--debug, with any command, shows the stack behind an error.\n\n"
+_EPILOGUE = "--debug, with any command, shows the stack behind an error.\n\n"
+_KAFKA_TOOLS = (
     "Kafka's own tools run as commands too, by their names: mustela kafka-topics, "
     "kafka-consumer-groups, kafka-console-consumer and others. They ask the broker of the "
     "settings unless told otherwise.\n"
+)
+_WITHOUT_THEM = (
+    "{line} adds commands for development: a Kafka broker on this machine, a demonstration, and "
+    "Kafka's own tools.\n"
 )
 
 
@@ -38,10 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(given: list[str]) -> int:
     from cyclopts import CycloptsError
 
+    from mustela.cli.development import is_of_development, missing
+
+    app = own_commands()
+    if not given or given[0].startswith("-") or given[0] not in app:
+        app = command_line()  # what others add is loaded only where it is meant
+    if given and given[0] not in app and is_of_development(given[0]):
+        raise missing(given[0])
     try:
-        result = command_line()(
-            given, exit_on_error=False, print_error=True, result_action="return_value"
-        )
+        result = app(given, exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
         # It has been printed, with what may have been meant.
         from mustela.cli.console import ExitCode
@@ -51,8 +60,11 @@ def _command(given: list[str]) -> int:
 
 
 def _kafka_tool(given: list[str]) -> int:
-    from mustela.cli.tools import kafka_tool
+    from mustela.cli.development import development_part, missing
 
+    kafka_tool = development_part("kafka_tool")
+    if kafka_tool is None:
+        raise missing(given[0])
     return kafka_tool(given[0], given[1:])
 
 
@@ -90,13 +102,27 @@ def _survive_any_locale() -> None:
 
 
 def command_line() -> App:
-    """Return the commands."""
+    """Return the commands: the library's, and those that installed distributions add."""
+    from mustela.cli.development import added_commands, development_part, install_line
+
+    app = own_commands()
+    for name, command in added_commands().items():
+        if name not in app:
+            app.command(command, name=name)
+    tools = development_part("kafka_tool") is not None
+    app.help_epilogue = _EPILOGUE + (
+        _KAFKA_TOOLS if tools else _WITHOUT_THEM.format(line=install_line())
+    )
+    return app
+
+
+def own_commands() -> App:
+    """Return the library's commands."""
     from cyclopts import App
 
     import mustela
     from mustela.cli import (
         applications,
-        broker,
         check,
         doctor,
         offsets,
@@ -106,17 +132,14 @@ def command_line() -> App:
         state,
         topics,
     )
-    from mustela.cli.demo import command as demo
 
     app = App(
         name="mustela",
         help="The Kafka Streams DSL as a Python library, with Apache Spark as its engine.",
         version=mustela.__version__,
-        help_epilogue=_EPILOGUE,
         help_format="markdown",
         suppress_keyboard_interrupt=False,
     )
-    app.command(demo.demo)
     app.command(applications.run)
     app.command(applications.describe)
     app.command(applications.explain)
@@ -125,7 +148,7 @@ def command_line() -> App:
     app.command(records.tail)
     app.command(reset.reset)
     app.command(doctor.doctor)
-    groups = (topics, offsets, state, broker, settings)
+    groups = (topics, offsets, state, settings)
     for module in groups:
         app.command(module.group())
     return app

@@ -25,8 +25,7 @@ from typing import NamedTuple
 import pyspark
 from xxhash import xxh3_64
 
-from mustela.broker.jars import jars_cache
-from mustela.java import Java
+from mustela.java import Java, user_cache
 from mustela.state.directories import boot_id
 
 __all__ = [
@@ -230,7 +229,7 @@ def log_settings() -> Path:
 def archive_directory(environment: Mapping[str, str] | None = None) -> Path:
     """Return where this user's archives of classes are."""
     variables = os.environ if environment is None else environment
-    return jars_cache(variables).with_name("classes")
+    return user_cache(variables) / "classes"
 
 
 def archive_name(java: Java) -> str:

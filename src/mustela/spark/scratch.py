@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from mustela.broker.scratch import delete_abandoned
+from mustela.state.abandoned import delete_abandoned
 from mustela.state.locking import hold, is_held
 
 __all__ = ["clear_scratch", "give_back", "take_scratch"]

@@ -15,10 +15,10 @@ from functools import partial
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from mustela.broker.settings import LOGS_DIRECTORY
 from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.errors import MustelaError
+from mustela_dev.broker.settings import LOGS_DIRECTORY
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life, require
 from tests.faults.process import ChildEndedError

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker import process, tools
-from mustela.broker.jars import JarRequest
-from mustela.broker.process import BrokerOptions
 from mustela.java import Java
+from mustela_dev import BrokerOptions
+from mustela_dev.broker import process, tools
+from mustela_dev.broker.jars import JarRequest
 from tests.patience import PATIENCE_S
 
 StandIn = Callable[[str], BrokerOptions]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mustela.broker.child import Child, launch, mark_of
+from mustela_dev.broker.child import Child, launch, mark_of
 from tests.patience import PATIENCE_S
 
 SLEEPER = ["/bin/sh", "-c", "echo up; exec sleep 1000"]
@@ -92,7 +92,7 @@ def test_a_tied_child_dies_with_the_program_that_started_it(tmp_path: Path) -> N
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from mustela.broker.child import launch\n"
+        "from mustela_dev.broker.child import launch\n"
         "here = Path(sys.argv[1])\n"
         "child = launch(['/bin/sleep', '1000'], log=here / 'log', directory=here,\n"
         "               environment=dict(os.environ), tied=True)\n"

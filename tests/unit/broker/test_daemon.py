@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker import daemon, process
-from mustela.broker.child import mark_of
-from mustela.broker.daemon import (
+from mustela_dev.broker import daemon, process
+from mustela_dev.broker.child import Child, mark_of
+from mustela_dev.broker.daemon import (
     BrokerStatus,
     broker_status,
     default_data_dir,
     start_broker,
     stop_broker,
 )
-from mustela.broker.probe import LOOPBACK, free_port
-from mustela.broker.process import BrokerAlreadyRunningError, BrokerOptions
-from mustela.broker.record import BrokerRecord, read_record, write_record
+from mustela_dev.broker.probe import LOOPBACK, free_port
+from mustela_dev.broker.process import BrokerAlreadyRunningError, BrokerOptions
+from mustela_dev.broker.record import BrokerRecord, read_record, write_record
 from tests.unit.broker.conftest import StandIn
 
 RUNS = "exec sleep 1000"
@@ -115,7 +115,7 @@ def test_a_broker_that_was_killed_can_be_started_again(tmp_path: Path, stand_in:
         found = read_record(place)
         assert found is not None
         assert found.mark is not None
-        process.Child(mark=found.mark).kill()
+        Child(mark=found.mark).kill()
         assert not broker_status(place).running
         again = start_broker(place, options=options)
         assert again.pid != status.pid

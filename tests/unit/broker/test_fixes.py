@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from mustela.broker import process
-from mustela.broker.ivy import JarsDownloadError, MirrorError, PySparkJarsError, pyspark_jars
-from mustela.broker.jars import (
+from mustela.errors import MustelaError
+from mustela.java import find_java
+from mustela_dev.broker import process
+from mustela_dev.broker.ivy import JarsDownloadError, MirrorError, PySparkJarsError, pyspark_jars
+from mustela_dev.broker.jars import (
     JarRequest,
     JarsCacheError,
     JarSet,
@@ -23,19 +25,17 @@ from mustela.broker.jars import (
     jar_set,
     resolve_jars,
 )
-from mustela.broker.locks import LockTimeoutError, locked
-from mustela.broker.probe import LOOPBACK
-from mustela.broker.process import (
+from mustela_dev.broker.locks import LockTimeoutError, locked
+from mustela_dev.broker.probe import LOOPBACK
+from mustela_dev.broker.process import (
     BrokerAlreadyRunningError,
     BrokerDidNotStartError,
     BrokerNotRunningError,
     BrokerPortError,
     DevelopmentBroker,
 )
-from mustela.broker.record import BrokerDirectoryError, make_private
-from mustela.broker.tools import ToolFailedError, UnknownToolError, run_tool, tool_command
-from mustela.errors import MustelaError
-from mustela.java import find_java
+from mustela_dev.broker.record import BrokerDirectoryError, make_private
+from mustela_dev.broker.tools import ToolFailedError, UnknownToolError, run_tool, tool_command
 from tests.unit.broker.conftest import StandIn
 from tests.unit.broker.test_jars import (  # noqa: F401 - fixtures among them
     FILES,

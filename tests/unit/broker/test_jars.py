@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.ivy import JarsDownloadError, MirrorError, without_password
-from mustela.broker.jars import (
+from mustela.java import Java
+from mustela_dev.broker.ivy import JarsDownloadError, MirrorError, without_password
+from mustela_dev.broker.jars import (
     JarRequest,
     JarsCacheError,
     JarSet,
@@ -25,7 +26,6 @@ from mustela.broker.jars import (
     jars_cache,
     resolve_jars,
 )
-from mustela.java import Java
 
 FILES = {"one-1.0.jar": b"the first", "two-2.0.jar": b"the second"}
 

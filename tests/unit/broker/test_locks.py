@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.locks import LockTimeoutError, locked
+from mustela_dev.broker.locks import LockTimeoutError, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from mustela.broker.locks import locked
+from mustela_dev.broker.locks import locked
 with locked(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.read()

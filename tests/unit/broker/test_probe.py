@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mustela.broker.probe import LOOPBACK, answers, free_port, is_free
+from mustela_dev.broker.probe import LOOPBACK, answers, free_port, is_free
 
 
 def text(value: str | None) -> bytes:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker import process
-from mustela.broker.child import mark_of
-from mustela.broker.probe import LOOPBACK
-from mustela.broker.process import (
+from mustela_dev.broker import process
+from mustela_dev.broker.child import mark_of
+from mustela_dev.broker.probe import LOOPBACK
+from mustela_dev.broker.process import (
     BrokerAlreadyRunningError,
     BrokerDidNotStartError,
     BrokerNotRunningError,
     BrokerPortError,
     DevelopmentBroker,
 )
-from mustela.broker.record import read_record
+from mustela_dev.broker.record import read_record
 from tests.unit.broker.conftest import StandIn
 
 RUNS = "exec sleep 1000"

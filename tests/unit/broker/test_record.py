@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mustela.broker.child import ProcessMark
-from mustela.broker.record import (
+from mustela_dev.broker.child import ProcessMark
+from mustela_dev.broker.record import (
     BrokerDirectoryError,
     BrokerRecord,
     make_private,

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mustela.broker.child import mark_of
-from mustela.broker.scratch import is_served, new_scratch
+from mustela_dev.broker.child import mark_of
+from mustela_dev.broker.scratch import is_served, new_scratch
 
 HOLDER = """
 import fcntl, sys

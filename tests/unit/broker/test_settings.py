@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mustela.broker.settings import jvm_options, properties_text, server_properties
+from mustela_dev.broker.settings import jvm_options, properties_text, server_properties
 
 
 def test_the_broker_listens_on_loopback_only() -> None:

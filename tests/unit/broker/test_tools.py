@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mustela.broker.tools import (
+from mustela_dev.broker.tools import (
     ToolFailedError,
     UnknownToolError,
     run_tool,

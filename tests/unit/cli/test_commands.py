@@ -1,4 +1,4 @@
-"""The pure parts of send, tail, reset, doctor and Kafka's tools."""
+"""The pure parts of send, tail, reset and doctor."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from rich.console import Console
 
-from mustela.broker.tools import TOOLS
-from mustela.cli import examination, records, tools
+from mustela.cli import examination, records
 from mustela.cli.console import ExitCode
-from mustela.cli.demo.report import DemoOutcome, Screen, State, next_lines, outcome_fields
 from mustela.cli.doctor import report
 from mustela.cli.events import EventPrinter
 from mustela.cli.examination import Finding, Level
-from mustela.cli.main import main
 from mustela.cli.records import BadValueError, parse_value
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
@@ -102,51 +98,6 @@ def test_reset_takes_only_what_is_the_applications_own() -> None:
     assert internal_topics_of("shop", topics) == ["shop-epochs", "shop-totals-changelog"]
 
 
-def test_every_tool_that_asks_a_broker_exists() -> None:
-    """The list of those that are given one names only tools that are offered."""
-    assert set(TOOLS) >= tools._ASK_A_BROKER
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--bootstrap-server", "a:1", "--list"],
-        ["--bootstrap-server=a:1", "--list"],
-        ["--bootstrap-controller", "a:1", "--list"],
-        ["--help"],
-        [],
-    ],
-)
-def test_a_tool_that_was_told_is_left_alone(arguments: list[str]) -> None:
-    """A broker that the user names wins; help needs none."""
-    assert tools.with_broker("kafka-topics", arguments, lambda: "b:2") == arguments
-
-
-def test_an_unknown_tool_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the tools that there are."""
-    assert main(["kafka-nonsense", "--list"]) == ExitCode.USAGE
-    assert "kafka-consumer-groups" in capsys.readouterr().err
-
-
-def test_a_tool_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gets the terminal, Java's environment, and the broker of the settings."""
-    ran: list[list[str]] = []
-
-    def become(path: str, command: list[str], environment: dict[str, str]) -> None:
-        assert path == command[0]
-        assert environment["LC_ALL"] == "C.UTF-8"
-        ran.append(command)
-        raise KeyboardInterrupt
-
-    monkeypatch.setenv("MUSTELA__BOOTSTRAP_SERVERS", "there:1234")
-    monkeypatch.setattr(os, "execve", become)
-    monkeypatch.setattr(
-        "mustela.broker.tools.tool_command", lambda name, args, request: ["/java", name, *args]
-    )
-    assert main(["kafka-topics", "--list"]) == ExitCode.INTERRUPTED
-    assert ran == [["/java", "kafka-topics", "--bootstrap-server", "there:1234", "--list"]]
-
-
 # -- doctor -----------------------------------------------------------------------------------
 
 
@@ -204,17 +155,6 @@ def test_the_doctor_notes_that_nobody_answers() -> None:
     assert (note.level, wrong.level) == (Level.NOTE, Level.WRONG)
     assert "mustela broker start" in note.mend
     assert wrong.mend == "start it"
-
-
-def test_the_doctor_looks_at_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jars that are still to come are a note, an offline directory without them is a fault."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    online = Settings.load(application_id="a")
-    assert examination.examine_jars(online).level is Level.NOTE
-    offline = Settings.load(application_id="a", jars={"directory": tmp_path})
-    found = examination._safely("jars", lambda: examination.examine_jars(offline))
-    assert found.level is Level.WRONG
-    assert str(tmp_path) in found.found
 
 
 def test_the_doctor_looks_at_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +224,7 @@ def test_the_doctor_survives_its_own_faults() -> None:
     assert examination._safely("x", faint).level is Level.WRONG
 
 
-# -- what run tells, and what the demonstration shows -------------------------------------------
+# -- what run tells -----------------------------------------------------------------------------
 
 
 EPOCH = EpochDone(
@@ -327,80 +267,3 @@ def test_run_tells_programs_everything(capsys: pytest.CaptureFixture[str]) -> No
     assert [row["event"] for row in found] == ["state", "epoch", "error"]
     assert found[1]["records"] == 10
     assert {row["application_id"] for row in found} == {"shop"}
-
-
-OUTCOME = DemoOutcome(
-    lines=10,
-    words=20,
-    distinct=5,
-    mismatches=0,
-    missing=0,
-    duplicates=0,
-    torn_epochs=0,
-    seconds=2.0,
-    lines_per_s=5.0,
-    epochs=4,
-    kills=3,
-    replayed_epochs=2,
-)
-
-
-def test_the_outcome_has_the_promised_fields() -> None:
-    """What other programs read from ``--json``."""
-    assert " ".join(outcome_fields(OUTCOME)) == (
-        "lines words distinct mismatches missing duplicates torn_epochs seconds lines_per_s "
-        "epochs kills replayed_epochs"
-    )
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_faults_are_shown_to_everybody(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """On standard error where a program reads standard output."""
-    screen = Screen(quiet=quiet)
-    screen.program("x = 1\n", "mustela run x:app")
-    screen.words([("[bold]", 3), ("tab\there", 2), ("x", 1)])
-    screen.outcome(OUTCOME, ["line 3 is twice in the side stream"], 0.5)
-    printed = capsys.readouterr()
-    shown = printed.err if quiet else printed.out
-    assert "FAULT  line 3 is twice in the side stream" in shown
-    assert "all checks passed" not in shown
-    assert (printed.out == "") == quiet
-    assert ("[bold]" in shown) != quiet
-    assert ("killed 3 times" in shown) != quiet
-
-
-def test_progress_without_a_terminal_is_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """The last state is always printed, another only now and then."""
-    screen = Screen(quiet=False)
-    state = State(lines=1500, total=3000, words=7, epochs=2, lag=5, lanes=2, kills=1)
-    with screen:
-        for _ in range(5):
-            screen.update(state)
-        screen.update(state, last=True)
-    out = capsys.readouterr().out.splitlines()
-    line = "lines 1,500 of 3,000  words 7  epochs 2  lag 5  lanes 2  kills 1"
-    assert out == [line, line]
-
-
-def test_progress_on_a_terminal_fits_into_80_columns() -> None:
-    """A bar, and a line with all the numbers; nothing is cut off."""
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=80, color_system=None)
-    screen = Screen(quiet=False, console=console)
-    state = State(lines=599_999, total=600_000, words=1_993_972, epochs=69, lag=5, lanes=2, kills=3)
-    with screen:
-        screen.update(state, last=True)
-    assert state.text() in " ".join(file.getvalue().split("\n")).replace("   ", "  ")
-
-
-def test_the_next_lines_can_be_typed() -> None:
-    """Paths with a blank are quoted."""
-    lines = next_lines(
-        "mustela",
-        home=Path("/tmp/a b/app"),
-        scratch=Path("/tmp/a b"),
-        application_id="wordcount",
-    )
-    assert lines[0] == "cd '/tmp/a b/app'"
-    assert "mustela kafka-consumer-groups --describe --group wordcount" in lines
-    assert lines[-1] == "mustela demo --stop '/tmp/a b'"

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from mustela import App, TopologyTestDriver
-from mustela.cli.demo import wordcount as demo_program
+from mustela_dev.demo import wordcount as demo_program
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "wordcount.py"

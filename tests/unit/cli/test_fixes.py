@@ -18,9 +18,6 @@ from mustela import App
 from mustela.cli import asking, offsets, repairing
 from mustela.cli.applications import BadAssignmentError, parse_assignments
 from mustela.cli.console import ExitCode
-from mustela.cli.demo.command import TooFewLinesError
-from mustela.cli.demo.corpus import InputMissingError, read_corpus, standard_library
-from mustela.cli.demo.kept import NotKeptError, stop_kept, write_kept
 from mustela.cli.main import main
 from mustela.cli.records import BadValueError, parse_value
 from mustela.cli.reset import Start
@@ -193,43 +190,6 @@ def test_a_value_is_sent_as_what_it_is_or_by_another_type() -> None:
     assert _encode(resolve_serde(int, key=False), "7")
     assert _encode(resolve_serde(str, key=False), "seven") == b"seven"
     assert parse_value("7", "int") == 7
-
-
-def test_a_demonstration_of_enough_lines_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DEMO_TOO_FEW_LINES names how many are enough."""
-    from mustela.cli.demo import command, stage
-
-    ran: list[int] = []
-
-    def run_demo(options: Any) -> tuple[Any, list[str]]:
-        ran.append(options.lines)
-        raise TooFewLinesError("stop here")
-
-    monkeypatch.setattr(stage, "run_demo", run_demo)
-    fix = refused(TooFewLinesError, command.demo, lines=1)
-    refused(TooFewLinesError, command.demo, lines=int(fix.removeprefix("take at least ")))
-    assert ran == [command.LINES_MIN]
-
-
-def test_the_standard_library_as_source_is_input_enough(tmp_path: Path) -> None:
-    """DEMO_INPUT_MISSING: that is what an installed Python has."""
-    fix = refused(InputMissingError, read_corpus, 10, partitions=1, root=tmp_path)
-    assert fix == "install Python with its standard library as source"
-    assert read_corpus(10, partitions=1, root=standard_library()).lines
-
-
-def test_the_directory_of_a_demonstration_is_the_one_to_name(tmp_path: Path) -> None:
-    """DEMO_NOT_KEPT: another directory stays; the one that was told goes."""
-    from mustela.broker.child import ProcessMark
-
-    (tmp_path / "other").mkdir()
-    fix = refused(NotKeptError, stop_kept, tmp_path / "other")
-    assert fix == "name the directory that mustela demo --keep told"
-    kept = tmp_path / "mustela-demo-x"
-    kept.mkdir()
-    write_kept(kept, ProcessMark(pid=2**22 + 1, started=1, boot="another"))
-    stop_kept(kept)
-    assert not kept.exists()
 
 
 def test_an_application_is_configured_before_it_starts_and_started_once() -> None:

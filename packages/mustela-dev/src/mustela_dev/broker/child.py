@@ -1,0 +1,153 @@
+"""Start, recognise and end one process; an id that is used again is never mistaken for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mustela_dev.broker import tether
+
+__all__ = ["Child", "ProcessMark", "launch", "mark_of"]
+
+POLL_S = 0.02
+LAUNCH_TIMEOUT_S = 60
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_STATE_FIELD, _START_FIELD = 0, 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessMark:
+    """What tells a process from every other, also after its id is used again.
+
+    Attributes:
+        pid: The process id.
+        started: When it started, in clock ticks since the machine did.
+        boot: Which start of the machine that was.
+    """
+
+    pid: int
+    started: int
+    boot: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs; one that ended and awaits its parent does not."""
+        return mark_of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process, and to no other that has its id by now."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def mark_of(pid: int) -> ProcessMark | None:
+    """Return the mark of the process that runs under ``pid`` now, if one does."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    # The second field is the program's name in brackets and may hold blanks and brackets.
+    fields = text.rpartition(")")[2].split()
+    if fields[_STATE_FIELD] in {"Z", "X"}:
+        return None
+    return ProcessMark(pid=pid, started=int(fields[_START_FIELD]), boot=boot)
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """A process that this program started, or found by its mark.
+
+    Attributes:
+        mark: Tells which process it is.
+        process: The handle to reap it with, when it is a child of this program.
+    """
+
+    mark: ProcessMark
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        if self.process is not None:
+            # This also reaps it, which looking at its mark would not.
+            return self.process.poll() is None
+        return self.mark.alive
+
+    def end(self, *, patience_s: float) -> bool:
+        """Ask it to end, and kill it when it has not after ``patience_s`` seconds.
+
+        Returns:
+            Whether it ended by itself.
+        """
+        self.mark.send(signal.SIGTERM)
+        by_itself = self.wait(patience_s)
+        if not by_itself:
+            self.kill()
+        return by_itself
+
+    def kill(self) -> None:
+        """End it at once, as ``kill -9`` does, and wait until it is gone."""
+        self.mark.send(signal.SIGKILL)
+        self.wait(LAUNCH_TIMEOUT_S)
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait until it has ended, at most ``limit_s`` seconds; return whether it has."""
+        for _ in range(max(1, int(limit_s / POLL_S))):
+            if not self.alive:
+                return True
+            time.sleep(POLL_S)
+        return not self.alive
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    log: Path,
+    directory: Path,
+    environment: Mapping[str, str],
+    tied: bool,
+) -> Child:
+    """Start ``command`` in a session of its own, so that Ctrl-C in the terminal does not reach it.
+
+    Args:
+        command: The program, with its whole path, and its arguments.
+        log: File that its output is appended to.
+        directory: Its working directory.
+        environment: Its environment.
+        tied: Whether it is killed when the thread that calls this ends, and with it this program.
+            Otherwise it outlives this program.
+    """
+    shim = [sys.executable, "-I", "-S", str(Path(tether.__file__).resolve())]
+    if not tied:
+        answer = subprocess.run(
+            [*shim, "detach", str(log.resolve()), *command],
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=LAUNCH_TIMEOUT_S,
+            check=True,
+        )
+        pid = int(answer.stdout)
+        return Child(mark=mark_of(pid) or ProcessMark(pid=pid, started=0, boot=""))
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*shim, "tie", str(os.getpid()), *command],
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    mark = mark_of(process.pid) or ProcessMark(pid=process.pid, started=0, boot="")
+    return Child(mark=mark, process=process)

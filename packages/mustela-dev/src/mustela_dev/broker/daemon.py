@@ -1,0 +1,168 @@
+"""A development broker that outlives the program that starts it: start, stop, status."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mustela_dev.broker.child import Child
+from mustela_dev.broker.locks import locked
+from mustela_dev.broker.probe import LOOPBACK, answers, is_free
+from mustela_dev.broker.process import BrokerAlreadyRunningError, BrokerOptions, DevelopmentBroker
+from mustela_dev.broker.record import BrokerRecord, make_private, read_record, write_record
+
+__all__ = [
+    "DEFAULT_PORT",
+    "BrokerStatus",
+    "broker_status",
+    "default_data_dir",
+    "start_broker",
+    "stop_broker",
+]
+
+DEFAULT_PORT = 9092
+STOP_TIMEOUT_S = 30.0
+ANSWER_POLL_S = 0.1
+LOCK_FILE = "broker.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """How the broker of a data directory is.
+
+    Attributes:
+        data_dir: Where it keeps everything.
+        log_file: What it prints.
+        running: Whether its process runs.
+        answering: Whether it takes requests.
+        pid: Its process; nothing when it does not run.
+        port: Where clients connect, or did last; nothing when it never ran.
+        bootstrap_servers: The same as clients want it.
+        cluster_id: Kafka's id of its cluster.
+    """
+
+    data_dir: Path
+    log_file: Path
+    running: bool
+    answering: bool
+    pid: int | None = None
+    port: int | None = None
+    bootstrap_servers: str | None = None
+    cluster_id: str | None = None
+
+
+def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Return where this user's development broker keeps its data unless told otherwise."""
+    variables = os.environ if environment is None else environment
+    named = Path(variables.get("XDG_DATA_HOME", ""))
+    # The XDG rules say that a relative path is to be ignored.
+    if not named.is_absolute():
+        home = variables.get("HOME")
+        named = (Path(home) if home else Path.home()) / ".local" / "share"
+    return named / "mustela" / "broker"
+
+
+def start_broker(
+    data_dir: Path | None = None,
+    *,
+    port: int | None = None,
+    heap_mb: int = 512,
+    properties: Mapping[str, str] | None = None,
+    options: BrokerOptions | None = None,
+) -> BrokerStatus:
+    """Start the broker of a data directory and return when it answers.
+
+    Where it runs already, that one is reported; it is not restarted for other properties.
+
+    Args:
+        data_dir: By default `default_data_dir`.
+        port: By default the one this directory had before, else 9092 when it is free, else any.
+        heap_mb: Heap of its Java.
+        properties: Broker properties that override those of `server_properties`.
+        options: The rest. The broker is never tied to this program.
+
+    Raises:
+        BrokerAlreadyRunningError: If it runs on another port than ``port``.
+        BrokerDidNotStartError: If it ended or did not answer in time.
+        BrokerDirectoryError: If the data directory cannot be written.
+        BrokerPortError: If ``port`` is taken.
+        LockTimeoutError: If another program has been starting it for too long.
+        EnvironmentFault: If its Java or its jars cannot be had.
+    """
+    place = (data_dir or default_data_dir()).absolute()
+    chosen = replace(options or BrokerOptions(), tied=False)
+    make_private(place)
+    waiting = f"another program is starting the broker of {place}: waiting for it"
+    with locked(place / LOCK_FILE, lambda: chosen.jars.say(waiting)):
+        found = read_record(place)
+        if found is not None and found.mark is not None and found.mark.alive:
+            _refuse_other_port(place, found, port)
+            _wait_for_answer(found, chosen.start_timeout_s)
+            return broker_status(place)
+        if found is None and port is None and is_free(DEFAULT_PORT):
+            port = DEFAULT_PORT
+        broker = DevelopmentBroker(
+            place, port=port, heap_mb=heap_mb, properties=properties, options=chosen
+        )
+        broker.start()
+    return broker_status(place)
+
+
+def stop_broker(data_dir: Path | None = None, *, patience_s: float = STOP_TIMEOUT_S) -> bool:
+    """Stop the broker of a data directory and return when it is gone.
+
+    A process that only has the id that the broker had is left alone.
+
+    Args:
+        data_dir: By default `default_data_dir`.
+        patience_s: How long it may take before it is killed.
+
+    Returns:
+        Whether there was one to stop.
+    """
+    place = (data_dir or default_data_dir()).absolute()
+    found = read_record(place)
+    if found is None or found.mark is None:
+        return False
+    was_alive = found.mark.alive
+    if was_alive:
+        Child(mark=found.mark).end(patience_s=patience_s)
+    write_record(place, replace(found, mark=None))
+    return was_alive
+
+
+def broker_status(data_dir: Path | None = None) -> BrokerStatus:
+    """Return how the broker of a data directory is; by default that of `default_data_dir`."""
+    place = (data_dir or default_data_dir()).absolute()
+    log_file = place / "broker.log"
+    found = read_record(place)
+    if found is None:
+        return BrokerStatus(data_dir=place, log_file=log_file, running=False, answering=False)
+    running = found.mark is not None and found.mark.alive
+    return BrokerStatus(
+        data_dir=place,
+        log_file=log_file,
+        running=running,
+        answering=running and answers(found.port, found.cluster_id),
+        pid=found.mark.pid if running and found.mark is not None else None,
+        port=found.port,
+        bootstrap_servers=f"{LOOPBACK}:{found.port}",
+        cluster_id=found.cluster_id,
+    )
+
+
+def _refuse_other_port(place: Path, found: BrokerRecord, port: int | None) -> None:
+    if port is not None and port != found.port:
+        what = f"the broker of {place} runs already, on port {found.port}, not {port}"
+        raise BrokerAlreadyRunningError(what, fix="stop it first, or choose another data directory")
+
+
+def _wait_for_answer(found: BrokerRecord, limit_s: float) -> None:
+    for _ in range(max(1, int(limit_s / ANSWER_POLL_S))):
+        gone = found.mark is None or not found.mark.alive
+        if gone or answers(found.port, found.cluster_id):
+            return
+        time.sleep(ANSWER_POLL_S)

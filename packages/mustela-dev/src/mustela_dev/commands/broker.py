@@ -1,0 +1,97 @@
+"""mustela broker: a development broker that stays when the command ends."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from mustela.cli.console import ExitCode, Json, print_json, print_table, say
+from mustela_dev.commands.jars import jar_request
+
+if TYPE_CHECKING:
+    from mustela_dev.broker.daemon import BrokerStatus
+
+__all__ = ["broker"]
+
+Data = Annotated[
+    Path | None,
+    Parameter(
+        name="--data", help="Where the broker keeps everything; by default a user directory."
+    ),
+]
+Port = Annotated[
+    int | None,
+    Parameter(name="--port", help="Port on the loopback interface; by default 9092 if it is free."),
+]
+
+
+def start(*, data: Data = None, port: Port = None, heap_mb: int = 512, json: Json = False) -> int:
+    """Start the broker and return when it answers; one that runs already is reported.
+
+    Args:
+        data: Its data directory.
+        port: Its port.
+        heap_mb: Heap of its Java, in megabytes.
+        json: Print JSON.
+    """
+    from mustela_dev.broker.daemon import start_broker
+    from mustela_dev.broker.process import BrokerOptions
+
+    options = BrokerOptions(jars=jar_request())
+    return _report(start_broker(data, port=port, heap_mb=heap_mb, options=options), json=json)
+
+
+def stop(*, data: Data = None, json: Json = False) -> int:
+    """Stop the broker; what it holds stays.
+
+    Args:
+        data: Its data directory.
+        json: Print JSON.
+    """
+    from mustela_dev.broker.daemon import broker_status, stop_broker
+
+    stopped = stop_broker(data)
+    place = broker_status(data).data_dir
+    if json:
+        print_json({"stopped": stopped, "data_dir": place})
+    else:
+        print(f"stopped the broker of {place}" if stopped else f"no broker of {place} runs")
+    return ExitCode.OK
+
+
+def status(*, data: Data = None, json: Json = False) -> int:
+    """Say whether the broker runs and where; exit with 1 if it does not.
+
+    Args:
+        data: Its data directory.
+        json: Print JSON.
+    """
+    from mustela_dev.broker.daemon import broker_status
+
+    return _report(broker_status(data), json=json)
+
+
+def _report(found: BrokerStatus, *, json: bool) -> int:
+    if json:
+        print_json(asdict(found))
+    else:
+        rows = [(name.replace("_", " "), _shown(value)) for name, value in asdict(found).items()]
+        print_table(["broker", ""], rows)
+        if not found.running:
+            say("start it: mustela broker start")
+    return ExitCode.OK if found.answering else ExitCode.FAULT
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else value
+
+
+broker = App(name="broker", help="A real Kafka broker for development: start, stop, status.")
+broker.command(start)
+broker.command(stop)
+broker.command(status)

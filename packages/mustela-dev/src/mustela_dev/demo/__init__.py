@@ -1,0 +1,7 @@
+"""The demonstration: word count from a real broker and back, killed on demand, then checked.
+
+Owns: its input, the program it runs, the feeding, the kills, the checks and what it shows.
+Entry: command.py (demo).
+May import: broker, commands, and of the library what its command line may.
+Must not: take part in what it checks; expected results come from the input alone.
+"""

@@ -1,7 +1,0 @@
-"""A real Kafka broker for development, without Docker.
-
-Owns: jar sets with their sums, fetched by the Ivy inside PySpark; one KRaft process; Kafka's tools.
-Entry: process.py (DevelopmentBroker); daemon.py for one that outlives the program that starts it.
-May import: java, errors.
-Must not: be needed by an application that has a broker already.
-"""

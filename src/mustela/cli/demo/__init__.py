@@ -1,7 +1,0 @@
-"""The demonstration: word count from a real broker and back, killed on demand, then checked.
-
-Owns: its input, the program it runs, the feeding, the kills, the checks and what it shows.
-Entry: command.py (demo).
-May import: what the command line may.
-Must not: take part in what it checks; expected results come from the input alone.
-"""
