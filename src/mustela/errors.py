@@ -138,7 +138,7 @@ class EnvironmentFault(MustelaError):
 
 
 class InvariantError(MustelaError):
-    """A promise of Mustela's own is broken: a bug, or files that something else changed."""
+    """One of Mustela's guarantees is broken: a bug, or something else changed its files."""
 
     code = "INVARIANT"
 

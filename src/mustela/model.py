@@ -164,13 +164,13 @@ class RecordContext:
 
 
 class NegativeTimestampError(DataError):
-    """A record shall have a time before 1970."""
+    """A record would get a timestamp before 1970."""
 
     code = "NEGATIVE_TIMESTAMP"
 
 
 class RecordTimeError(UsageError):
-    """What a record is given as its time is none."""
+    """The time given for a record is not a valid time."""
 
     code = "RECORD_TIME"
 

@@ -28,7 +28,7 @@ HEAD = """# Errors
 This page is written from the error classes; `./dev golden-update` renews it.
 
 Every error says what happened, with values, then the evidence, the line of your program (`at`), why
-it is an error, how to mend it, and its code. Codes are stable: look for them here, and test for
+it is an error, how to fix it, and its code. Codes are stable: look for them here, and test for
 them in programs (`error.code`), never for the text. `error.fields` holds values for programs.
 
 There are four families, each a class that can be imported from `mustela`. `mustela run` and the

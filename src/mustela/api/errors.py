@@ -69,19 +69,19 @@ class DuplicateStoreError(TopologyError):
 
 
 class FunctionError(TopologyError):
-    """What should be a function cannot be called, or not with the arguments it will get."""
+    """A function argument cannot be called, or not with the arguments it will get."""
 
     code = "TOPOLOGY_FUNCTION"
 
 
 class InitializerError(FunctionError):
-    """An initializer is a value instead of a function that makes one."""
+    """An initializer is a value instead of a function that returns one."""
 
     code = "TOPOLOGY_INITIALIZER"
 
 
 class SubtractorError(FunctionError):
-    """A re-grouped table is folded without a function that takes values away again."""
+    """A regrouped table is aggregated without a function that subtracts old values."""
 
     code = "TOPOLOGY_SUBTRACTOR"
 
@@ -99,7 +99,7 @@ class OptionConflictError(TopologyError):
 
 
 class MissingSerdeError(TopologyError):
-    """Records shall be written, but nothing says how their keys or values become bytes."""
+    """Records are to be written, but nothing says how their keys or values become bytes."""
 
     code = "TOPOLOGY_MISSING_SERDE"
 
@@ -117,7 +117,7 @@ class StreamAndTableError(SourceConflictError):
 
 
 class OtherBuilderError(TopologyError):
-    """Two streams of different builders meet."""
+    """Streams of two different builders are combined."""
 
     code = "TOPOLOGY_OTHER_BUILDER"
 
@@ -129,49 +129,49 @@ class RetentionError(TopologyError):
 
 
 class UnfinishedSplitError(TopologyError):
-    """A stream is split, and nothing says what becomes of records that belong to no branch."""
+    """A stream is split without saying what happens to records that match no branch."""
 
     code = "TOPOLOGY_UNFINISHED_SPLIT"
 
 
 class SplitEndedError(TopologyError):
-    """A branch is added to a split that is ended."""
+    """A branch is added to a split that has already ended."""
 
     code = "TOPOLOGY_SPLIT_ENDED"
 
 
 class JoinKeysError(TopologyError):
-    """Two sides of a join write their keys in different ways, so that none would ever match."""
+    """The two sides of a join write their keys differently, so none would ever match."""
 
     code = "TOPOLOGY_JOIN_KEYS"
 
 
 class NotWindowedError(TopologyError):
-    """A table that is not windowed shall wait for its windows to close."""
+    """A table that is not windowed is told to wait for its windows to close."""
 
     code = "TOPOLOGY_NOT_WINDOWED"
 
 
 class SuppressVersionedError(TopologyError):
-    """The changes of a versioned table shall be held back."""
+    """The changes of a versioned table are to be suppressed."""
 
     code = "TOPOLOGY_SUPPRESS_VERSIONED"
 
 
 class ProcessorError(TopologyError):
-    """A processor cannot be made, or cannot be opened or closed."""
+    """A processor cannot be created, opened or closed."""
 
     code = "TOPOLOGY_PROCESSOR"
 
 
 class UnknownStoreError(TopologyError):
-    """A step shall use a store that nobody has added."""
+    """A step is to use a store that was never added."""
 
     code = "TOPOLOGY_UNKNOWN_STORE"
 
 
 class ContextNotKeptError(TopologyError, AttributeError):
-    """A processor asks for a context that its ``init`` did not keep."""
+    """A processor uses a context that its `init` did not keep."""
 
     code = "TOPOLOGY_CONTEXT_NOT_KEPT"
 
@@ -201,18 +201,18 @@ class StorePathError(TopologyError):
 
 
 class NoSuchNameError(TopologyError, ImportError):
-    """A name is asked for that Kafka Streams has and Mustela has no need of."""
+    """A Kafka Streams name is used that Mustela does not need."""
 
     code = "TOPOLOGY_NO_SUCH_NAME"
 
 
 class NoSuchStepError(TopologyError, AttributeError):
-    """A stream, a table or an option is asked for something that it does not have."""
+    """A method or attribute is used that a stream, a table or an option does not have."""
 
     code = "TOPOLOGY_NO_SUCH_STEP"
 
 
 class UnknownStepError(TopologyError):
-    """A step is named that is not there, or that is not of the right kind."""
+    """A named step does not exist, or is of the wrong kind."""
 
     code = "TOPOLOGY_UNKNOWN_STEP"

@@ -48,13 +48,13 @@ Punctuator = Callable[[int], Any]
 
 
 class TimerError(UsageError):
-    """A timer or a schedule cannot be set as it was asked for."""
+    """A timer or a schedule cannot be set as requested."""
 
     code = "TIMER"
 
 
 class TimerKeyError(TimerError):
-    """A timer was asked for a key whose state is somewhere else."""
+    """A timer was requested for a key whose state is elsewhere."""
 
     code = "TIMER_KEY_ELSEWHERE"
 

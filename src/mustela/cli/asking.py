@@ -40,7 +40,7 @@ class Manner:
 
 
 class NotConfirmedError(UsageError):
-    """Nobody said yes to a change."""
+    """A change was not confirmed."""
 
     code = "NOT_CONFIRMED"
 

@@ -22,7 +22,7 @@ _DEFAULT_NAME = "app"
 
 
 class ApplicationNotFoundError(UsageError):
-    """There is no application under the name that was given."""
+    """No application exists under the given name."""
 
     code = "APP_NOT_FOUND"
 

@@ -33,7 +33,7 @@ ValueSerde = Annotated[str, Parameter(name="--value", help="Type of the values: 
 
 
 class BadValueError(UsageError):
-    """A text is not a value of the type that was named."""
+    """A text is not a value of the named type."""
 
     code = "CLI_VALUE"
 

@@ -55,7 +55,7 @@ ToTime = Annotated[
 
 
 class BadOffsetsError(UsageError):
-    """What is given on the command line names no offsets."""
+    """The offsets given on the command line cannot be read."""
 
     code = "CLI_OFFSETS"
 

@@ -47,7 +47,7 @@ CHANGELOG = "-changelog"
 
 
 class NothingConfirmedError(NotConfirmedError):
-    """Nobody said yes to the deletion."""
+    """The deletion was not confirmed."""
 
     code = "RESET_NOT_CONFIRMED"
 
@@ -102,7 +102,7 @@ class Start:
 
 
 class NothingRecordedError(UsageError):
-    """There is no epoch record whose offsets could be kept."""
+    """No epoch record exists whose offsets could be kept."""
 
     code = "RESET_NO_RECORD"
 

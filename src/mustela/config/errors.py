@@ -32,7 +32,7 @@ class SettingsFileError(UsageError):
 
 
 class ForcedSettingError(UsageError):
-    """A Kafka client property that Mustela sets by itself, because its promises rest on it."""
+    """A Kafka client property that Mustela sets itself, because its guarantees depend on it."""
 
     code = "SETTING_FORCED"
 

@@ -57,7 +57,7 @@ class NoTopologyError(UsageError):
 
 
 class AppStateError(UsageError):
-    """The call does not fit the application's state."""
+    """The call is not possible in the application's current state."""
 
     code = "APP_STATE"
 

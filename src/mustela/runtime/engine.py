@@ -42,7 +42,7 @@ class ProcessingTimeoutError(EnvironmentFault):
 
 
 class JobInterruptedError(EnvironmentFault):
-    """The application was to stop, and its last epoch was not done within ``shutdown.grace``."""
+    """The application was stopped, and its last epoch did not finish in ``shutdown.grace``."""
 
     code = "SHUTDOWN_UNFINISHED"
 

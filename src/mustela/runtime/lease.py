@@ -42,13 +42,13 @@ _SEGMENT_BYTES = 1024 * 1024
 
 
 class InstanceAliveError(UsageError):
-    """An instance of the application lives, and must be stopped first."""
+    """An instance of the application is running, and must be stopped first."""
 
     code = "INSTANCE_ALIVE"
 
 
 class LeaseTroubleError(EnvironmentFault):
-    """An instance cannot say that it lives; it goes on, and tries again."""
+    """An instance cannot report that it is alive; it continues, and retries."""
 
     code = "LEASE_TROUBLE"
 

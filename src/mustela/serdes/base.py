@@ -24,7 +24,7 @@ class SerdeError(DataError):
 
 
 class SerdeTypeError(UsageError):
-    """A type cannot have a serde, or two types cannot be told apart."""
+    """A type cannot have a serde, or two types cannot be distinguished."""
 
     code = "SERDE_TYPE"
 

@@ -27,7 +27,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class WindowSizeError(UsageError):
-    """The size of the windows of a serde is no span of time."""
+    """The window size of a serde is not a time span."""
 
     code = "SERDE_WINDOW_SIZE"
 

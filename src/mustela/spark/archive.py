@@ -38,7 +38,7 @@ _MAKERS: list[subprocess.Popen[bytes]] = []
 
 
 class ArchiveError(EnvironmentFault):
-    """The archive of classes could not be made; starts go on without it."""
+    """The class archive could not be created; starts work without it."""
 
     code = "CLASS_ARCHIVE"
 

@@ -11,13 +11,13 @@ _WHERE = "set spark.master to local[*]"
 
 
 class UnloggedStoreError(UsageError):
-    """A store without a changelog is to be used on hosts that do not have its rows."""
+    """A store without a changelog would be used on hosts that do not have its rows."""
 
     code = "STORE_UNLOGGED_HOSTS"
 
 
 class MemoryStateOnHostsError(UsageError):
-    """State is to be kept in the memory of hosts that Spark chooses anew for each epoch."""
+    """State would be kept in memory on hosts that Spark chooses afresh for each epoch."""
 
     code = "STATE_MEMORY_HOSTS"
 

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class StateAheadError(InvariantError):
-    """Local state holds an epoch that the epochs topic does not know."""
+    """Local state holds an epoch that the epochs topic does not contain."""
 
     code = "STATE_AHEAD"
 

@@ -24,7 +24,7 @@ it has twice as long as it took."""
 
 
 class RestoreTooSlowError(EnvironmentFault):
-    """A changelog, or the topic of a global table, is read for longer than it keeps deletions."""
+    """Reading a changelog, or a global table's topic, takes longer than it keeps deletions."""
 
     code = "RESTORE_TOO_SLOW"
 

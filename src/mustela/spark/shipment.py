@@ -29,7 +29,7 @@ _MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 
 
 class UnpicklableFunctionError(UsageError):
-    """A function of the user's cannot be sent to Spark's workers."""
+    """A user's function cannot be sent to Spark's workers."""
 
     code = "FUNCTION_NOT_PICKLABLE"
 

@@ -42,7 +42,7 @@ _READ_BYTES = 256 * 1024
 
 
 class SpoolGoneError(EnvironmentFault):
-    """What the tasks of an epoch left is no longer there."""
+    """The output that the tasks of an epoch left is gone."""
 
     code = "SPOOL_GONE"
 

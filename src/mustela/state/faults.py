@@ -65,7 +65,7 @@ class StateLockedError(EnvironmentFault):
 
 
 class StateReaderError(EnvironmentFault):
-    """A process reads an old view of state and does not end: its pages cannot be used again."""
+    """A process holds an old view of state and does not end: its pages cannot be reused."""
 
     code = "STATE_READER"
 
@@ -77,7 +77,7 @@ class StateDirectoryError(UsageError):
 
 
 class StateNotReadyError(InvariantError):
-    """An environment was asked for a state that it does not hold."""
+    """An environment does not hold the requested state."""
 
     code = "STATE_NOT_READY"
 

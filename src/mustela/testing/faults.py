@@ -8,7 +8,7 @@ __all__ = ["EmptyTopicError", "GroupsDifferError", "PipedValueError", "TestDrive
 
 
 class TestDriverError(UsageError):
-    """The test driver cannot do what it was asked for."""
+    """The test driver cannot do what was requested."""
 
     code = "TEST_DRIVER"
     __test__ = False
@@ -21,7 +21,7 @@ class EmptyTopicError(TestDriverError):
 
 
 class GroupsDifferError(TestDriverError):
-    """A step gives something else in many key groups than in one."""
+    """A step gives different results in many key groups than in one."""
 
     code = "TEST_DRIVER_GROUPS"
 

@@ -155,13 +155,13 @@ _KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
 
 
 class KafkaFault(EnvironmentFault):
-    """Kafka answered with an error that has no class of its own here."""
+    """Kafka answered with an error that has no specific class here."""
 
     code = "KAFKA_FAULT"
 
 
 class KafkaRetryable(EnvironmentFault):
-    """Kafka cannot serve a request now, and says that it may later."""
+    """Kafka cannot serve a request now, but may be able to later."""
 
     code = "KAFKA_NOT_NOW"
     retryable = True
@@ -175,13 +175,13 @@ class BrokerUnavailable(EnvironmentFault):
 
 
 class AuthenticationRefused(EnvironmentFault):
-    """The broker did not accept who the client says it is, or they share no way to say so."""
+    """The broker rejected the client's credentials, or they share no SASL mechanism."""
 
     code = "KAFKA_AUTHENTICATION"
 
 
 class SecurityMismatch(EnvironmentFault):
-    """Client and listener speak different protocols: one has TLS or SASL, the other has not."""
+    """Client and listener use different protocols: one uses TLS or SASL, the other does not."""
 
     code = "KAFKA_SECURITY_MISMATCH"
     retryable = True
@@ -209,7 +209,7 @@ class OffsetOutOfRange(EnvironmentFault):
 
 
 class SourceGone(EnvironmentFault):
-    """A topic, or a partition of it, is not there any more."""
+    """A topic, or one of its partitions, no longer exists."""
 
     code = "SOURCE_GONE"
 
@@ -228,7 +228,7 @@ class TransactionTimeoutRefused(UsageError):
 
 
 class TransactionFailed(EnvironmentFault):
-    """A transaction did not end with a commit that is known; ``outcome`` says what is known."""
+    """A transaction ended without a confirmed commit; ``outcome`` says what is known."""
 
     code = "TRANSACTION_FAILED"
     outcome: ClassVar[CommitOutcome] = CommitOutcome.UNKNOWN
@@ -243,7 +243,7 @@ class TransactionAborted(TransactionFailed):
 
 
 class TransactionUnknown(TransactionFailed):
-    """The commit was asked for, and nobody can say yet whether it happened."""
+    """The commit was requested, and it is not yet known whether it happened."""
 
     code = "TRANSACTION_UNKNOWN"
     retryable = True

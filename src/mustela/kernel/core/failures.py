@@ -29,7 +29,7 @@ _KEY_SHOWN_MAX = 40
 
 
 class ProcessingError(DataError):
-    """A function of the user's raised on a record, or returned what its step cannot use.
+    """A user's function raised on a record, or returned something its step cannot use.
 
     ``fields`` holds ``step``, ``topic``, ``partition``, ``offset``, ``timestamp``, ``cause`` (the
     class name of what was raised) and ``line`` (the `Origin` of the failing line, or None).
@@ -45,7 +45,7 @@ class DeserializationError(DataError):
 
 
 class LateRecordError(DataError):
-    """A record came too late for its window, and its source wants to be told of it."""
+    """A record came too late for its window, and its source sends late records to dead letters."""
 
     code = "LATE_RECORD"
 

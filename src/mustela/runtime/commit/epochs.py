@@ -36,7 +36,7 @@ class EpochBaseGoneError(EnvironmentFault):
 
 
 class EpochsTopicGoneError(EnvironmentFault):
-    """The epochs topic, which alone knows how far the application has come, was deleted."""
+    """The epochs topic, the only record of the application's progress, was deleted."""
 
     code = "EPOCHS_TOPIC_GONE"
 

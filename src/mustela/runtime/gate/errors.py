@@ -35,31 +35,31 @@ class KeyGroupsChangedError(UsageError):
 
 
 class StateFormatError(EnvironmentFault):
-    """State and changelogs are of another format."""
+    """State and changelogs have another format."""
 
     code = "STATE_FORMAT"
 
 
 class EventTimeChangedError(UsageError):
-    """Event time follows other rules than those that the state was made by."""
+    """The state was made under another `event_time` setting."""
 
     code = "EVENT_TIME_CHANGED"
 
 
 class StoreDroppedError(UsageError):
-    """A store that was dropped is to do without a changelog, where old local state may be."""
+    """A dropped store would have no changelog, although old local state may still exist."""
 
     code = "STORE_DROPPED"
 
 
 class StoreLayoutChangedError(UsageError):
-    """A store is to be laid out in another way than the rows that it holds."""
+    """The program lays out a store differently from its existing rows."""
 
     code = "STORE_LAYOUT_CHANGED"
 
 
 class StoreMeaningChangedError(UsageError):
-    """The bytes of a store would be read as something else than what was written."""
+    """The bytes of a store would be read as something other than what was written."""
 
     code = "STORE_MEANING_CHANGED"
 
@@ -71,7 +71,7 @@ class StoreNotUpgradedError(UsageError):
 
 
 class StoreVersionFallenError(UsageError):
-    """A store has rows of a later version than the program's, as after a rollback."""
+    """A store has rows of a newer version than the program's, as after a rollback."""
 
     code = "STORE_VERSION_FALLEN"
 
@@ -83,19 +83,19 @@ class StoreNameTakenError(UsageError):
 
 
 class StoreSleptError(UsageError):
-    """A store comes back that was not kept up while its topics were read."""
+    """A store that returns to the program missed records of its topics."""
 
     code = "STORE_SLEPT"
 
 
 class StoreMovedError(UsageError):
-    """A store without a changelog is to live where its rows are not."""
+    """A store without a changelog would move to a place where its rows are not."""
 
     code = "STORE_MOVED_WITHOUT_CHANGELOG"
 
 
 class SourceTopicRecreatedError(EnvironmentFault):
-    """A source topic was deleted and made anew: its offsets mean other records now."""
+    """A source topic was deleted and recreated: its offsets now mean other records."""
 
     code = "SOURCE_TOPIC_RECREATED"
 
@@ -107,7 +107,7 @@ class SourceTruncatedError(EnvironmentFault):
 
 
 class SourceExpiredError(EnvironmentFault):
-    """A source partition begins after what was read of it: records were deleted unread."""
+    """A source partition starts after the last offset read: records were deleted unread."""
 
     code = "SOURCE_EXPIRED"
 
@@ -125,13 +125,13 @@ class StateWithoutRecordError(InvariantError):
 
 
 class ChangelogSharedError(UsageError):
-    """A store's changelog would have the name of one that another application writes."""
+    """A store's changelog would have the same name as another application's."""
 
     code = "CHANGELOG_SHARED"
 
 
 class ChangelogRecreatedError(EnvironmentFault):
-    """A changelog was deleted, or deleted and made anew: it does not hold the store any more."""
+    """A changelog was deleted, or deleted and recreated: it no longer holds the store."""
 
     code = "CHANGELOG_RECREATED"
 
@@ -143,6 +143,6 @@ class ChangelogTruncatedError(EnvironmentFault):
 
 
 class ChangelogIncompleteError(UsageError):
-    """A store is to have a changelog that does not hold what was written without one."""
+    """A store would get a changelog that lacks the rows written without one."""
 
     code = "CHANGELOG_INCOMPLETE"

@@ -29,7 +29,7 @@ class NoSuchStoreError(UsageError):
 
 
 class StoreNotDroppedError(UsageError):
-    """A store cannot be dropped, because rows would be kept, or be lost, that no changelog has."""
+    """A store cannot be dropped: rows that no changelog has would survive or be lost."""
 
     code = "STATE_DROP_REFUSED"
 

@@ -34,19 +34,19 @@ __all__ = [
 
 
 class UnknownSourceError(UsageError):
-    """A topic or a partition whose offset is to be set does not exist."""
+    """The topic or partition of an offset to be set does not exist."""
 
     code = "OFFSETS_UNKNOWN_SOURCE"
 
 
 class OffsetNotThereError(UsageError):
-    """An offset that is to be set lies outside of what the broker holds."""
+    """An offset to be set is outside the range that the broker holds."""
 
     code = "OFFSETS_NOT_THERE"
 
 
 class SkipNotNextError(UsageError):
-    """The record that is to be skipped is not the next one that the application would read."""
+    """The record to be skipped is not the next one that the application would read."""
 
     code = "OFFSETS_SKIP_NOT_NEXT"
 

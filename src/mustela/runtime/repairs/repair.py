@@ -42,13 +42,13 @@ __all__ = [
 
 
 class NoEpochRecordError(UsageError):
-    """The application has never run, so that there is nothing to change."""
+    """The application has never run, so there is nothing to change."""
 
     code = "NO_EPOCH_RECORD"
 
 
 class RecordMovedError(EnvironmentFault):
-    """The application wrote an epoch between the look at its record and the change of it."""
+    """The application wrote an epoch between reading its record and changing it."""
 
     code = "EPOCH_RECORD_MOVED"
 

@@ -39,7 +39,7 @@ _WAITING = "another process is downloading the same jars: waiting for it"
 
 
 class UnknownJarSetError(UsageError):
-    """No sums are known for a jar set, so nothing of it may run."""
+    """No checksums are known for a jar set, so none of it may run."""
 
     code = "JARS_UNKNOWN_SET"
 

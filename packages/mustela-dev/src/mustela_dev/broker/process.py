@@ -83,7 +83,7 @@ class BrokerNotRunningError(UsageError):
 
 
 class BrokerPortError(EnvironmentFault):
-    """Another program listens on the port that was asked for."""
+    """Another program listens on the requested port."""
 
     code = "BROKER_PORT_TAKEN"
 

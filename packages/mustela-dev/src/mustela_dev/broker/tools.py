@@ -55,7 +55,7 @@ class UnknownToolError(UsageError):
 
 
 class ToolFailedError(EnvironmentFault):
-    """A tool of Kafka's ended with an error."""
+    """One of Kafka's tools ended with an error."""
 
     code = "KAFKA_TOOL_FAILED"
 

@@ -24,7 +24,7 @@ _OWN_FILE = (
 
 
 class ToolSecurityError(UsageError):
-    """The security settings of the application cannot be put in the words of Kafka's own tools."""
+    """The application's security settings cannot be translated for Kafka's own tools."""
 
     code = "KAFKA_TOOL_SECURITY"
 

@@ -21,7 +21,7 @@ LINES_MIN = 500
 
 
 class TooFewLinesError(UsageError):
-    """The input is too small to say anything."""
+    """The input is too small to show anything."""
 
     code = "DEMO_TOO_FEW_LINES"
 

@@ -18,7 +18,7 @@ STOP_TIMEOUT_S = 90.0
 
 
 class NotKeptError(UsageError):
-    """A directory is not that of a demonstration that stays up."""
+    """A directory does not belong to a demonstration that was kept running."""
 
     code = "DEMO_NOT_KEPT"
 
