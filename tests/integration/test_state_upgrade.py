@@ -134,7 +134,7 @@ def test_a_job_that_is_killed_and_begun_again_leaves_no_old_row(
     assert "rows of totals" in capsys.readouterr().out
     assert set(versions(world).values()) == {2}
     assert main([*COMMAND, "--yes"]) == ExitCode.OK
-    assert "has no rows to be rewritten" in capsys.readouterr().out
+    assert "has no rows to rewrite" in capsys.readouterr().out
 
     world.send(source, [(key, "1") for key in KEYS])
     world.run(program(2, upgrades=False))

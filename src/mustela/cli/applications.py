@@ -33,13 +33,13 @@ class BadAssignmentError(UsageError):
 def run(
     target: Target, /, *, set: Assignments = None, json: Json = False, debug: Debug = False
 ) -> int:
-    """Run an application until it is stopped; Ctrl-C and SIGTERM finish the epoch first.
+    """Run an application until it is stopped; Ctrl-C and SIGTERM let the epoch finish first.
 
     Args:
         target: The module, and the name of the application in it.
         set: Settings for this run.
-        json: Print what happens as JSON, one event a line.
-        debug: Show Spark's own stack with an error of Spark's.
+        json: Print events as JSON, one per line.
+        debug: Show Spark's own stack trace with Spark errors.
     """
     from mustela.cli.events import EventPrinter
 
@@ -52,7 +52,7 @@ def run(
 
 
 def describe(target: Target, /, *, json: Json = False) -> int:
-    """Print the topology, in the text form that Kafka Streams has for it.
+    """Print the topology, in the text format of Kafka Streams.
 
     Args:
         target: The module, and the name of the application in it.
@@ -73,7 +73,7 @@ def describe(target: Target, /, *, json: Json = False) -> int:
 
 
 def explain(target: Target, /, *, json: Json = False) -> int:
-    """Print the plan: stages, what runs in them and what travels between them.
+    """Print the plan: stages, their steps, and the data exchanged between them.
 
     Args:
         target: The module, and the name of the application in it.

@@ -25,7 +25,7 @@ class Manner:
     Attributes:
         yes: Do not ask.
         dry_run: Only show what would be done.
-        force: Do not care whether an instance lives.
+        force: Go ahead even if an instance is running.
         bootstrap_servers: The brokers.
     """
 
@@ -34,7 +34,7 @@ class Manner:
         bool, Parameter(name="--dry-run", negative=(), help="Only show what would be done.")
     ] = False
     force: Annotated[
-        bool, Parameter(name="--force", negative=(), help="End an instance that runs.")
+        bool, Parameter(name="--force", negative=(), help="End a running instance.")
     ] = False
     bootstrap_servers: Bootstrap = None
 
@@ -60,8 +60,8 @@ def confirm(
     """
     say("\n".join(told))
     if not sys.stdin.isatty():
-        text = f"{what} without a yes"
+        text = f"{what} without confirmation"
         raise error(text, fix="add --yes")
-    say("type yes to go on:")
+    say("type yes to continue:")
     if sys.stdin.readline().strip().lower() not in {"yes", "y"}:
         raise error(what)

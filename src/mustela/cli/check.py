@@ -1,4 +1,4 @@
-"""mustela check: would an application go on where its last run left, and how?"""
+"""mustela check: could an application continue from where its last run left off, and how?"""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["check"]
 
 
 def check(target: Target, /, *, set: Assignments = None, json: Json = False) -> int:
-    """Compare the program with what its last run left in Kafka, and start nothing.
+    """Compare the program with what its last run left in Kafka, without starting anything.
 
-    Prints each difference with what a start would do: go on, migrate, or stop. Made for the step
-    before a release: the exit code is 0 if a start would go on, and that of the stop if not.
+    Prints each difference with what a start would do: go on, migrate, or stop. Meant to run before
+    a release: the exit code is 0 if a start would go on; otherwise it is that of the stop.
 
     Args:
         target: The module, and the name of the application in it.
@@ -56,7 +56,7 @@ def check(target: Target, /, *, set: Assignments = None, json: Json = False) -> 
         say(str(stop))
         return exit_code_of(stop)
     if seen.record is None:
-        print(f"{name} has not run on these brokers yet: a start begins at the beginning")
+        print(f"{name} has not run on these brokers yet: a start would begin from scratch")
     else:
         print(f"{name} goes on after epoch {seen.record.epoch}")
     return ExitCode.OK

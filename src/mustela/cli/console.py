@@ -27,19 +27,19 @@ __all__ = [
 ]
 
 Json = Annotated[
-    bool, Parameter(name="--json", negative=(), help="Print JSON, one document a line.")
+    bool, Parameter(name="--json", negative=(), help="Print JSON, one document per line.")
 ]
 Bootstrap = Annotated[
     str | None,
     Parameter(
         name=["--bootstrap-servers", "-b"],
-        help="Brokers to ask, host:port; by default the setting bootstrap_servers.",
+        help="Brokers to connect to, host:port; by default the setting bootstrap_servers.",
     ),
 ]
 
 
 class ExitCode(int, Enum):
-    """What a command's exit code says.
+    """What a command's exit code means.
 
     Whoever restarts an application by itself should do so after 1 and 3, never after 4: another
     instance has taken over then. After 5 it was stopped as it was asked to, but its last epoch was

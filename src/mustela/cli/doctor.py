@@ -1,4 +1,4 @@
-"""mustela doctor: what the machine lacks, and how to mend it."""
+"""mustela doctor: what the machine lacks, and how to fix it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class EventPrinter:
             what, code = repr(error), type(error).__name__
             told = [what]
         text = "; ".join(told)
-        self._tell("error", f"tries again after an error ({code}): {text}", error=what, code=code)
+        self._tell("error", f"retrying after an error ({code}): {text}", error=what, code=code)
 
     def _epoch(self, event: EpochDone) -> None:
         self._tell(

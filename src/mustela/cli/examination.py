@@ -129,7 +129,10 @@ def examine_python(running: tuple[int, int] | None = None) -> Finding:
         return Finding(name="python", level=Level.OK, found=shown)
     span = " to ".join(".".join(map(str, v)) for v in (PYTHON_MIN, PYTHON_MAX))
     return Finding(
-        name="python", level=Level.WRONG, found=shown, mend=f"make an environment of Python {span}"
+        name="python",
+        level=Level.WRONG,
+        found=shown,
+        mend=f"create an environment with Python {span}",
     )
 
 
@@ -141,7 +144,7 @@ def _packages() -> list[Finding]:
         try:
             findings.append(Finding(name=package, level=Level.OK, found=version(package)))
         except PackageNotFoundError:
-            mend = "install mustela with pip, which brings what it needs"
+            mend = "install mustela with pip, which installs what it needs"
             findings.append(
                 Finding(name=package, level=Level.WRONG, found="not installed", mend=mend)
             )
@@ -198,7 +201,7 @@ def examine_directory(name: str, directory: Path) -> Finding:
             name=name,
             level=Level.WRONG,
             found=f"{directory} cannot be written",
-            mend=f"{mend} to a directory that you may write",
+            mend=f"{mend} to a directory that you can write to",
         )
     kind = _file_system(place)
     free = shutil.disk_usage(place).free
@@ -207,9 +210,9 @@ def examine_directory(name: str, directory: Path) -> Finding:
         mend = "set state_dir to a directory on a local disk: stores are mapped into memory"
         return Finding(name=name, level=Level.WRONG, found=found, mend=mend)
     if free < DISK_WRONG_BYTES:
-        return Finding(name=name, level=Level.WRONG, found=found, mend="make room on that disk")
+        return Finding(name=name, level=Level.WRONG, found=found, mend="free space on that disk")
     if free < DISK_NOTE_BYTES:
-        mend = "enough for the demo; make room before you keep large state there"
+        mend = "enough for the demo; free space before you keep large state there"
         return Finding(name=name, level=Level.NOTE, found=found, mend=mend)
     return Finding(name=name, level=Level.OK, found=found)
 
@@ -237,8 +240,8 @@ def examine_tmpfs(place: Path) -> Finding:
         return Finding(
             name="tmpfs",
             level=Level.NOTE,
-            found=f"{place} is not there",
-            mend="nothing to do unless state.backend is memory: state is kept on disk then",
+            found=f"{place} does not exist",
+            mend="nothing to do unless state.backend is memory: then state is kept on disk",
         )
     free = shutil.disk_usage(place).free
     found = f"{place}, {free // _MIB} MiB free"
@@ -261,7 +264,7 @@ def examine_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> Finding:
             total = min(total, int(limit)) if limit.isdigit() else total
     found = f"{total // _MIB} MiB, {os.cpu_count()} cores, {platform.machine()}"
     if total < MEMORY_MIN_BYTES:
-        mend = "the demo with broker and Spark wants 4 GiB"
+        mend = "the demo with broker and Spark needs 4 GiB"
         return Finding(name="memory", level=Level.NOTE, found=found, mend=mend)
     return Finding(name="memory", level=Level.OK, found=found)
 
@@ -276,6 +279,7 @@ def examine_host_name() -> Finding:
             name="host name",
             level=Level.NOTE,
             found=f"{name} does not resolve",
-            mend=f"nothing to do here; other programs like a line '127.0.1.1 {name}' in /etc/hosts",
+            mend=f"nothing to do here; other programs may need a line '127.0.1.1 {name}' in "
+            "/etc/hosts",
         )
     return Finding(name="host name", level=Level.OK, found=name)

@@ -37,7 +37,7 @@ def refuse_while_alive(settings: Settings) -> None:
         msg = f"{name} is running {lease.told}"
         raise InstanceAliveError(
             msg,
-            why="what a running instance reads and holds must not change under it",
-            fix="stop it first; --force ends it, with exit code 4",
+            why="the offsets and state of a running instance must not be changed",
+            fix="stop it first; --force ends it with exit code 4",
             fields={"host": lease.host, "pid": lease.pid},
         )

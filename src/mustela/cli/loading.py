@@ -94,7 +94,7 @@ def _import(module_name: str, target: str) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         what = f"the module {module_name!r} raised {type(error).__name__}: {error}"
-        fix = "correct the module; --debug shows the whole stack"
+        fix = "correct the module; --debug shows the full stack trace"
         raise ApplicationImportError(what, at=_place_of(error), fix=fix) from error
 
 

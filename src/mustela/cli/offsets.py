@@ -36,7 +36,7 @@ _PLAIN = Manner()
 
 def group() -> App:
     """Return the commands ``mustela offsets …``."""
-    app = App(name="offsets", help="Show and change where an application goes on reading.")
+    app = App(name="offsets", help="Show and change where an application continues reading.")
     app.command(show)
     app.command(set_offsets, name="set")
     app.command(skip)
@@ -93,7 +93,7 @@ def set_offsets(
     Args:
         application: The application, or only its id.
         places: Topic, partition and next offset of each partition; or topics.
-        to_earliest: To the first offset that is left.
+        to_earliest: To the earliest offset that is left.
         to_latest: To the end.
         to_time: To the first record of this time or later.
         manner: How the change is made.
@@ -155,23 +155,23 @@ def accept(
     record: Annotated[bool, Parameter(name="--record", negative=())] = False,
     manner: Manner = _PLAIN,
 ) -> int:
-    """Say whose offsets are right where they differ: the group's, the broker's or the record's.
+    """Choose which offsets to use where they differ: the group's, the broker's or the record's.
 
-    Of an application that has never run the group's are taken as its start: name it as
-    MODULE:APP then. Partitions that the group does not have begin at their first record.
+    An application that has never run starts at the group's offsets: name it as MODULE:APP.
+    Partitions that the group does not have start at their first record.
 
     Args:
         application: The application, or only its id.
-        group: The consumer group's, which a tool has moved; the default.
-        truncated: The broker's: topics that were made again are read from their start, partitions
+        group: Use the consumer group's offsets, which a tool has moved; the default.
+        truncated: Use what the broker has: recreated topics are read from their start, partitions
             that lost records from what is left.
-        record: The epoch record's: the group is set back to it.
+        record: Use the epoch record: the group is reset to it.
         manner: How the change is made.
     """
     from mustela.runtime.repairs import edits
 
     if group + truncated + record > 1:
-        what = "--group, --truncated and --record exclude each other"
+        what = "--group, --truncated and --record are mutually exclusive"
         raise BadOffsetsError(what, fix="choose one of them")
 
     def edit(_repair: Repair, sight: Sight) -> Edit:
@@ -211,7 +211,7 @@ def _change(
         if begins:
             told = [f"begin {p.topic}-{p.partition} at {at}" for p, at in edit.offsets.items()]
         if not told:
-            print(f"nothing of {name} is to be changed")
+            print(f"nothing to change for {name}")
             return ExitCode.OK
         if not go_ahead(manner, settings, told, done="changed", heading="to be changed"):
             return ExitCode.OK
@@ -240,7 +240,7 @@ def _triples(places: Sequence[str]) -> dict[TopicPartition, int]:
 
 def _number(text: str) -> int:
     if not is_number(text):
-        what = f"{text!r} is no number from 0 on"
+        what = f"{text!r} is not a whole number from 0 up"
         raise BadOffsetsError(what, fix="an offset is given as TOPIC PARTITION OFFSET")
     return int(text)
 

@@ -53,11 +53,11 @@ def send(  # noqa: PLR0913 - its options are its interface
 
     Args:
         topic: The topic.
-        first: The key if a value follows, else the value; - reads lines.
+        first: The key if a value follows, otherwise the value; - reads lines.
         second: The value.
         key: Type of the keys.
         value: Type of the values.
-        separator: In lines, what stands between key and value; a line without it has no key.
+        separator: In lines, the separator between key and value; a line without it has no key.
         bootstrap_servers: The brokers.
     """
     from mustela.serdes.resolve import resolve_serde
@@ -92,16 +92,16 @@ def tail(  # noqa: PLR0913 - its options are its interface
     bootstrap_servers: Bootstrap = None,
     json: Json = False,
 ) -> int:
-    """Print the committed records of a topic as they come, until Ctrl-C.
+    """Print the committed records of a topic as they arrive, until Ctrl-C.
 
     Args:
         topic: The topic.
-        from_beginning: Start with the first record that is there.
-        max: Stop after so many records.
+        from_beginning: Start with the first record in the topic.
+        max: Stop after this many records.
         key: Type of the keys.
         value: Type of the values.
         bootstrap_servers: The brokers.
-        json: Print each record as JSON, with all that it carries.
+        json: Print each record as JSON, with headers and metadata.
     """
     from mustela.serdes.resolve import resolve_serde
 

@@ -40,16 +40,16 @@ __all__ = [
 ]
 
 ToEarliest = Annotated[
-    bool, Parameter(name="--to-earliest", negative=(), help="To the first offset that is left.")
+    bool, Parameter(name="--to-earliest", negative=(), help="To the earliest offset that is left.")
 ]
 ToLatest = Annotated[
-    bool, Parameter(name="--to-latest", negative=(), help="Past all records that are there now.")
+    bool, Parameter(name="--to-latest", negative=(), help="Past all current records.")
 ]
 ToTime = Annotated[
     str | None,
     Parameter(
         name="--to-time",
-        help="To the first record of this time or later, such as 2026-05-04T10:00:00Z.",
+        help="To the first record at or after this time, such as 2026-05-04T10:00:00Z.",
     ),
 ]
 
@@ -134,7 +134,7 @@ def go_ahead(
     if not manner.force:
         refuse_while_alive(settings)
     if not manner.yes:
-        confirm(lines, what=f"nothing of {name} is {done}", error=error)
+        confirm(lines, what=f"nothing {done} for {name}", error=error)
         if not manner.force:
             refuse_while_alive(settings)  # one may have been started while nobody said yes
     return True
@@ -155,10 +155,10 @@ def told_of(sight: Sight, edit: Edit) -> list[str]:
         lines.append(f"{name}: from {view.recorded} to {offset}")
         again += max(0, view.recorded - offset)
         skipped += max(0, offset - view.recorded)
-    lines += [f"{p.topic}-{p.partition}: is no longer there" for p in sorted(edit.dropped)]
+    lines += [f"{p.topic}-{p.partition}: no longer exists" for p in sorted(edit.dropped)]
     behind = [view for view in sight.views.values() if view.trouble == "the group was moved"]
     lines += [
-        f"group of {v.place.topic}-{v.place.partition}: set back to {v.recorded}"
+        f"group of {v.place.topic}-{v.place.partition}: reset to {v.recorded}"
         for v in behind
         if v.place not in edit.offsets
     ]
@@ -168,7 +168,7 @@ def told_of(sight: Sight, edit: Edit) -> list[str]:
             " dropped as late"
         )
     if skipped:
-        lines.append(f"{skipped} offsets are passed over unread")
+        lines.append(f"{skipped} offsets are skipped unread")
     return lines
 
 
@@ -209,7 +209,7 @@ def goal_of(*, to_earliest: bool, to_latest: bool, to_time: str | None) -> Goal 
         Goal(name='time', time_ms=1000)
     """
     if to_earliest + to_latest + (to_time is not None) > 1:
-        what = "--to-earliest, --to-latest and --to-time exclude each other"
+        what = "--to-earliest, --to-latest and --to-time are mutually exclusive"
         raise BadOffsetsError(what, fix="choose one of them")
     if to_time is not None:
         return Goal("time", _milliseconds(to_time))
@@ -254,6 +254,6 @@ def _milliseconds(text: str) -> int:
         what = f"{text!r} is no time"
         raise BadOffsetsError(what, fix="write it like 2026-05-04T10:00:00Z") from None
     if moment.tzinfo is None:
-        what = f"{text!r} does not say in which time zone"
+        what = f"{text!r} has no time zone"
         raise BadOffsetsError(what, fix=f"write {text}Z for UTC, or {text}+02:00")
     return int(moment.timestamp() * 1000)

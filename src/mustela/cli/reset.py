@@ -1,4 +1,4 @@
-"""mustela reset: forget what an application has done, so that it can begin anew."""
+"""mustela reset: delete what an application has done, so that it can start over."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Start:
     """Where an application is to begin.
 
     Attributes:
-        to_earliest: At the first offset that is left of each source.
-        to_latest: With records that are still to come.
-        to_time: At the first record of this time or later.
-        to_offsets: At the offsets that are given.
+        to_earliest: At the earliest offset that is left in each source.
+        to_latest: With future records only.
+        to_time: At the first record at or after this time.
+        to_offsets: At the given offsets.
         keep_state: Keep state.
     """
 
@@ -93,10 +93,10 @@ class Start:
         """
         goal = goal_of(to_earliest=self.to_earliest, to_latest=self.to_latest, to_time=self.to_time)
         if goal is not None and self.to_offsets:
-            what = "--to-offsets excludes the other places to begin"
+            what = "--to-offsets cannot be combined with the other starting points"
             raise BadOffsetsError(what, fix="choose one of them")
         if goal is None and not self.to_offsets and self.keep_state:
-            what = "--keep-state without a place to go on from changes nothing"
+            what = "--keep-state without a new starting point changes nothing"
             raise BadOffsetsError(what, fix="add --to-earliest, --to-time or --to-offsets")
         return goal
 
@@ -131,15 +131,15 @@ def reset(
 ) -> int:
     """Delete an application's state, changelogs, epochs topic and group; stop it first.
 
-    With --to-earliest, --to-latest, --to-time or --to-offsets the next start begins there, else
-    where auto_offset_reset says. With --keep-state nothing is deleted, and only the offsets change.
-    With --offsets keep-record nothing is deleted either: the group's offsets, which a tool has
-    moved, are set again to those of the last epoch record.
+    With --to-earliest, --to-latest, --to-time or --to-offsets the next start begins there,
+    otherwise where auto_offset_reset says. With --keep-state nothing is deleted, and only the
+    offsets change. With --offsets keep-record nothing is deleted either: the group's offsets, which
+    a tool has moved, are reset to those of the last epoch record.
 
     Args:
         application: The application, or only its id.
-        offsets: What becomes of the group's offsets.
-        start: Where to begin.
+        offsets: What to do with the group's offsets.
+        start: Where to start.
         manner: How it is done.
         json: Print JSON.
     """
@@ -254,7 +254,7 @@ def _told(plan: ResetPlan) -> list[str]:
     told += [f"state in {place}" for place in plan.state]
     if plan.group:
         told.append(f"offsets of group {plan.application_id}")
-    return told or [f"nothing: {plan.application_id} has left nothing"]
+    return told or [f"nothing: {plan.application_id} left nothing"]
 
 
 def _keep_record(settings: Settings, admin: KafkaAdmin) -> dict[str, int]:

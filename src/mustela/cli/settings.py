@@ -1,4 +1,4 @@
-"""mustela config: the settings as they are, each with its source, and their reference."""
+"""mustela config: the current settings, each with its source, and their reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOBODY = "mustela"
 
 def group() -> App:
     """Return the commands ``mustela config …``."""
-    app = App(name="config", help="Show the settings, or what settings there are.")
+    app = App(name="config", help="Show the settings, or their reference.")
     app.command(show)
     app.command(reference)
     return app
@@ -47,7 +47,7 @@ def show(
     """Show every setting with its value and its source; secrets are masked.
 
     Args:
-        application: module:app of a program whose own settings count too.
+        application: module:app of a program whose own settings are included.
         json: Print JSON.
     """
     if application is None:

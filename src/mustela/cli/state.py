@@ -1,4 +1,4 @@
-"""mustela state: what an application keeps, changed while it does not run."""
+"""mustela state: change an application's state while it is not running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN = Manner()
 
 def group() -> App:
     """Return the commands ``mustela state …``."""
-    app = App(name="state", help="Change what an application keeps.")
+    app = App(name="state", help="Change an application's state.")
     app.command(drop)
     app.command(upgrade)
     return app
@@ -37,10 +37,10 @@ def group() -> App:
 def drop(
     target: Target, store: Annotated[str, Parameter(name="STORE")], /, *, manner: Manner = _PLAIN
 ) -> int:
-    """Forget a store and delete its changelog: it begins empty, if the program still has it.
+    """Forget a store and delete its changelog; if the program still has it, it starts empty.
 
-    Everything else stays, offsets too: the store is filled from the records that come from then on.
-    Stop the application first.
+    Everything else stays, offsets too: the store is filled from the records that arrive from then
+    on. Stop the application first.
 
     Args:
         target: The module, and the name of the application in it.
@@ -74,13 +74,15 @@ def drop(
 def _told(drop: Drop, other: Neighbour | None) -> list[str]:
     told = [f"forget the store {drop.store}"]
     if other is None:
-        told.append(f"delete the topic {drop.topic}, if it is there")
+        told.append(f"delete the topic {drop.topic}, if it exists")
     else:
         told.append(f"leave the topic {drop.topic}: {other.application_id} writes it")
     if drop.claimed:
-        told.append(f"begin the store {drop.claimed} empty at the next start")
+        told.append(f"start the store {drop.claimed} empty at the next start")
     if drop.beside:
-        told.append(f"restore {', '.join(drop.beside)} from changelogs then: they live beside it")
+        told.append(
+            f"then restore {', '.join(drop.beside)} from changelogs: they live together with it"
+        )
     return told
 
 
@@ -93,12 +95,12 @@ def upgrade(
 ) -> int:
     """Rewrite the rows of older versions, so that the program may leave out their upgrades.
 
-    Without it each row is upgraded when it is read. The job writes changelogs, which local state
-    follows at the next start. If it is broken off, begin it again. Stop the application first.
+    Otherwise each row is upgraded when it is read. The job writes changelogs, which local state
+    follows at the next start. If it is interrupted, run it again. Stop the application first.
 
     Args:
         target: The module, and the name of the application in it.
-        store: The store; all if nothing is said.
+        store: The store; by default all.
         manner: How the change is made.
     """
     from mustela.runtime.repairs.upgrading import upgrades_of
@@ -112,7 +114,7 @@ def upgrade(
         sight = repair.look()
         jobs, left = upgrades_of(repair.recorded(sight), plan, name, store)
         if not jobs:
-            print("\n".join([*left, f"{name} has no rows to be rewritten"]))
+            print("\n".join([*left, f"{name} has no rows to rewrite"]))
             return ExitCode.OK
         if not go_ahead(manner, settings, [*map(_job_told, jobs), *left], done="rewritten"):
             return ExitCode.OK

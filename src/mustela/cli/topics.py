@@ -24,7 +24,7 @@ def group() -> App:
 
 
 def list_topics(*, bootstrap_servers: Bootstrap = None, json: Json = False) -> int:
-    """List the topics, with partitions and the records that a reader can see.
+    """List the topics, with partitions and the number of visible records.
 
     Args:
         bootstrap_servers: The brokers.
@@ -53,7 +53,7 @@ def create(
     set: Assignments = None,
     bootstrap_servers: Bootstrap = None,
 ) -> int:
-    """Create a topic; one that exists stays as it is.
+    """Create a topic; an existing one stays as it is.
 
     Args:
         topic: Its name.

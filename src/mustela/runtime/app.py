@@ -146,7 +146,7 @@ class App(Answering):
             AppStateError: If the application has started.
         """
         if self._state is not AppState.CREATED:
-            msg = f"settings cannot change while the application is {self._state.value}"
+            msg = f"settings cannot be changed while the application is {self._state.value}"
             raise AppStateError(msg, fix="configure before run() or start()")
         self._code.update(settings)
         self._settings = None
@@ -295,7 +295,7 @@ class App(Answering):
         """
         if self._state is not AppState.CREATED:
             msg = f"the application cannot start while it is {self._state.value}"
-            raise AppStateError(msg, fix="make a new App to start again")
+            raise AppStateError(msg, fix="create a new App to start again")
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
         self._set(AppState.STARTING)
@@ -347,7 +347,7 @@ class App(Answering):
         with self._changed:
             if self._state is AppState.CREATED:
                 msg = "the application was not started"
-                raise AppStateError(msg, fix="call start() before, or use the App in a with block")
+                raise AppStateError(msg, fix="call start() first, or use the App in a with block")
             self._waiting.append(waiting)
             try:
                 self._changed.wait_for(
@@ -410,7 +410,7 @@ class App(Answering):
         except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the user
             self._error = shortage_of(error) or InvariantError(
                 f"the application ended with {type(error).__name__}: {error}",
-                fix="this is a bug of Mustela's: report it",
+                fix="this is a bug in Mustela: please report it",
             )
             self._error.__cause__ = error
         finally:
@@ -538,8 +538,8 @@ def _refuse_unnamed(nodes: Iterable[Node]) -> None:
         raise UnnamedStepError(
             msg,
             at=first.origin,
-            why="state and changelog are found by this name; one that comes from the program's"
-            " shape changes with it, and the state is lost",
+            why="state and changelog are found by this name; a name derived from the program's "
+            "shape changes with it, and the state is lost",
             fix='give store="…" or name="…", or set naming.strict to false',
             fields={"steps": [node.name for node in unnamed]},
         )
@@ -551,7 +551,9 @@ def _load_engine(name: str) -> Engine:
         engine: Engine = entry.load()()
         return engine
     msg = f"there is no engine named {name}"
-    raise _EngineMissingError(msg, fix="install mustela with pip, so that its engines are known")
+    raise _EngineMissingError(
+        msg, fix="install mustela with pip, so that its engines are registered"
+    )
 
 
 class _EngineMissingError(EnvironmentFault):

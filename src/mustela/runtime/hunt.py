@@ -98,7 +98,7 @@ class Hunt:
         parts = _Parts(order)
         if not parts.total:
             return False
-        self._say(f"looks for the record that kills workers, among {parts.total} offsets")
+        self._say(f"searching for the record that kills workers, among {parts.total} offsets")
 
         def death(*kept: tuple[int, int]) -> EpochJobError | None:
             spans = (*self.left_out, *parts.but(*kept))
@@ -141,9 +141,9 @@ class Hunt:
                 "key": _show(key),
                 **death.evidence,
             },
-            why="each run of an epoch with this record lost its worker, and none without it did",
-            fix="make the function raise in place of ending its process, or have such records left "
-            "out: processing_handler: continue, or dead_letter",
+            why="every run of an epoch with this record lost its worker, and no run without it did",
+            fix="make the function raise instead of ending its process, or skip such records: "
+            "processing_handler: continue, or dead_letter",
             fields={
                 "step": step,
                 "topic": place.topic,
@@ -158,7 +158,7 @@ class Hunt:
         counted = f"failed_records:{step or place.topic}"
         self._found.append((place, mark._replace(headers=buried, counted=counted)))
         self._deaths = 0
-        self._say(f"leaves out offset {offset} of {place.topic}-{partition}: it kills its worker")
+        self._say(f"skipping offset {offset} of {place.topic}-{partition}: it kills its worker")
         return True
 
 

@@ -198,10 +198,10 @@ class LeaseKeeper:
         if cause is None:
             return None
         error = LeaseTroubleError(
-            "this instance cannot say in the lease topic that it lives",
+            "this instance cannot report in the lease topic that it is alive",
             evidence={"cause": cause},
-            why="a standby, and commands that refuse beside a living instance, may take it for"
-            " dead; what it commits is right all the same",
+            why="a standby, and commands that refuse while an instance is running, may assume it "
+            "is dead; its commits are correct all the same",
         )
         error.__cause__ = cause
         return error

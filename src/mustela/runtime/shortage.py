@@ -91,7 +91,7 @@ def _fault(number: int, said: str) -> EnvironmentFault:
     return OpenFilesError(
         "too many files are open",
         evidence={"said": said},
-        why="connections, state and Spark's files all count towards the limit of open files; "
+        why="connections, state and Spark's files all count towards the limit on open files; "
         "nothing of the epoch is committed",
         fix="raise the limit (ulimit -n, LimitNOFILE= of systemd) and start the application "
         "again: it continues after its last committed epoch",

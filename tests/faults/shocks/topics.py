@@ -49,7 +49,7 @@ def truncate(life: Life, admin: KafkaAdmin) -> str:
     count = 0
     for partition in range(campaign.partitions("in")):
         place = broker.data_dir / LOGS_DIRECTORY / f"{campaign.input}-{partition}"
-        require(place.is_dir(), f"{place} is not there")
+        require(place.is_dir(), f"{place} does not exist")
         shutil.rmtree(place)
         count += 1
     broker.start()

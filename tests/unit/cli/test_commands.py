@@ -252,8 +252,8 @@ def test_run_tells_people_of_states_only(capsys: pytest.CaptureFixture[str]) -> 
     assert printed.err.splitlines() == [
         "shop: is running",
         "shop: restored 1 of 4 key groups, 9 records",
-        "shop: tries again after an error (ENVIRONMENT): gone",
-        "shop: tries again after an error (ENVIRONMENT): died; spark: because; said: a",
+        "shop: retrying after an error (ENVIRONMENT): gone",
+        "shop: retrying after an error (ENVIRONMENT): died; spark: because; said: a",
     ]
 
 

@@ -74,7 +74,7 @@ COMMANDS = [
     ),
     Typed(
         code="APP_IMPORT",
-        fix="correct the module; --debug shows the whole stack",
+        fix="correct the module; --debug shows the full stack trace",
         wrong=("describe", "mine:app"),
         right=("describe", "mine:app"),
         module=BROKEN,
@@ -220,7 +220,7 @@ def test_an_application_is_configured_before_it_starts_and_started_once() -> Non
     app.configure(lanes=2)
     app._state = SimpleNamespace(value="running")  # type: ignore[assignment]
     assert refused(AppStateError, app.configure, lanes=3) == "configure before run() or start()"
-    assert refused(AppStateError, app.start) == "make a new App to start again"
+    assert refused(AppStateError, app.start) == "create a new App to start again"
     beyond(made())
 
 

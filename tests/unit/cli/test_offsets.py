@@ -65,14 +65,14 @@ def test_what_is_read_again_or_never_is_told() -> None:
         "b-1: from 3 to 8",
         "state stays: 6 offsets are read again, and their records counted again, or dropped as"
         " late",
-        "5 offsets are passed over unread",
+        "5 offsets are skipped unread",
     ]
 
 
 def test_a_group_that_is_set_back_is_told() -> None:
     """It is mirrored with every change."""
     moved = sight(view(A, 10, group=2))
-    assert repairing.told_of(moved, Edit()) == ["group of a-0: set back to 10"]
+    assert repairing.told_of(moved, Edit()) == ["group of a-0: reset to 10"]
     assert repairing.told_of(sight(view(A, 10)), Edit(offsets={A: 10})) == []
 
 
@@ -80,7 +80,7 @@ def test_topics_that_were_made_again_are_told() -> None:
     """Old offsets say nothing about them."""
     anew = sight(view(A, 10, broker_id="2"), view(B, 3, end=None, earliest=None))
     told = repairing.told_of(anew, Edit(offsets={A: 0}, dropped=frozenset({B})))
-    assert told == ["a-0: from 0", "b-1: is no longer there"]
+    assert told == ["a-0: from 0", "b-1: no longer exists"]
 
 
 def test_without_a_terminal_a_yes_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

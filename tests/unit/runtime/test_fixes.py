@@ -61,7 +61,7 @@ def test_offsets_and_places_that_the_error_names_are_taken(bench: Bench) -> None
     fix = fix_of(edits.UnknownSourceError, edits.move, {}, {TopicPartition("lnies", 0): 7})
     assert fix == "check the topic's name"
     fix = fix_of(edits.SkipNotNextError, edits.skip, views, LINES[0], 9)
-    assert fix == "mustela offsets show tells where the application is"
+    assert fix == "mustela offsets show prints where the application is"
     assert views[LINES[0]].recorded == 10  # what it shows
     assert edits.skip(views, LINES[0], 10).offsets == {LINES[0]: 11}
     # That the application comes to a later one is seen on a real broker, in test_cli_run.
@@ -87,7 +87,7 @@ def test_the_id_of_an_application_that_ran_has_a_record(bench: Bench) -> None:
     sight = bench.repair.look()
     del bench.admin.partitions["app-epochs"]
     fix = fix_of(NoEpochRecordError, bench.repair.recorded, bench.repair.look())
-    assert fix.startswith("check the application's id; a first start begins where")
+    assert fix.startswith("check the application's id; a first start reads from where")
     assert bench.repair.recorded(sight)
 
 
@@ -109,7 +109,7 @@ def test_a_store_that_cannot_be_dropped_goes_another_way(runs: Runs) -> None:
     program = counting(logged=False)
     runs.run(program)
     fix = fix_of(StoreNotDroppedError, dropped, runs, "counts", program)
-    assert fix == "give the store another name, so that it begins empty"
+    assert fix == "give the store another name, so that it starts empty"
     runs.start(counting(store="fresh", logged=False))
     fix = fix_of(NoSuchStoreError, dropped, runs, "count", counting(logged=False))
     assert "counts" in fix
@@ -128,7 +128,7 @@ def test_a_store_of_an_older_record_is_dropped_after_one_start(runs: Runs) -> No
     runs.record = msgspec.structs.replace(runs.record, life="", event_time="")
     plan = runs.plan_of(counting())
     fix = fix_of(StoreNotDroppedError, drop_of, runs.record, "counts", plan, "app")
-    assert fix == "start the application once, stop it, and drop the store then"
+    assert fix == "start the application once, stop it, and then drop the store"
     runs.start(counting())
     dropped(runs, "counts", counting())
     runs.start(counting())
@@ -136,9 +136,9 @@ def test_a_store_of_an_older_record_is_dropped_after_one_start(runs: Runs) -> No
 
 def test_what_is_left_of_deleted_topics_is_cleared(runs: Runs) -> None:
     """EpochsTopicGoneError and ChangelogGoneError: the next start begins anew."""
-    ways = "mustela reset app clears what is left, so that the next start begins anew"
-    assert fix_of(EpochsTopicGoneError, refuse_gone, "app", {"app-epochs"}).startswith(ways)
-    assert fix_of(ChangelogGoneError, refuse_gone, "app", {"app-x-changelog"}).startswith(ways)
+    way = "then clear what is left with: mustela reset app"
+    assert fix_of(EpochsTopicGoneError, refuse_gone, "app", {"app-epochs"}).endswith(way)
+    assert fix_of(ChangelogGoneError, refuse_gone, "app", {"app-x-changelog"}).endswith(way)
     runs.run(counting())
     del runs.admin.partitions["app-counts-changelog"]
     reset(runs)
@@ -164,5 +164,5 @@ def test_an_engine_that_was_installed_is_found() -> None:
     """ENGINE_MISSING: installed with pip, as for these tests, both are known."""
     load = vars(application)["_load_engine"]
     fix = fix_of(MustelaError, load, "none")
-    assert fix == "install mustela with pip, so that its engines are known"
+    assert fix == "install mustela with pip, so that its engines are registered"
     assert load("spark")

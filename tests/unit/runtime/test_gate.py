@@ -210,7 +210,7 @@ def test_a_topic_of_a_pattern_that_was_gone_may_come_back_as_another(
     recovery.add_new_partitions(state)
     assert state.sources.next_offsets[place("more")] == 0
     assert state.topic_ids["more"] == "another"
-    assert "deleted and made anew" in said[0]
+    assert "deleted and recreated" in said[0]
 
 
 def test_a_source_that_ends_before_what_was_read_is_refused(runs: Runs) -> None:
@@ -244,7 +244,7 @@ def test_a_store_that_was_written_without_changelog_gets_none_later(runs: Runs) 
     """The changelog would hold the second half of the store."""
     runs.run(counting())
     runs.run(counting(logged=False))
-    assert runs.heard("'counts' has no changelog any more")
+    assert runs.heard("'counts' no longer has a changelog")
     error = runs.refused(counting(), "CHANGELOG_INCOMPLETE")
     assert error.fields["store"] == "counts"
 
@@ -291,7 +291,7 @@ def test_a_store_that_nobody_has_any_more_is_named(runs: Runs) -> None:
     """Renamed or removed: its rows do not go without a word."""
     runs.run(counting())
     runs.run(counting(store="renamed"))
-    assert runs.heard("no step of the program has the store 'counts' any more")
+    assert runs.heard("no step of the program uses the store 'counts' any more")
     runs.said.clear()
     runs.start(counting(store="renamed"))
     assert not runs.heard("no step")
@@ -302,7 +302,7 @@ def test_a_store_that_comes_back_after_its_topics_were_read_on_is_refused(runs: 
     runs.run(counting())
     runs.run(counting(store="renamed"))
     error = runs.refused(counting(), "STORE_SLEPT")
-    assert "records of lines-0 were read without it" in str(error)
+    assert "records of lines-0 were read in the meantime" in str(error)
 
 
 def test_a_store_that_missed_nothing_comes_back_with_its_rows(runs: Runs) -> None:
@@ -310,7 +310,7 @@ def test_a_store_that_missed_nothing_comes_back_with_its_rows(runs: Runs) -> Non
     before = runs.run(counting())
     runs.start(counting(store="renamed"))
     after = runs.start(counting())
-    assert runs.heard("'counts' is back, and none of its records was read meanwhile")
+    assert runs.heard("'counts' is back, and none of its records were read in between")
     (stage,) = (stage for stage in after.plan.stages if stage.stores)
     marks = after.marks()[stage.index]
     assert [mark.changelog_ends for mark in marks] == [(0,), (2,), (0,), (0,)]
@@ -371,7 +371,7 @@ def test_a_renaming_that_is_not_said_any_more_leaves_the_old_name_unclaimed(runs
     runs.run(counting())
     runs.run(renamed)
     state = runs.run(counting(store="words"))
-    assert runs.heard("no step of the program has the store 'counts' any more")
+    assert runs.heard("no step of the program uses the store 'counts' any more")
     assert ends_of(state)[1] == (2,)
     error = runs.refused(renamed, "STORE_NAME_TAKEN")
     assert error.fields == {"subjects": ["words"], "store": "words", "renamed_from": "counts"}
@@ -424,7 +424,7 @@ def test_a_store_that_was_dropped_begins_empty(runs: Runs) -> None:
     dropped(runs, "counts", counting())
     runs.said.clear()
     state = runs.run(counting())
-    assert runs.said == ["no step of the program has the store 'renamed' any more: its changelog"
+    assert runs.said == ["no step of the program uses the store 'renamed' any more: its changelog"
                          " is kept"]  # fmt: skip
     assert ends_of(state)[1] == (2,)
     assert state.stores["counts"].changelog_id == "another"
@@ -508,7 +508,7 @@ def test_what_only_widens_goes_on_and_is_said(runs: Runs) -> None:
     """A longer grace finds all rows as they were."""
     runs.run(windows(60))
     runs.start(windows(60, grace=30))
-    assert runs.heard("'counts' goes on in another way: grace_ms")
+    assert runs.heard("'counts' goes on with a change: grace_ms")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_version_that_falls_is_refused_and_a_rollback_is_a_version_of_its_own(
     runs.run(priced(float))
     runs.run(priced(str, 2, FROM_1))
     error = runs.refused(priced(float), "STORE_VERSION_FALLEN")
-    assert "a version of its own" in (error.fix or "")
+    assert "undo the change with another version" in (error.fix or "")
     runs.run(priced(float, 3, {1: FROM_1, 2: Upgrade(value=str, by=float)}))
 
 
@@ -113,15 +113,15 @@ def test_a_longer_grace_says_that_dropped_windows_may_begin_again(runs: Runs) ->
     """But not where their rows were kept for long enough."""
     runs.run(windows(0))
     runs.run(windows(30))
-    assert runs.heard("'counts' takes later records than before, by a grace of 30000 ms")
+    assert runs.heard("'counts' accepts later records than before, with a grace of 30000 ms")
 
 
 def test_a_longer_grace_over_rows_that_were_kept_is_nothing_to_fear(runs: Runs) -> None:
     """So a longer retention, one release before the longer grace, loses nothing."""
     runs.run(windows(0, 600))
     runs.run(windows(30, 600))
-    assert not runs.heard("takes later records")
-    assert runs.heard("grace_ms 0 ms is 30000 ms")
+    assert not runs.heard("accepts later records")
+    assert runs.heard("grace_ms 0 ms becomes 30000 ms")
 
 
 def test_a_store_that_was_dropped_needs_a_changelog(runs: Runs) -> None:
@@ -149,7 +149,7 @@ def test_parked_calls_have_no_versions_and_another_step_begins_without_them(runs
     error = runs.refused(called(str, "ask"), "STORE_MEANING_CHANGED")
     assert error.fields["store"] == "ask.parked"
     runs.run(called(str, "ask-text"))
-    assert runs.heard("no step of the program has the store 'ask.parked' any more")
+    assert runs.heard("no step of the program uses the store 'ask.parked' any more")
 
 
 async def asked(value: Any) -> str:

@@ -146,13 +146,13 @@ def of_another_format(runs: Runs) -> None:
 
 
 CLEAR = {"clear everything with: mustela reset app": reset}
-ANEW = {"begin anew, from what the topics hold: mustela reset app": reset}
-EMPTY = "give it another name, so that it begins empty"
-DROP = "drop what it has with: mustela state drop MODULE:APP counts"
-DROP_ROWS = "drop what it has with: mustela state drop MODULE:APP rows"
+ANEW = {"start over from what the topics hold: mustela reset app": reset}
+EMPTY = "give it another name, so that it starts empty"
+DROP = "drop its rows with: mustela state drop MODULE:APP counts"
+DROP_ROWS = "drop its rows with: mustela state drop MODULE:APP rows"
 TO_INT = Upgrade(value=float, by=int)
 TAKEN = counting(store="words", renamed_from="counts")
-LATER = {"so that it begins empty": None}  # where dropping leads
+LATER = {"so that it starts empty": None}  # where dropping leads
 STOPS = [
     Stop(
         code="KEY_GROUPS_CHANGED",
@@ -180,7 +180,7 @@ STOPS = [
         code="OFFSETS_MOVED",
         cause=bent(group={place(): 3}),
         ways={
-            "go on from the group's offsets with: mustela offsets accept app": accepted(
+            "continue from the group's offsets with: mustela offsets accept app": accepted(
                 edits.accept_group
             ),
             "set the group back to the record with: mustela offsets accept app --record": accepted(
@@ -195,14 +195,15 @@ STOPS = [
         ways={
             "read the new topic from its start and keep the state with: mustela offsets accept app"
             " --truncated": accepted(edits.accept_broker),
-            "begin without state: mustela reset app": reset,
+            "start without state: mustela reset app": reset,
         },
     ),
     Stop(
         code="SOURCE_TRUNCATED",
         cause=bent(ends={place(): 6}),
         ways={
-            "go on where the log is still what was read, and keep the state, with: mustela offsets"
+            "continue where the log still is what was read, and keep the state, with: mustela "
+            "offsets"
             " accept app --truncated": accepted(edits.accept_broker),
             **ANEW,
         },
@@ -211,7 +212,7 @@ STOPS = [
         code="SOURCE_EXPIRED",
         cause=bent(ends={place(): 30}, first={place(): 12}),
         ways={
-            "raise retention.ms of the topic, and go on at the first record that is left with:"
+            "raise the topic's retention.ms, and continue at the first record that is left with:"
             " mustela offsets accept app --truncated": accepted(edits.accept_broker),
             **ANEW,
         },
@@ -224,7 +225,7 @@ STOPS = [
             ends={place(partition=1): 12},
         ),
         ways={
-            "raise retention.ms of the topic, and go on at the first record that is left with:"
+            "raise the topic's retention.ms, and continue at the first record that is left with:"
             " mustela offsets accept app --truncated": accepted(edits.accept_broker),
             **ANEW,
         },
@@ -234,7 +235,7 @@ STOPS = [
         cause=ran(two("counts", "words")),
         program=TAKEN,
         ways={
-            "give the store another name than 'words'": Other(
+            "give the store a name other than 'words'": Other(
                 counting(store="tally", renamed_from="counts")
             ),
             **CLEAR,
@@ -245,8 +246,8 @@ STOPS = [
         cause=beside,
         program=counting(store="b-x"),
         ways={
-            "give the store another name than 'b-x'": Other(counting(store="b.x")),
-            "the application another application_id than 'app'": {"application_id": "shop"},
+            "give the store a name other than 'b-x'": Other(counting(store="b.x")),
+            "the application an application_id other than 'app'": {"application_id": "shop"},
         },
     ),
     Stop(
@@ -275,7 +276,7 @@ STOPS = [
         program=table(int),
         ways={
             "upgrade them: Materialized(version=2, upgrade=Upgrade(value=OldType, by=function)),"
-            " with the next number where there is one": Other(
+            " or the next number if there already is a version": Other(
                 table(int, version=2, upgrade=TO_INT)
             ),
             "change the type back": Other(table(float)),
@@ -288,7 +289,7 @@ STOPS = [
         cause=ran(table(float)),
         program=table(int, version=2),
         ways={
-            "say how the rows that are there are read, with upgrade={OLD: Upgrade(value=OldType,"
+            "say how to read the existing rows, with upgrade={OLD: Upgrade(value=OldType,"
             " by=function)} for each older version": Other(
                 table(int, version=2, upgrade={1: TO_INT})
             ),
@@ -301,9 +302,9 @@ STOPS = [
         cause=ran(table(float), table(int, version=2, upgrade=TO_INT)),
         program=table(float),
         ways={
-            "run the later program": Other(table(int, version=2, upgrade=TO_INT)),
-            "take the change back with a version of its own, the next one, whose upgrade makes the"
-            " old values again": Other(
+            "run the newer program": Other(table(int, version=2, upgrade=TO_INT)),
+            "undo the change with another version, the next number,"
+            " whose upgrade restores the old values": Other(
                 table(float, version=3, upgrade={1: TO_INT, 2: Upgrade(value=int, by=float)})
             ),
             DROP_ROWS: drop("rows", table(float)),
@@ -340,7 +341,7 @@ STOPS = [
         cause=ran_and_dropped,
         program=counting(logged=False),
         ways={
-            "leave its changelog on": Other(counting()),
+            "keep its changelog": Other(counting()),
             "give it another name": Other(counting(store="fresh", logged=False)),
             **CLEAR,
         },
@@ -351,7 +352,7 @@ STOPS = [
         ways={
             DROP: drop("counts", counting()),
             **LATER,
-            "begin anew, from what the source topics hold: mustela reset app": reset,
+            "start over from what the source topics hold: mustela reset app": reset,
         },
     ),
     Stop(
@@ -360,7 +361,7 @@ STOPS = [
         ways={
             DROP: drop("counts", counting()),
             **LATER,
-            "begin anew, from what the source topics hold: mustela reset app": reset,
+            "start over from what the source topics hold: mustela reset app": reset,
         },
     ),
 ]

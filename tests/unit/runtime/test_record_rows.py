@@ -249,5 +249,5 @@ def test_an_epochs_topic_that_was_made_again_takes_no_epoch(end: int) -> None:
     with pytest.raises(MustelaError) as caught:
         _commit(committer, _after(record, {2}, grow=False))
     assert caught.value.code == "EPOCHS_TOPIC_GONE"
-    assert "made again" in str(caught.value)
+    assert "recreated" in str(caught.value)
     assert len(sink.committed) == committed

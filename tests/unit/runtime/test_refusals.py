@@ -70,7 +70,7 @@ class Host:
         """Do what ``mustela offsets accept app --truncated`` does."""
         assert self.record is not None
         views = Repair(settings_for(self.home), self.world()).look().views
-        assert views[LINES].trouble == "the log was cut"
+        assert views[LINES].trouble == "the log was truncated"
         self.record = edits.edited(self.record, edits.accept_broker(views), now_ms=1)
 
 
@@ -89,7 +89,7 @@ def test_a_source_that_grew_again_after_it_stopped_an_application_stops_it_again
         with pytest.raises(MustelaError) as raised:
             host.start()
         assert raised.value.code == "SOURCE_TRUNCATED"
-        assert raised.value.evidence == {"lines-0": "read to 10, now is another log from 7 on"}
+        assert raised.value.evidence == {"lines-0": "read to 10, now differs from 7 on"}
     host.accept()
     loop = host.start()
     assert loop.state.sources.next_offsets == {LINES: 7}

@@ -129,7 +129,7 @@ def test_logs_that_lost_records_are_accepted(bench: Bench) -> None:
     bench.admin.ends[LINES[0]] = 7
     bench.admin.first = {LINES[1]: 33}
     troubles = [view.trouble for view in bench.repair.look().views.values()]
-    assert troubles == ["the log was cut", "records were deleted unread"]
+    assert troubles == ["the log was truncated", "records were deleted unread"]
     assert offsets_of(bench.change(edits.accept_broker)) == [7, 33]
 
 

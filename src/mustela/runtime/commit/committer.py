@@ -271,7 +271,7 @@ def _check_ends(
     if missing:
         topic, group = missing[0]
         what = f"the end of {topic}-{group} is not known, so the epoch cannot be committed"
-        raise InvariantError(what, fix="this is a bug of Mustela's: report it")
+        raise InvariantError(what, fix="this is a bug in Mustela: please report it")
 
 
 def _refuse_changelogs(error: RowsRefused, output: EpochOutput) -> None:

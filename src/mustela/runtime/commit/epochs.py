@@ -59,8 +59,8 @@ def refuse_gone(application_id: str, gone: Collection[str]) -> None:
     if not gone:
         return
     fix = (
-        f"mustela reset {application_id} clears what is left, so that the next start begins anew;"
-        " find out who deleted it first"
+        "find out first who deleted it; then clear what is left with: mustela reset"
+        f" {application_id}"
     )
     topic = epochs_topic(application_id)
     if topic in gone:
@@ -68,7 +68,8 @@ def refuse_gone(application_id: str, gone: Collection[str]) -> None:
         raise EpochsTopicGoneError(
             msg,
             evidence={"gone": ", ".join(sorted(gone))},
-            why="it alone knows how far the application has come; nothing can be committed",
+            why="it is the only record of the application's progress; nothing can be committed "
+            "without it",
             fix=fix,
             fields={"topics": sorted(gone)},
         )
@@ -94,13 +95,13 @@ def refuse_remade(application_id: str, then: str, now: str) -> NoReturn:
         EpochsTopicGoneError: In any case.
     """
     topic = epochs_topic(application_id)
-    msg = f"the epochs topic '{topic}' was deleted and made again, or was cut"
+    msg = f"the epochs topic '{topic}' was deleted and recreated, or was truncated"
     raise EpochsTopicGoneError(
         msg,
         evidence={topic: f"{then}, now {now}"},
-        why="it alone knows how far the application has come, and what it knew is gone",
-        fix=f"mustela reset {application_id} clears what is left, so that the next start begins"
-        " anew; find out who deleted it first",
+        why="it is the only record of the application's progress, and its contents are gone",
+        fix="find out first who deleted it; then clear what is left with: mustela reset"
+        f" {application_id}",
         fields={"topics": [topic]},
     )
 
@@ -160,8 +161,8 @@ class EpochReader:
         return EpochBaseGoneError(
             f"the epochs topic '{topic}' lost the record of epoch {epoch} of run {incarnation}",
             evidence={"last epoch": f"{delta.epoch} of run {delta.incarnation}"},
-            why="the last epoch says only what has changed since then; compaction removes neither,"
-            " so somebody deleted records, or a broker lost them",
-            fix=f"mustela reset {self._application_id} clears what is left, so that the next start"
-            " begins anew; find out first who did it",
+            why="the last epoch records only what has changed since then; compaction removes "
+            "neither, so somebody deleted records, or a broker lost them",
+            fix="find out first who did it; then clear what is left with: mustela reset "
+            f"{self._application_id}",
         )

@@ -91,6 +91,6 @@ class Successor:
         return FencedError(
             f"another instance of {self._application_id} took over",
             evidence=evidence,
-            why="one application is one transaction at a time: the newer instance goes on",
+            why="an application runs one transaction at a time: the newer instance continues",
             fix="run one instance; do not restart this one",
         )

@@ -52,16 +52,16 @@ def _stops(error: type[MustelaError], what: str, *, why: str, fix: str) -> Answe
     return Answer(verdict=Verdict.STOP, what=what, why=why, fix=fix, error=error)
 
 
-_DROP = "drop what it has with: mustela state drop MODULE:APP {subject}, "
+_DROP = "drop its rows with: mustela state drop MODULE:APP {subject}, "
 _BEGIN_ANEW = "or clear everything with: mustela reset {app}"
 
 ANSWERS: Mapping[Kind, Answer] = {
     Kind.EPOCHS_REMADE: _stops(
         EpochsTopicGoneError,
-        "the epochs topic {subject} was deleted and made again",
-        why="it alone knows how far the application has come; what is in it now was copied there,"
-        " and may be older than what was committed last",
-        fix="clear what is left with: mustela reset {app}; find out who deleted it first",
+        "the epochs topic {subject} was deleted and recreated",
+        why="it is the only record of the application's progress; what it holds now was copied "
+        "there, and may be older than the last commit",
+        fix="find out first who deleted it; then clear what is left with: mustela reset {app}",
     ),
     Kind.KEY_GROUPS: _stops(
         errors.KeyGroupsChangedError,
@@ -72,57 +72,57 @@ ANSWERS: Mapping[Kind, Answer] = {
     Kind.STATE_FORMAT: _stops(
         errors.StateFormatError,
         "the state is of format {then}, this version reads {now}",
-        why="rows of another format would be read wrongly",
+        why="rows in another format would be misread",
         fix="run the version of Mustela that wrote it, " + _BEGIN_ANEW,
     ),
     Kind.EVENT_TIME: _stops(
         errors.EventTimeChangedError,
         "event_time is {now}, the state was made with {then}",
-        why="windows that one of them has closed are open by the other, and timers are due at"
-        " other times",
+        why="windows that are closed under one setting are open under the other, and timers are "
+        "due at other times",
         fix="set event_time to {then}, " + _BEGIN_ANEW,
     ),
     Kind.LIFE_UNNAMED: Answer(
         verdict=Verdict.MIGRATE,
-        what="the record of an older version becomes one that names the life of {subject}"
+        what="the record of an older version is converted to one that names the life of {subject}"
         " (migration name-life)",
     ),
     Kind.STATE_WITHOUT_RECORD: _stops(
         errors.StateWithoutRecordError,
-        "{subject} holds state, but no epoch record tells how far it goes",
+        "{subject} holds state, but no epoch record says up to which epoch",
         why="the epochs topic was deleted, or it lost its records",
         fix="clear what is left with: mustela reset {app}",
     ),
     Kind.GROUP_FOREIGN: _stops(
         errors.OffsetsMovedError,
         "consumer group {app} has offsets, but no epoch of {app} was ever committed",
-        why="the epochs topic was deleted, another program uses this group, or a tool set its"
-        " offsets; where to begin is for auto_offset_reset and the epoch record to say",
-        fix="choose another application_id; or begin at the group's offsets with: mustela offsets"
+        why="the epochs topic was deleted, another program uses this group, or a tool set its "
+        "offsets; only auto_offset_reset and the epoch record decide where to start",
+        fix="choose another application_id; or start at the group's offsets with: mustela offsets"
         " accept MODULE:APP; or delete the group with: mustela reset {app}",
     ),
     Kind.OFFSETS_MOVED: _stops(
         errors.OffsetsMovedError,
         "the offsets of consumer group {app} were changed",
-        why="the epoch record is the truth, the group only mirrors it: to follow the group alone"
-        " would count records twice or lose them",
-        fix="go on from the group's offsets with: mustela offsets accept {app}; or set the group"
+        why="the epoch record is authoritative and the group only mirrors it: following the group "
+        "would count records twice or lose them",
+        fix="continue from the group's offsets with: mustela offsets accept {app}; or set the group"
         " back to the record with: mustela offsets accept {app} --record; " + _BEGIN_ANEW,
     ),
     Kind.SOURCE_RECREATED: _stops(
         errors.SourceTopicRecreatedError,
-        "the source topic {subject} was deleted and made anew",
-        why="the offsets of the last epoch mean other records now, and the state holds what the"
-        " deleted topic held",
+        "the source topic {subject} was deleted and recreated",
+        why="the offsets of the last epoch now mean other records, and the state is based on the "
+        "deleted topic",
         fix="read the new topic from its start and keep the state with: mustela offsets accept"
-        " {app} --truncated; or begin without state: mustela reset {app}",
+        " {app} --truncated; or start without state: mustela reset {app}",
     ),
     Kind.SOURCE_REPLACED: _goes_on(
-        "the topic {subject}, which a pattern found, was deleted and made anew: the new one is read"
-        " as auto_offset_reset says"
+        "the topic {subject}, matched by a pattern, was deleted and recreated: the new one is "
+        "read from where auto_offset_reset says"
     ),
     Kind.SOURCE_LEFT: _goes_on(
-        "the source topic {subject} {now}: its offsets are kept, so that it can come back"
+        "the source topic {subject} {now}: its offsets are kept in case it comes back"
     ),
     Kind.SOURCE_RETURNED: _goes_on(
         "the source topic {subject} is read again, from where it was left"
@@ -130,45 +130,46 @@ ANSWERS: Mapping[Kind, Answer] = {
     Kind.SOURCE_TRUNCATED: _stops(
         errors.SourceTruncatedError,
         "the source partition {subject} lost records that were read",
-        why="results hold what the lost records said; and what was written in their place would"
-        " be skipped up to the old offset",
-        fix="go on where the log is still what was read, and keep the state, with: mustela offsets"
-        " accept {app} --truncated; or begin anew, from what the topics hold: mustela reset {app}",
+        why="results include the lost records; and records written in their place would be skipped "
+        "up to the old offset",
+        fix="continue where the log still is what was read, and keep the state, with: mustela "
+        "offsets accept {app} --truncated; or start over from what the topics hold: mustela reset "
+        "{app}",
     ),
     Kind.SOURCE_EXPIRED: _stops(
         errors.SourceExpiredError,
         "records of the source partition {subject} were deleted before they were read",
-        why="retention, or a tool, removed them; results would lack them without a word",
-        fix="raise retention.ms of the topic, and go on at the first record that is left with:"
-        " mustela offsets accept {app} --truncated; or begin anew, from what the topics hold:"
-        " mustela reset {app}",
+        why="retention, or a tool, removed them; they would be silently missing from the results",
+        fix="raise the topic's retention.ms, and continue at the first record that is left with: "
+        "mustela offsets accept {app} --truncated; or start over from what the topics hold: "
+        "mustela reset {app}",
     ),
     Kind.STORE_NAME_TAKEN: _stops(
         errors.StoreNameTakenError,
         "store '{now}' cannot be renamed to '{subject}': a store of that name has rows",
         why="an earlier version of the program had a store of that name, and its changelog is"
         " still there",
-        fix="give the store another name than '{subject}', " + _BEGIN_ANEW,
+        fix="give the store a name other than '{subject}', " + _BEGIN_ANEW,
     ),
     Kind.STORE_LAYOUT: _stops(
         errors.StoreLayoutChangedError,
-        "store '{subject}' is laid out in another way than its rows",
-        why="the kind of the store, or the times that it is made for, were changed",
+        "store '{subject}' has another layout than its rows",
+        why="the kind of the store, or the time spans it was made for, were changed",
         fix="give the changed store another name, change it back, " + _BEGIN_ANEW,
     ),
     Kind.STORE_MEANING: _stops(
         errors.StoreMeaningChangedError,
         "the rows of store '{subject}' mean something else in this program",
-        why="its bytes would be read as what they are not, and results would be wrong",
+        why="its bytes would be misinterpreted, and results would be wrong",
         fix="give the changed store another name, change it back, " + _BEGIN_ANEW,
     ),
     Kind.STORE_VALUES: _stops(
         errors.StoreMeaningChangedError,
-        "the values of store '{subject}' are of another type in this program",
-        why="its rows would be read as what they are not, and results would be wrong",
+        "the values of store '{subject}' have another type in this program",
+        why="its rows would be misinterpreted, and results would be wrong",
         fix="upgrade them: Materialized(version=2, upgrade=Upgrade(value=OldType, by=function)),"
-        " with the next number where there is one; or change the type back, give the store another"
-        " name, " + _BEGIN_ANEW,
+        " or the next number if there already is a version; or change the type back, give the "
+        "store another name, " + _BEGIN_ANEW,
     ),
     Kind.STORE_UPGRADED: _goes_on(
         "the store '{subject}' goes on from {then} to {now}: older rows are upgraded when they are"
@@ -178,86 +179,86 @@ ANSWERS: Mapping[Kind, Answer] = {
         errors.StoreNotUpgradedError,
         "rows of store '{subject}' cannot be upgraded by this program",
         why="there may be rows of the older version, and nothing says how to read them",
-        fix="say how the rows that are there are read, with"
+        fix="say how to read the existing rows, with"
         " upgrade={{OLD: Upgrade(value=OldType, by=function)}} for each older version; "
         + _DROP
         + _BEGIN_ANEW,
     ),
     Kind.STORE_VERSION_FALLEN: _stops(
         errors.StoreVersionFallenError,
-        "store '{subject}' has rows of a later version than this program",
-        why="a program cannot read what a later one wrote",
-        fix="run the later program; or take the change back with a version of its own, the next"
-        " one, whose upgrade makes the old values again; " + _DROP + _BEGIN_ANEW,
+        "store '{subject}' has rows of a newer version than this program",
+        why="a program cannot read what a newer one wrote",
+        fix="run the newer program; or undo the change with another version, the next number, "
+        "whose upgrade restores the old values; " + _DROP + _BEGIN_ANEW,
     ),
     Kind.STORE_WIDENED: _goes_on(
-        "the store '{subject}' goes on in another way: {then} is {now} from now on"
+        "the store '{subject}' goes on with a change: {then} becomes {now}"
     ),
     Kind.STORE_UNCLAIMED: _goes_on(
-        "no step of the program has the store '{subject}' any more: its changelog is kept"
+        "no step of the program uses the store '{subject}' any more: its changelog is kept"
     ),
     Kind.STORE_RETURNED: _goes_on(
-        "the store '{subject}' is back, and none of its records was read meanwhile"
+        "the store '{subject}' is back, and none of its records were read in between"
     ),
     Kind.STORE_SLEPT: _stops(
         errors.StoreSleptError,
-        "the store '{subject}' was left out of the program, and is back: {now}",
-        why="what they would have changed in it is missing",
-        fix="give it another name, so that it begins empty, " + _DROP + _BEGIN_ANEW,
+        "the store '{subject}' had been removed from the program, and is back: {now}",
+        why="the changes from these records are missing in it",
+        fix="give it another name, so that it starts empty, " + _DROP + _BEGIN_ANEW,
     ),
     Kind.STORE_MOVED: _stops(
         errors.StoreMovedError,
-        "the store '{subject}', which has no changelog, would begin empty",
-        why="other stores live beside it now, so it lives at another place, and only a changelog"
-        " could bring its rows there",
-        fix="change the program back, give it another name, so that it begins empty, "
+        "the store '{subject}', which has no changelog, would start empty",
+        why="it now lives together with other stores, in another place, and only a changelog could "
+        "bring its rows there",
+        fix="change the program back, give it another name, so that it starts empty, "
         + _BEGIN_ANEW,
     ),
     Kind.STORE_UNLOGGED: _goes_on(
-        "the store '{subject}' has no changelog any more: if its local copy is lost, it begins"
-        " empty"
+        "the store '{subject}' no longer has a changelog: if its local copy is lost, it starts "
+        "empty"
     ),
     Kind.STORE_DROPPED: _stops(
         errors.StoreDroppedError,
-        "the store '{subject}' was dropped, and is to do without a changelog",
-        why="local state may still have the rows that were dropped; by its new changelog alone a"
-        " store is known to be another",
-        fix="leave its changelog on, give it another name, " + _BEGIN_ANEW,
+        "the store '{subject}' was dropped, and now has no changelog",
+        why="local state may still have the dropped rows; only a new changelog identifies the "
+        "store as a new one",
+        fix="keep its changelog, give it another name, " + _BEGIN_ANEW,
     ),
     Kind.STORE_REOPENED: _goes_on(
-        "the store '{subject}' takes later records than before, by a grace of {now} instead of"
-        " {then}: a window whose rows were dropped under the shorter one begins empty, if a record"
-        " for it comes"
+        "the store '{subject}' accepts later records than before, with a grace of {now} instead "
+        "of {then}: a window whose rows were dropped under the shorter grace starts empty if a "
+        "record for it arrives"
     ),
     Kind.CHANGELOG_SHARED: _stops(
         errors.ChangelogSharedError,
-        "the changelog of store '{subject}' has the name of another application's",
+        "the changelog of store '{subject}' has the same name as one of another application",
         why="a changelog is named by application and store; both would write to one topic, and a"
         " restore of either would bring rows of the other",
-        fix="give the store another name than '{subject}', or the application another"
-        " application_id than '{app}'",
+        fix="give the store a name other than '{subject}', or the application an application_id "
+        "other than '{app}'",
     ),
     Kind.CHANGELOG_INCOMPLETE: _stops(
         errors.ChangelogIncompleteError,
-        "the store '{subject}' is to have a changelog, and was written without one",
+        "the store '{subject}' now has a changelog, but was written without one",
         why="the changelog would lack those rows, and a restore would lose them",
-        fix="set logged=False again, give it another name, so that it begins empty, "
+        fix="set logged=False again, give it another name, so that it starts empty, "
         + _DROP
         + _BEGIN_ANEW,
     ),
     Kind.CHANGELOG_RECREATED: _stops(
         errors.ChangelogRecreatedError,
         "the changelog of store '{subject}' was deleted",
-        why="what was written to it is not in the topic that is there now, so that a restore"
-        " would lose it",
-        fix=_DROP + "so that it begins empty, or begin anew, from what the source topics hold:"
+        why="the rows written to it are not in the topic that exists now, so a restore would lose "
+        "them",
+        fix=_DROP + "so that it starts empty, or start over from what the source topics hold:"
         " mustela reset {app}",
     ),
     Kind.CHANGELOG_TRUNCATED: _stops(
         errors.ChangelogTruncatedError,
         "the changelog of store '{subject}' ends before what was written to it",
-        why="the log lost rows of the store, so that a restore would lose them",
-        fix=_DROP + "so that it begins empty, or begin anew, from what the source topics hold:"
+        why="the log lost rows of the store, so a restore would lose them",
+        fix=_DROP + "so that it starts empty, or start over from what the source topics hold:"
         " mustela reset {app}",
     ),
 }

@@ -385,7 +385,7 @@ def truncated(place: TopicPartition, read: int, end: int | None, kept: int | Non
     """
     parts = [] if end is None else [f"ends at {end}"]
     if kept is not None:
-        parts.append(f"is another log from {kept} on")
+        parts.append(f"differs from {kept} on")
     now = ", ".join(parts)
     known = [at for at in (end, kept) if at is not None]
     return Difference(
@@ -457,7 +457,7 @@ def _rest(
         if offsets.get((topic, partition), end) != end
     ]
     if missed:
-        now = f"records of {', '.join(missed[:5])} were read without it"
+        now = f"records of {', '.join(missed[:5])} were read in the meantime"
         yield Difference(kind=Kind.STORE_SLEPT, subject=name, now=now)
     else:
         yield Difference(kind=Kind.STORE_RETURNED, subject=name)

@@ -252,7 +252,7 @@ def with_delta(base: EpochRecord, delta: EpochDelta) -> EpochRecord:
     """
     if delta.base != token_of(base):
         msg = f"a delta to {delta.base} does not fit the epoch record {token_of(base)}"
-        raise InvariantError(msg, fix="this is a bug of Mustela's: report it")
+        raise InvariantError(msg, fix="this is a bug in Mustela: please report it")
     partitions = list(base.partitions)
     changes = delta.partitions
     turned = set(changes.turned)

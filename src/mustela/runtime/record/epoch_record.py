@@ -183,8 +183,8 @@ def decode_epoch_record(data: bytes, application_id: str = "APP") -> EpochRecord
         InvariantError: If it is no epoch record at all.
     """
     if data[:3] != _MAGIC or len(data) < 4:
-        msg = "the epochs topic holds something that is no epoch record"
-        raise InvariantError(msg, fix="check who else writes to this topic")
+        msg = "the epochs topic holds something that is not an epoch record"
+        raise InvariantError(msg, fix="find out who else writes to this topic")
     if data[3] not in _READ:
         msg = (
             f"the last epoch was written in format {data[3]}, this is format {EPOCH_RECORD_FORMAT}"
@@ -214,6 +214,6 @@ def decode_body(decoder: msgspec.msgpack.Decoder[T], data: bytes, application_id
         msg = f"the last epoch record is damaged: {error}"
         raise InvariantError(
             msg,
-            fix="clear state and internal topics of the application with: mustela reset"
+            fix="clear the application's state and internal topics with: mustela reset"
             f" {application_id}",
         ) from error

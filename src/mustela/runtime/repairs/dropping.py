@@ -1,4 +1,4 @@
-"""Takes a store out of an application's record, so that it begins empty or is forgotten. Pure.
+"""Takes a store out of an application's record, so that it starts empty or is forgotten. Pure.
 
 A store that the program still has gets a new changelog, whose id is another: local state of the old
 one is then not that of the record, on whatever host it lies, and is made anew. That holds for all
@@ -77,8 +77,8 @@ def drop_of(record: EpochRecord, store: str, plan: Plan, application_id: str) ->
         msg = f"the last epoch of {application_id} was committed by an older version of Mustela"
         raise StoreNotDroppedError(
             msg,
-            why="local state of it does not say to which changelog it belongs",
-            fix="start the application once, stop it, and drop the store then",
+            why="its local state does not say which changelog it belongs to",
+            fix="start the application once, stop it, and then drop the store",
             fields={"store": store},
         )
     claimed = next((mine for mine, log in plan.log_names.items() if log == name), "")
@@ -121,8 +121,8 @@ def without(record: EpochRecord, store: str, *, now_ms: int) -> EpochRecord:
 def _stays(store: str) -> StoreNotDroppedError:
     return StoreNotDroppedError(
         f"store {store!r} has no changelog in the program, and its rows are in local state",
-        why="the next start would find them there, and go on with them",
-        fix="give the store another name, so that it begins empty",
+        why="the next start would find them there, and continue with them",
+        fix="give the store another name, so that it starts empty",
         fields={"store": store},
     )
 
@@ -131,8 +131,7 @@ def _lost(store: str, beside: list[str]) -> StoreNotDroppedError:
     names = ", ".join(f"'{name}'" for name in beside)
     return StoreNotDroppedError(
         f"store {store!r} lives together with {names}, without a changelog",
-        why="local state of all of them is made anew from changelogs, so that those rows would be"
-        " lost",
+        why="local state of all of them is rebuilt from changelogs, so those rows would be lost",
         fix=f"if {names} may begin empty too, give {store!r} another name",
         fields={"store": store, "beside": beside},
     )

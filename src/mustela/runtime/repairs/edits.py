@@ -107,13 +107,13 @@ class SourceView:
         if not self.broker_id or self.end is None or self.earliest is None:
             return "not there"
         if self.is_recreated:
-            return "the topic was made again"
+            return "the topic was recreated"
         if self.is_added and self.earliest > 0:
             return "records were deleted unread"
         if self.recorded is None:
             return "" if self.group is None else "never read; only the group has an offset"
         if self.recorded > self.end or self.kept is not None:
-            return "the log was cut"
+            return "the log was truncated"
         if self.recorded < self.earliest:
             return "records were deleted unread"
         if self.group is not None and self.group != self.recorded:
@@ -181,10 +181,10 @@ def skip(views: Views, place: TopicPartition, offset: int) -> Edit:
         msg,
         evidence={"next": view.recorded, "end": view.end},
         why="it has been read already" if past else "the records before it have not been read yet",
-        fix="mustela offsets show tells where the application is"
+        fix="mustela offsets show prints where the application is"
         if past
-        else "let the application come to it, in epochs of one record: mustela run MODULE:APP"
-        " --set epoch.max_records=1; when it stops at the record, skip it",
+        else "let the application advance to it in epochs of one record: mustela run MODULE:APP "
+        "--set epoch.max_records=1; when it stops at the record, skip it",
         fields={"next": view.recorded},
     )
 

@@ -142,7 +142,8 @@ class Repair:
             raise NoEpochRecordError(
                 msg,
                 evidence={"brokers": self._settings.bootstrap_servers},
-                fix="check the application's id; a first start begins where auto_offset_reset says",
+                fix="check the application's id; a first start reads from where auto_offset_reset "
+                "says",
             )
         return sight.record
 
@@ -185,11 +186,11 @@ class Repair:
         self.take_over()
         now, then = self._record(), sight.record
         if _token(now) != _token(then):
-            msg = f"{self._name} wrote an epoch meanwhile, so that nothing was changed"
+            msg = f"{self._name} wrote an epoch in the meantime, so nothing was changed"
             raise RecordMovedError(
                 msg,
                 evidence={"record then": _token(then), "record now": _token(now)},
-                why="an instance was running; it has been fenced now",
+                why="an instance was running; it is now fenced",
                 fix="run the command again",
             )
 

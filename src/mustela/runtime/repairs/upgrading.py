@@ -109,8 +109,8 @@ def upgrades_of(
         _check(name, then, now)
         if spec.kind not in REWRITTEN:
             left.append(
-                f"leave {name}: what waits there is upgraded when it goes on, so its upgrades"
-                " have to stay in the program"
+                f"leave {name}: rows waiting there are upgraded when they are emitted, so its "
+                "upgrades have to stay in the program"
             )
             continue
         _check_local(name, [store for store in stage.stores if not store.logged])
@@ -138,7 +138,7 @@ def _check(store: str, then: StoreMeaning, now: StoreMeaning) -> None:
             msg,
             evidence={wrong[0].field: f"{wrong[0].then}, now {wrong[0].now}"},
             why=wrong[0].why,
-            fix="mustela check MODULE:APP says what a start would do, and what goes on",
+            fix="mustela check MODULE:APP shows what a start would do, and how to continue",
             fields={"store": store},
         )
 
@@ -150,8 +150,8 @@ def _check_local(store: str, unlogged: list[StoreSpec]) -> None:
     msg = f"store {store!r} cannot be rewritten beside {names}, without a changelog"
     raise StateNotUpgradedError(
         msg,
-        why="the job writes changelogs, which local state follows; rows that only local state has"
-        " could be lost on the way",
+        why="the job writes changelogs, which local state then follows; rows that exist only in "
+        "local state could be lost",
         fix="keep the upgrades in the program: each row is upgraded when it is read",
         fields={"store": store, "beside": [one.name for one in unlogged]},
     )

@@ -47,6 +47,6 @@ class UnloggedStores:
     def _tell(self, stores: set[str]) -> None:
         for name in sorted(stores & self._names):
             self._say(
-                f"rows of store '{name}' are lost: its local copy is gone, or older than the last"
-                " epoch, and it has no changelog; it goes on with what is left"
+                f"rows of store '{name}' are lost: its local copy is gone, or older than the last "
+                "epoch, and it has no changelog; it continues with what is left"
             )

@@ -52,8 +52,8 @@ class GlobalFollower:
                 known = GlobalMark(found.topic_id, ())
             elif known.topic_id != found.topic_id:
                 self._say(
-                    f"topic {table.topic} of a global table was deleted and made anew: "
-                    "the table is read again from its start"
+                    f"topic {table.topic} of a global table was deleted and recreated: the table "
+                    "is read again from its start"
                 )
                 known = GlobalMark(found.topic_id, ())
             missing = (0,) * (found.partitions - len(known.ends))

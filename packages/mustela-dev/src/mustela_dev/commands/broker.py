@@ -1,4 +1,4 @@
-"""mustela broker: a development broker that stays when the command ends."""
+"""mustela broker: a development broker that keeps running after the command ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["broker"]
 Data = Annotated[
     Path | None,
     Parameter(
-        name="--data", help="Where the broker keeps everything; by default a user directory."
+        name="--data", help="Where the broker keeps its data; by default a directory of the user."
     ),
 ]
 Port = Annotated[
@@ -29,12 +29,12 @@ Port = Annotated[
 
 
 def start(*, data: Data = None, port: Port = None, heap_mb: int = 512, json: Json = False) -> int:
-    """Start the broker and return when it answers; one that runs already is reported.
+    """Start the broker and return when it answers; a running one is reported.
 
     Args:
         data: Its data directory.
         port: Its port.
-        heap_mb: Heap of its Java, in megabytes.
+        heap_mb: Its Java heap, in megabytes.
         json: Print JSON.
     """
     from mustela_dev.broker.daemon import start_broker
@@ -45,7 +45,7 @@ def start(*, data: Data = None, port: Port = None, heap_mb: int = 512, json: Jso
 
 
 def stop(*, data: Data = None, json: Json = False) -> int:
-    """Stop the broker; what it holds stays.
+    """Stop the broker; its data stays.
 
     Args:
         data: Its data directory.
@@ -58,12 +58,12 @@ def stop(*, data: Data = None, json: Json = False) -> int:
     if json:
         print_json({"stopped": stopped, "data_dir": place})
     else:
-        print(f"stopped the broker of {place}" if stopped else f"no broker of {place} runs")
+        print(f"stopped the broker of {place}" if stopped else f"no broker of {place} is running")
     return ExitCode.OK
 
 
 def status(*, data: Data = None, json: Json = False) -> int:
-    """Say whether the broker runs and where; exit with 1 if it does not.
+    """Say whether the broker is running, and where; exit with 1 if it is not.
 
     Args:
         data: Its data directory.

@@ -18,8 +18,8 @@ _LOGIN_MODULES = {"PLAIN": _PLAIN, "SCRAM-SHA-256": _SCRAM, "SCRAM-SHA-512": _SC
 _SAME_NAME = ("sasl.kerberos.service.name", "sasl.kerberos.min.time.before.relogin")
 _OLD_KEYS = ("RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY")
 _OWN_FILE = (
-    "write a properties file of the Java client, and name it behind the tool: {flag} FILE;"
-    " nothing of the settings is added then"
+    "write a properties file for the Java client, and pass it to the tool: {flag} FILE; the "
+    "settings are then not used"
 )
 
 
@@ -131,7 +131,7 @@ def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
     if not chain or not key:
         return {}
     if any(f"BEGIN {kind}" in key for kind in _OLD_KEYS):
-        what = "Kafka's tools cannot read the key of the settings"
+        what = "Kafka's tools cannot read the key in the settings"
         raise ToolSecurityError(
             what,
             evidence={"setting": "kafka.ssl.key.location or kafka.ssl.key.pem"},
@@ -169,8 +169,8 @@ def _read(file: Path, setting: str) -> str:
 
 def _untranslated(setting: str, flag: str) -> ToolSecurityError:
     return ToolSecurityError(
-        f"Kafka's tools cannot be given kafka.{setting}",
-        why="Mustela has no translation of it to the properties of the Java client",
+        f"kafka.{setting} cannot be passed to Kafka's tools",
+        why="Mustela cannot translate it to a property of the Java client",
         fix=_OWN_FILE.format(flag=flag),
     )
 

@@ -35,16 +35,16 @@ def demo(
     lanes: int | None = None,
     json: Json = False,
 ) -> int:
-    """Count words on a real Kafka broker and on Spark, and check every one of them.
+    """Count words with a real Kafka broker and Spark, and check every count.
 
-    Starts a broker of its own, feeds it the source files of Python's standard library, runs a
-    program of fifteen lines, checks what came out against collections.Counter, and cleans up.
-    Exits with 1 on any fault.
+    Starts its own broker, feeds it the source files of Python's standard library, runs a program of
+    fifteen lines, checks the results against collections.Counter, and cleans up. Exits with 1 on
+    any fault.
 
     Args:
         crash: Kill the whole application with SIGKILL near 25, 50 and 75 % of the input.
-        keep: Leave broker and application up, and say what to type next.
-        stop: Only end the demonstration that was kept in this directory.
+        keep: Leave the broker and the application running, and say what to type next.
+        stop: Only end the demonstration that was kept running in this directory.
         lines: Lines of the input.
         lanes: Lanes of the application; by default as many as there are cores.
         json: Print one line of JSON.
@@ -58,7 +58,7 @@ def demo(
         return ExitCode.OK
     if lines < LINES_MIN:
         what = f"{lines} lines are too few for a demonstration"
-        raise TooFewLinesError(what, fix=f"take at least {LINES_MIN}")
+        raise TooFewLinesError(what, fix=f"use at least {LINES_MIN}")
     options = DemoOptions(lines=lines, lanes=lanes, crash=crash, keep=keep, quiet=json)
     with _terminated_like_interrupted():
         outcome, faults = run_demo(options)

@@ -37,8 +37,8 @@ def stop_kept(scratch: Path) -> None:
     try:
         mark = ProcessMark(**json.loads((scratch / FILE_NAME).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as problem:
-        what = f"{scratch} is not the directory of a demonstration that stays up"
-        fix = "name the directory that mustela demo --keep told"
+        what = f"{scratch} is not the directory of a demonstration that was kept running"
+        fix = "name the directory that mustela demo --keep printed"
         raise NotKeptError(what, fix=fix) from problem
     Child(mark=mark).end(patience_s=STOP_TIMEOUT_S)
     stop_broker(scratch / "broker")

@@ -142,9 +142,9 @@ class AppProcess:
             AppEndedError: With the last lines that it printed.
         """
         if not self.alive:
-            what = "the application of the demonstration ended by itself"
+            what = "the application of the demonstration ended on its own"
             raise AppEndedError(
-                what, evidence={"says": self.log_tail() or "nothing"}, fix="see what it says"
+                what, evidence={"says": self.log_tail() or "nothing"}, fix="read its log"
             )
 
     def log_tail(self) -> str:

@@ -205,7 +205,7 @@ class Screen:
 
     def next(self, lines: Sequence[str]) -> None:
         """Show what to type next."""
-        self.say("\nbroker and application stay up; the next lines to type:\n")
+        self.say("\nthe broker and the application keep running; what to type next:\n")
         for line in lines:
             self.say(f"  {line}")
 

@@ -262,7 +262,7 @@ class _Stage:
         if self._clock.monotonic() - since > STALL_S:
             what = f"the application has committed nothing for {STALL_S:g} s"
             says = self._app.log_tail() or "nothing"
-            raise DemoStalledError(what, evidence={"says": says}, fix="see what it says")
+            raise DemoStalledError(what, evidence={"says": says}, fix="read its log")
 
     def _stop_app(self) -> list[str]:
         if self._options.keep:
