@@ -34,7 +34,7 @@ _CALL = "call"
 
 
 class CallFailedError(DataError):
-    """A call to the outside failed for good.
+    """An external call failed permanently.
 
     ``fields`` holds ``cause`` (the class name of the last error), ``attempts`` and
     ``idempotency_key``.
