@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_EPILOGUE = "--debug, with any command, shows the stack behind an error.\n\n"
+_EPILOGUE = "--debug, with any command, shows the stack trace of an error.\n\n"
 _KAFKA_TOOLS = (
     "Kafka's own tools run as commands too, by their names: mustela kafka-topics, "
     "kafka-consumer-groups, kafka-console-consumer and others. They ask the broker of the "

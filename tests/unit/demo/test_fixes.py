@@ -25,7 +25,7 @@ def test_a_demonstration_of_enough_lines_is_run(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(stage, "run_demo", run_demo)
     fix = refused(TooFewLinesError, command.demo, lines=1)
-    refused(TooFewLinesError, command.demo, lines=int(fix.removeprefix("take at least ")))
+    refused(TooFewLinesError, command.demo, lines=int(fix.removeprefix("use at least ")))
     assert ran == [command.LINES_MIN]
 
 

@@ -32,7 +32,7 @@ def examine_jars(settings: Settings) -> Finding:
                 level=Level.NOTE,
                 found=f"not there yet: {len(kafka.sums)} jars, {kafka.megabytes} MB",
                 mend=f"nothing to do: mustela broker start downloads them once to {jars_cache()}; "
-                "jars.mirror and jars.directory say where from",
+                "jars.mirror and jars.directory set the source",
             )
     jars = resolve_jars("kafka", request)
     return Finding(
