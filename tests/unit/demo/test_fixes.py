@@ -40,7 +40,7 @@ def test_the_directory_of_a_demonstration_is_the_one_to_name(tmp_path: Path) -> 
     """DEMO_NOT_KEPT: another directory stays; the one that was told goes."""
     (tmp_path / "other").mkdir()
     fix = refused(NotKeptError, stop_kept, tmp_path / "other")
-    assert fix == "name the directory that mustela demo --keep told"
+    assert fix == "name the directory that mustela demo --keep printed"
     kept = tmp_path / "mustela-demo-x"
     kept.mkdir()
     write_kept(kept, ProcessMark(pid=2**22 + 1, started=1, boot="another"))
