@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import dedent
 
 import psutil
 import pytest
@@ -27,6 +32,24 @@ pytest_plugins = ["tests.broker_fixture"]
 pytestmark = pytest.mark.broker
 
 CALL_TIMEOUT_S = 120
+EXAMPLE = Path(__file__).parents[2] / "examples" / "real_broker.py"
+
+
+def test_the_example_of_the_class_runs() -> None:
+    """As its documentation shows it."""
+    shown = cleandoc(DevelopmentBroker.__doc__ or "").partition("::\n")[2]
+    exec(dedent(shown), {})
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_example_of_a_test_with_a_broker_passes(tmp_path: Path) -> None:
+    """Run by pytest as users run it, far from this repository's own fixtures."""
+    shutil.copy(EXAMPLE, tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
 
 
 def create_topic(broker: DevelopmentBroker, name: str) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,7 @@ def request_with(tmp_path: Path, source: Path) -> Callable[..., JarRequest]:
     def make(
         settings: JarSettings | None = None, say: Callable[[str], None] = lambda _: None
     ) -> JarRequest:
-        return JarRequest(
-            settings=settings or JarSettings(), environment=environment, java=java, say=say
-        )
+        return JarRequest(settings=settings, environment=environment, java=java, say=say)
 
     return make
 
@@ -221,6 +220,22 @@ def test_an_offline_directory_is_used_as_it_is(
     assert jars == tuple(place / name for name in sorted(FILES))
     assert calls(tmp_path) == []
     assert not (tmp_path / "my home").exists()
+
+
+def test_the_environment_says_where_jars_are(
+    tmp_path: Path, request_with: Callable[..., JarRequest]
+) -> None:
+    """A broker that a test starts finds them as the commands do; what a program says wins."""
+    place = fill(tmp_path / "offline")
+    asked = request_with()
+    told = replace(asked, environment={**asked.environment, "MUSTELA__JARS__DIRECTORY": str(place)})
+    assert resolve_jars(the_set(), told) == tuple(place / name for name in sorted(FILES))
+    assert calls(tmp_path) == []
+    assert not jars_are_ready(the_set(), replace(told, settings=JarSettings()))
+    mirror = {**asked.environment, "MUSTELA__JARS__MIRROR": "https://mirror.example/maven"}
+    said: list[str] = []
+    resolve_jars(the_set(), replace(asked, environment=mirror, say=said.append))
+    assert said[0].endswith("from https://mirror.example/maven")
 
 
 def test_an_offline_directory_is_checked_too(

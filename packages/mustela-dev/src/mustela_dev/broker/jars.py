@@ -120,16 +120,28 @@ class JarRequest:
     """How jars are had: from where, by which Java, and who is told of a download.
 
     Attributes:
-        settings: Where the jars come from.
+        settings: Where the jars come from; by default what the variables `MUSTELA__JARS__MIRROR`
+            and `MUSTELA__JARS__DIRECTORY` of the environment say.
         environment: For HOME, XDG_CACHE_HOME, JAVA_HOME and proxies.
         java: Runs Ivy; chosen when needed by default.
         say: Called with lines for the user when something is downloaded.
     """
 
-    settings: JarSettings = field(default_factory=JarSettings)
+    settings: JarSettings | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     java: Java | None = None
     say: Callable[[str], None] = _silent
+
+    @property
+    def source(self) -> JarSettings:
+        """Where the jars come from, the environment asked."""
+        if self.settings is not None:
+            return self.settings
+        directory = self.environment.get("MUSTELA__JARS__DIRECTORY")
+        return JarSettings(
+            mirror=self.environment.get("MUSTELA__JARS__MIRROR") or None,
+            directory=Path(directory) if directory else None,
+        )
 
 
 def jar_set_names() -> list[str]:
@@ -173,8 +185,8 @@ def jars_are_ready(which: str | JarSet, request: JarRequest | None = None) -> bo
     """Return whether the jars are there, so that nothing would be downloaded. Sums are not read."""
     chosen = jar_set(which) if isinstance(which, str) else which
     asked = request or JarRequest()
-    if asked.settings.directory is not None:
-        return not _absent(chosen, _offline_place(chosen, asked.settings.directory))
+    if asked.source.directory is not None:
+        return not _absent(chosen, _offline_place(chosen, asked.source.directory))
     return not _absent(chosen, _cached_place(chosen, asked))
 
 
@@ -198,8 +210,8 @@ def resolve_jars(which: str | JarSet, request: JarRequest | None = None) -> tupl
     """
     chosen = jar_set(which) if isinstance(which, str) else which
     asked = request or JarRequest()
-    if asked.settings.directory is not None:
-        place = _offline_place(chosen, asked.settings.directory)
+    if asked.source.directory is not None:
+        place = _offline_place(chosen, asked.source.directory)
         return _checked(chosen, place, "replace the files by those of the named versions")
     place = _cached_place(chosen, asked)
     if _absent(chosen, place):
@@ -269,7 +281,7 @@ def _download_once(chosen: JarSet, place: Path, asked: JarRequest) -> None:
 
 def _download(chosen: JarSet, place: Path, asked: JarRequest) -> None:
     count = len(chosen.sums)
-    source = asked.settings.mirror
+    source = asked.source.mirror
     asked.say(
         f"downloading {', '.join(chosen.coordinates)}: {count} jars, {chosen.megabytes} MB, "
         f"once, to {place}" + (f", from {ivy.without_password(source)}" if source else "")

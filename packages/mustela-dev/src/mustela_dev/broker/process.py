@@ -124,8 +124,13 @@ class DevelopmentBroker:
     Example:
         ::
 
+            from confluent_kafka.admin import AdminClient
+            from mustela_dev import DevelopmentBroker
+
             with DevelopmentBroker() as broker:
-                settings = {"bootstrap.servers": broker.bootstrap_servers}
+                admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+                found = admin.list_topics(timeout=30)
+            assert found.cluster_id is not None
     """
 
     def __init__(
@@ -233,7 +238,7 @@ class DevelopmentBroker:
         Raises:
             BrokerAlreadyRunningError: If a process serves the data directory already.
             BrokerDidNotStartError: If it ended or did not answer in time; it is gone then.
-        BrokerDirectoryError: If its data directory cannot be written.
+            BrokerDirectoryError: If its data directory cannot be written.
             BrokerPortError: If the port that was asked for is taken.
             JavaNotFoundError: If no Java does.
             EnvironmentFault: If its jars cannot be had; see `resolve_jars`.
