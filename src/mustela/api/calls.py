@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from mustela.api.errors import BadOptionError
+from mustela.api.spans import milliseconds
 from mustela.errors import DataError
 from mustela.model import Headers
 
@@ -22,7 +23,6 @@ __all__ = [
     "RequestReply",
     "Retry",
     "check_on_failure",
-    "check_span",
     "takes_call",
 ]
 
@@ -97,7 +97,7 @@ class Retry:
         """Check the values."""
         _at_least_one("Retry", "attempts", self.attempts)
         for name in ("initial", "maximum", "jitter"):
-            check_span("Retry", name, getattr(self, name), zero=True)
+            milliseconds("Retry", name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class RateLimit:
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("RateLimit", "calls", self.calls)
-        check_span("RateLimit", "per", self.per)
+        milliseconds("RateLimit", "per", self.per, sign="positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class CircuitBreaker:
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("CircuitBreaker", "failures", self.failures)
-        check_span("CircuitBreaker", "open_for", self.open_for)
+        milliseconds("CircuitBreaker", "open_for", self.open_for, sign="positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +194,10 @@ class AsyncOptions:
         """Check the values."""
         _at_least_one("AsyncOptions", "capacity", self.capacity)
         _at_least_one("AsyncOptions", "max_parked", self.max_parked)
-        check_span("AsyncOptions", "timeout", self.timeout)
-        check_span("AsyncOptions", "event_time_lag", self.event_time_lag, zero=True)
+        milliseconds("AsyncOptions", "timeout", self.timeout, sign="positive")
+        milliseconds("AsyncOptions", "event_time_lag", self.event_time_lag)
         if self.wait is not None:
-            check_span("AsyncOptions", "wait", self.wait, zero=True)
+            milliseconds("AsyncOptions", "wait", self.wait)
         check_on_failure("AsyncOptions", "on_failure", self.on_failure)
 
 
@@ -240,19 +240,6 @@ def check_on_failure(holder: str, name: str, value: object) -> None:
     )
 
 
-def check_span(holder: str, name: str, value: object, *, zero: bool = False) -> None:
-    """Check a span of time.
-
-    Raises:
-        BadOptionError: If it is none, or not above zero.
-    """
-    least = _NOTHING if zero else timedelta(microseconds=1)
-    if isinstance(value, timedelta) and value >= least:
-        return
-    msg = f"{holder}({name}={value!r}) is not a span of time" + ("" if zero else " above zero")
-    raise BadOptionError(msg, fix=f"write {name}=timedelta(seconds=1)", fields={name: value})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReply:
     """How a step asks by topic.
@@ -281,5 +268,5 @@ class RequestReply:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_span("RequestReply", "timeout", self.timeout)
+        milliseconds("RequestReply", "timeout", self.timeout, sign="positive")
         check_on_failure("RequestReply", "on_timeout", self.on_timeout)

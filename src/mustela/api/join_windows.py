@@ -11,10 +11,10 @@ from mustela.api.errors import BadOptionError
 from mustela.api.functions import check_function
 from mustela.api.option import Option
 from mustela.api.origin import user_origin
+from mustela.api.spans import milliseconds
 from mustela.api.stores import StoreSupplier
 from mustela.api.upgrades import Upgrades
 from mustela.api.window_specs import JoinSpans, JoinWindowSpec
-from mustela.api.windows import milliseconds
 from mustela.errors import Origin
 from mustela.model import Record
 from mustela.serdes.base import Serde
@@ -34,7 +34,6 @@ else:
 
 __all__ = ["JoinWindows", "StreamJoined"]
 
-_NOTHING = timedelta(0)
 
 Span = timedelta | Callable[[Record[Any, Any]], timedelta]
 """A span of time, or what gives one for a record."""
@@ -161,18 +160,11 @@ def _most(option: str, span: object, most: object, *, at: Origin) -> int:
                 fix=f"write {option}_max=timedelta(...), the most that the function gives",
                 fields=fields,
             )
-        return _signed(f"{option}_max", most, at=at)
+        return milliseconds("JoinWindows", f"{option}_max", most, at=at, sign="any")
     if most is not None:
         msg = f"JoinWindows cannot have {option}_max={most!r}: its {option} is no function"
         raise BadOptionError(msg, at=at, fix=f"leave out {option}_max=", fields=fields)
-    return _signed(option, span, at=at)
-
-
-def _signed(option: str, span: object, *, at: Origin) -> int:
-    """Return a span of time that may be negative as whole milliseconds."""
-    if isinstance(span, timedelta) and span < _NOTHING:
-        return -milliseconds("JoinWindows", option, -span, at=at)
-    return milliseconds("JoinWindows", option, span, at=at)
+    return milliseconds("JoinWindows", option, span, at=at, sign="any")
 
 
 @dataclass(frozen=True, kw_only=True)

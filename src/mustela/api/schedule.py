@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from mustela.api.errors import BadOptionError
+from mustela.api.spans import milliseconds
 from mustela.config.units import show_duration
 
 __all__ = ["CatchUp", "CronSchedule", "EverySchedule", "Schedule"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_NOTHING: Final = timedelta(0)
 _TICKS_MAX: Final = 1_000
 _ON_TIME: Final = timedelta(minutes=1)
 
@@ -54,10 +54,7 @@ class CatchUp:
         if type(ticks_max) is not int or ticks_max < 1:
             msg = f"an epoch cannot catch up on {ticks_max!r} ticks"
             raise BadOptionError(msg, fix="write CatchUp.all(ticks_max=1_000)")
-        tolerance: Any = self.tolerance
-        if not isinstance(tolerance, timedelta) or tolerance < _NOTHING:
-            msg = f"a tick cannot be on time within {tolerance!r}"
-            raise BadOptionError(msg, fix="write CatchUp.none(tolerance=timedelta(minutes=1))")
+        milliseconds("CatchUp", "tolerance", self.tolerance)
 
     @classmethod
     def all(cls, *, ticks_max: int = _TICKS_MAX) -> CatchUp:

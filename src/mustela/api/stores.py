@@ -16,8 +16,8 @@ from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
 from mustela.api.option import Answering
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
+from mustela.api.spans import milliseconds
 from mustela.api.upgrades import Upgrades, read_versions
-from mustela.api.windows import milliseconds
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
@@ -256,7 +256,7 @@ class StoreBuilder:
             3600000
         """
         at = user_origin()
-        ttl_ms = milliseconds("with_ttl", "ttl", ttl, at=at, positive=True)
+        ttl_ms = milliseconds("with_ttl", "ttl", ttl, at=at, sign="positive")
         check_ttl_by(by, "with_ttl", option="by", at=at)
         supplied = self.supplier.spec()
         if self.kind not in _OF_KEYS or supplied.max_entries is not None:
@@ -402,7 +402,7 @@ class Stores(Answering):
         segment = default_segment_ms(history)
         if segment_interval is not None:
             segment = milliseconds(
-                owner, "segment_interval", segment_interval, at=at, positive=True
+                owner, "segment_interval", segment_interval, at=at, sign="positive"
             )
         return _supplier(name, "versioned", history_retention_ms=history, segment_ms=segment)
 

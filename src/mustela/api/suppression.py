@@ -11,7 +11,7 @@ from mustela.api.errors import BadOptionError
 from mustela.api.names import check_name
 from mustela.api.option import Option
 from mustela.api.origin import user_origin
-from mustela.api.windows import milliseconds
+from mustela.api.spans import milliseconds
 from mustela.errors import Origin
 
 __all__ = ["BufferConfig", "SuppressUntil", "Suppressed", "WhenFull"]

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from mustela.errors import UsageError
 from mustela.model import FixedKeyRecord, Record, fixed_key_record
 from mustela.serdes.base import Serde
+from mustela.spans import span_ms
 from mustela.state.interfaces import StoreSpec
 
 __all__ = [
@@ -236,16 +237,10 @@ def interval_ms(interval: timedelta) -> int:
     """Return the interval of a schedule as milliseconds.
 
     Raises:
-        TimerError: If it is no timedelta, or shorter than a millisecond.
+        TimerError: If it is no timedelta of whole milliseconds, at least one.
 
     Example:
         >>> interval_ms(timedelta(seconds=10))
         10000
     """
-    if not isinstance(interval, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers check their types
-        msg = f"the interval of a schedule is a timedelta, not {interval!r}"
-        raise TimerError(msg, fix="schedule(timedelta(seconds=10), …)")
-    if interval < _MILLISECOND:
-        msg = f"a schedule cannot have the interval {interval}"
-        raise TimerError(msg, why="time goes on in milliseconds", fix="use one millisecond or more")
-    return interval // _MILLISECOND
+    return span_ms("schedule", "interval", interval, error=TimerError, sign="positive")

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal
 
 from mustela.api.errors import BadOptionError
+from mustela.api.spans import milliseconds
 
 __all__ = ["LatePolicy", "WatermarkStrategy"]
 
@@ -62,14 +63,10 @@ class WatermarkStrategy:
 
     def __post_init__(self) -> None:
         """Check the spans."""
-        spans = (self.out_of_orderness, self.idleness, self.max_future_skew)
-        for span in spans:
-            if span is not None and (
-                not isinstance(span, timedelta) or span < _NOTHING or span % _MILLISECOND  # pyright: ignore[reportUnnecessaryIsInstance]
-            ):
-                msg = f"a watermark strategy cannot have a span of {span!r}"
-                fix = "write timedelta(seconds=5): whole milliseconds, not negative"
-                raise BadOptionError(msg, fix=fix, fields={"value": span})
+        for name in ("out_of_orderness", "idleness", "max_future_skew"):
+            span = getattr(self, name)
+            if span is not None or name == "out_of_orderness":
+                milliseconds("WatermarkStrategy", name, span)
         if self.kind == "custom" and not callable(self.function):
             msg = f"a custom watermark strategy needs a function, not {self.function!r}"
             raise BadOptionError(msg, fix="write custom(lambda timestamp: timestamp - 1_000)")

@@ -13,6 +13,7 @@ from typing import Any
 from mustela.api.errors import BadOptionError
 from mustela.api.option import Option
 from mustela.api.origin import user_origin
+from mustela.api.spans import milliseconds
 from mustela.api.window_specs import (
     SessionWindowSpec,
     SlidingWindowSpec,
@@ -31,50 +32,11 @@ __all__ = [
     "TimeWindows",
     "UnlimitedWindows",
     "check_windows_for",
-    "milliseconds",
     "window_spec",
 ]
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def milliseconds(
-    owner: str, option: str, span: object, *, at: Origin, positive: bool = False
-) -> int:
-    """Return a span of time as whole milliseconds.
-
-    Args:
-        owner: The class or method that the option belongs to.
-        option: The option's name.
-        span: What the user gave.
-        at: The user's line.
-        positive: Whether zero is refused.
-
-    Raises:
-        BadOptionError: If it is no timedelta, negative, or not made of whole milliseconds.
-    """
-    fields = {"option": option, "value": span}
-    if not isinstance(span, timedelta):
-        msg = f"{owner} needs a timedelta as its {option}, not {span!r}"
-        number = isinstance(span, int | float) and not isinstance(span, bool)
-        example = f"timedelta(milliseconds={span})" if number else "timedelta(minutes=5)"
-        raise BadOptionError(
-            msg,
-            at=at,
-            why="a bare number does not say its unit",
-            fix=f"write {option}={example}",
-            fields=fields,
-        )
-    if span < timedelta(0) or (positive and not span):
-        least = "more than nothing" if positive else "at least nothing"
-        msg = f"{owner} cannot have {option}={span!r}: it must be {least}"
-        raise BadOptionError(msg, at=at, fix=f"write {option}=timedelta(minutes=5)", fields=fields)
-    if span % _MILLISECOND:
-        msg = f"{owner} cannot have {option}={span!r}: times of records are whole milliseconds"
-        fix = f"write {option}=timedelta(milliseconds={max(1, span // _MILLISECOND)})"
-        raise BadOptionError(msg, at=at, fix=fix, fields=fields)
-    return span // _MILLISECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +98,9 @@ class TimeWindows(Option):
     def spec(self) -> TimeWindowSpec:
         """Return the windows in milliseconds."""
         at = user_origin()
-        size = milliseconds("TimeWindows", "size", self.size, at=at, positive=True)
+        size = milliseconds("TimeWindows", "size", self.size, at=at, sign="positive")
         said = self.size if self.advance is None else self.advance
-        advance = milliseconds("TimeWindows", "advance", said, at=at, positive=True)
+        advance = milliseconds("TimeWindows", "advance", said, at=at, sign="positive")
         if advance > size:
             msg = f"TimeWindows cannot advance by {said} with a size of {self.size}"
             raise BadOptionError(
@@ -238,7 +200,7 @@ class SessionWindows(Option):
         """Return the windows in milliseconds."""
         at = user_origin()
         gap = milliseconds(
-            "SessionWindows", "inactivity_gap", self.inactivity_gap, at=at, positive=True
+            "SessionWindows", "inactivity_gap", self.inactivity_gap, at=at, sign="positive"
         )
         grace = milliseconds("SessionWindows", "grace", self.grace, at=at)
         return SessionWindowSpec(gap_ms=gap, grace_ms=grace)

@@ -11,7 +11,7 @@ from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import read_serde
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
-from mustela.api.windows import milliseconds
+from mustela.api.spans import milliseconds
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.registry import NodePlace
@@ -88,7 +88,7 @@ class Distinct(Handle[K, V]):
             [('ann', {'number': 7}), ('cid', {'number': 7})]
         """
         at = user_origin()
-        within_ms = milliseconds("distinct", "within", within, at=at, positive=True)
+        within_ms = milliseconds("distinct", "within", within, at=at, sign="positive")
         grace_ms = milliseconds("distinct", "grace", grace, at=at)
         if key is not None:
             check_function(key, ("key", "value"), role="key", verb="distinct", at=at)

@@ -12,8 +12,9 @@ from mustela.api.joined import Joined
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.api.options import options_or
 from mustela.api.serdes import choose
+from mustela.api.spans import milliseconds
 from mustela.api.upgrades import read_versions
-from mustela.api.windows import check_windows_for, milliseconds
+from mustela.api.windows import check_windows_for
 from mustela.dsl.extractors import Extractor, check_extractor, read_extractor
 from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.join_copies import kept_for, windows_kept_ms

@@ -10,9 +10,9 @@ from mustela.api.errors import BadOptionError
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.api.options import Materialized, StoreType
 from mustela.api.serdes import choose
+from mustela.api.spans import milliseconds
 from mustela.api.stores import check_ttl_by, checked_supplier
 from mustela.api.upgrades import check_named, read_versions
-from mustela.api.windows import milliseconds
 from mustela.dsl.registry import NodePlace
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
@@ -153,7 +153,7 @@ def _ttl_ms(
     check_ttl_by(options.ttl_by, "Materialized", at=at)
     if options.ttl is None:
         return None
-    ttl_ms = milliseconds("Materialized", "ttl", options.ttl, at=at, positive=True)
+    ttl_ms = milliseconds("Materialized", "ttl", options.ttl, at=at, sign="positive")
     fix = "leave out ttl="
     if _WINDOWED.intersection(kinds):
         never, fix = "windows are kept for their retention", "write retention= instead of ttl="

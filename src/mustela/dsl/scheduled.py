@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import Any, Final, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,6 +13,7 @@ from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
 from mustela.api.schedule import CatchUp, CronSchedule, EverySchedule, Schedule
 from mustela.api.scheduled import TickFunction
 from mustela.api.serdes import choose_serde
+from mustela.api.spans import milliseconds
 from mustela.dsl.registry import Registry
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
@@ -24,7 +25,6 @@ CatchUpWord = Literal["all", "last", "none"]
 """The words for `CatchUp`."""
 
 _STORE_SUFFIX: Final = "-schedule"
-_MILLISECOND: Final = timedelta(milliseconds=1)
 _WORDS: Final[dict[object, CatchUp]] = {
     "all": CatchUp.all(),
     "last": CatchUp.last(),
@@ -95,26 +95,18 @@ def schedule_of(
 
 
 def _interval(every: object, offset: object, at: Origin) -> EverySchedule:
-    length = _milliseconds("every", every, at)
-    moved = 0 if offset is None else _milliseconds("offset", offset, at)
-    if length < 1 or not 0 <= moved < length:
-        msg = f"a source cannot tick every {every!s} with an offset of {offset or 0!s}"
+    length = milliseconds("scheduled", "every", every, at=at, sign="positive")
+    moved = 0 if offset is None else milliseconds("scheduled", "offset", offset, at=at)
+    if moved >= length:
+        msg = f"a source cannot tick every {every!s} with an offset of {offset!s}"
         raise BadOptionError(
             msg,
             at=at,
-            why="an interval has one millisecond at least, and its offset is shorter than it",
+            why="the offset moves the ticks inside of the interval, so it is shorter than it",
             fix="write every=timedelta(minutes=1), offset=timedelta(seconds=5)",
             fields={"every": every, "offset": offset},
         )
     return EverySchedule(every_ms=length, offset_ms=moved)
-
-
-def _milliseconds(option: str, span: object, at: Origin) -> int:
-    if not isinstance(span, timedelta) or span % _MILLISECOND:
-        msg = f"scheduled cannot have {option}={span!r}"
-        fix = f"write {option}=timedelta(seconds=5): whole milliseconds"
-        raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": span})
-    return span // _MILLISECOND
 
 
 def _cron(cron: object, time_zone: object, at: Origin) -> CronSchedule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Any, TypedDict, cast, get_args
 
 from mustela.api.errors import BadOptionError
@@ -11,6 +10,7 @@ from mustela.api.functions import check_function
 from mustela.api.names import check_name, path_name
 from mustela.api.options import AutoOffsetReset, Consumed, ResetWord
 from mustela.api.serdes import choose, choose_serde
+from mustela.api.spans import milliseconds
 from mustela.api.timestamps import BuiltInExtractor, FailOnInvalidTimestamp
 from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.errors import Origin
@@ -99,14 +99,12 @@ def reading_start(options: Consumed[Any, Any], *, at: Origin) -> str | None:
     if reset is None or reset in words:
         return reset  # pyright: ignore[reportReturnType] - one of the words
     if isinstance(reset, AutoOffsetReset):
-        back = cast("object", reset.duration)
         if reset.strategy == "by_duration":
-            whole = isinstance(back, timedelta) and back >= timedelta(0)
-        else:
-            whole = back is None and reset.strategy in words
-        if whole:
+            milliseconds("AutoOffsetReset", "duration", reset.duration, at=at)
             return str(reset)
-        told = f"{reset.strategy} with duration {back}"
+        if reset.duration is None and reset.strategy in words:
+            return str(reset)
+        told = f"{reset.strategy} with duration {reset.duration}"
     else:
         told = repr(reset)
     msg = f"{told} is not a place where reading can begin"

@@ -10,9 +10,9 @@ from mustela.api.errors import BadOptionError, NotWindowedError, SuppressVersion
 from mustela.api.options import options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose
+from mustela.api.spans import milliseconds
 from mustela.api.suppression import BufferConfig, Suppressed
 from mustela.api.window_specs import WindowSpec
-from mustela.api.windows import milliseconds
 from mustela.dsl.handle import Handle, registry_of
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.versions import row_versions_of, versions_of

@@ -15,6 +15,7 @@ from mustela.api.names import path_name
 from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
+from mustela.api.spans import milliseconds
 from mustela.api.window_specs import (
     SessionWindowSpec,
     SlidingWindowSpec,
@@ -22,7 +23,7 @@ from mustela.api.window_specs import (
     WindowEmit,
     WindowSpec,
 )
-from mustela.api.windows import EmitStrategy, milliseconds
+from mustela.api.windows import EmitStrategy
 from mustela.dsl.materialize import store_spec
 from mustela.dsl.registry import Registry
 from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times

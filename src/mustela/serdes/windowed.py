@@ -16,6 +16,7 @@ from mustela.errors import UsageError
 from mustela.model import TIME_MAX, SessionWindowed, Windowed
 from mustela.serdes.base import Serde, SerdeError, bad_bytes, bad_value, type_name, wrong_type
 from mustela.serdes.resolve import resolve_serde
+from mustela.spans import span_ms
 
 __all__ = ["SessionWindowedSerde", "WindowSizeError", "WindowedSerde"]
 
@@ -23,13 +24,20 @@ K = TypeVar("K")
 
 _TIME = Struct(">q")
 _TIMES = Struct(">qq")
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class WindowSizeError(UsageError):
     """The window size of a serde is not a time span."""
 
     code = "SERDE_WINDOW_SIZE"
+
+
+def _size_ms(size: timedelta) -> int:
+    try:
+        return span_ms("WindowedSerde", "window_size", size, error=WindowSizeError)
+    except WindowSizeError as error:
+        error.fix = "give the window_size that the windows were made with"
+        raise
 
 
 def _is_windowed(value: object) -> bool:
@@ -88,10 +96,7 @@ class WindowedSerde(_KeySerde[K]):
 
     def __init__(self, inner: type[K] | Serde[K] | str, *, window_size: timedelta | None) -> None:
         self.inner = resolve_serde(inner, key=True)
-        self.size_ms = TIME_MAX if window_size is None else window_size // _MILLISECOND
-        if self.size_ms < 0:
-            msg = f"windows of {window_size} hold nothing"
-            raise WindowSizeError(msg, fix="give the window_size that the windows were made with")
+        self.size_ms = TIME_MAX if window_size is None else _size_ms(window_size)
         self.name = f"windowed({self.inner.name},{self.size_ms})"
         self.immutable = self.inner.immutable
         self.group_suffix = _TIME.size

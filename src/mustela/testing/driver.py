@@ -298,7 +298,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         scheduled source that ticks several times in the span catches up as its policy says.
         """
         self._check_open()
-        self._clock.advance(to_span(span))
+        self._clock.advance(to_span("advance_wall_clock_time", "span", span))
         self._tick()
         while self._cluster.has_ticks_left:
             self._tick()

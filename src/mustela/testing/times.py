@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from mustela.spans import span_ms
 from mustela.testing.faults import TestDriverError
 
 __all__ = ["to_milliseconds", "to_span"]
@@ -36,21 +37,19 @@ def to_milliseconds(moment: int | datetime) -> int:
     return moment
 
 
-def to_span(span: int | timedelta) -> int:
+def to_span(owner: str, option: str, span: int | timedelta) -> int:
     """Return a span of time in milliseconds.
+
+    Args:
+        owner: What was given it.
+        option: What it is called there.
+        span: A timedelta, or whole milliseconds.
 
     Raises:
         TestDriverError: If it is negative, or no span of time.
 
     Example:
-        >>> to_span(timedelta(seconds=2))
+        >>> to_span("advance_time", "span", timedelta(seconds=2))
         2000
     """
-    milliseconds = span // _MILLISECOND if isinstance(span, timedelta) else span
-    if type(milliseconds) is not int:
-        msg = f"{span!r} is no span of time"
-        raise TestDriverError(msg, fix="give a timedelta, or milliseconds")
-    if milliseconds < 0:
-        msg = f"time does not go back: {span}"
-        raise TestDriverError(msg)
-    return milliseconds
+    return span_ms(owner, option, span, error=TestDriverError, or_number=True)

@@ -78,7 +78,11 @@ class TestInputTopic(Answering, Generic[K, V]):
         self._pipe = pipe
         self._clock = clock
         self._time = None if start is None else to_milliseconds(start)
-        self._advance = 0 if auto_advance is None else to_span(auto_advance)
+        self._advance = (
+            0
+            if auto_advance is None
+            else to_span("create_input_topic", "auto_advance", auto_advance)
+        )
         if self._advance and self._time is None:
             self._time = clock()
 
@@ -173,7 +177,7 @@ class TestInputTopic(Answering, Generic[K, V]):
             advance: With ``start``: how much later each following one is.
         """
         time = None if start is None else to_milliseconds(start)
-        step = to_span(advance)
+        step = to_span("pipe_key_value_list", "advance", advance)
         rows: list[BrokerRow] = []
         for key, value in pairs:
             rows.append(self._row(key, value, time, ()))
@@ -187,7 +191,7 @@ class TestInputTopic(Answering, Generic[K, V]):
     def advance_time(self, span: int | timedelta) -> None:
         """Move the topic's own time forward."""
         time = self._clock() if self._time is None else self._time
-        self._time = time + to_span(span)
+        self._time = time + to_span("advance_time", "span", span)
 
     def _row(
         self, key: object, value: object, timestamp: int | datetime | None, headers: Headers

@@ -64,8 +64,8 @@ def test_a_word_stands_for_a_way_to_catch_up() -> None:
     [
         ({}, "neither every nor cron"),
         ({"every": MINUTE, "cron": "* * * * *"}, "both every and cron"),
-        ({"every": 60}, "every=60"),
-        ({"every": timedelta(0)}, "cannot tick every"),
+        ({"every": 60}, "needs a timedelta as its every, not 60"),
+        ({"every": timedelta(0)}, "longer than zero"),
         ({"every": timedelta(microseconds=1_500)}, "whole milliseconds"),
         ({"every": MINUTE, "offset": MINUTE}, "offset"),
         ({"every": MINUTE, "offset": -MINUTE}, "offset"),

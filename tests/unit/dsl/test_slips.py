@@ -314,8 +314,8 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
     ),
     "advance by text": (
         lambda p: p.driver().advance_wall_clock_time("5s"),
-        "'5s' is no span of time",
-        "a timedelta, or milliseconds",
+        "needs a timedelta, or whole milliseconds, as its span, not '5s'",
+        "span=timedelta(minutes=5)",
     ),
     "output.readKeyValue": (
         lambda p: p.driver().create_output_topic("copies").readKeyValue(),

@@ -296,17 +296,17 @@ def test_where_reading_begins_is_said_by_word_or_by_object(reset: Any, kept: str
 
 
 @pytest.mark.parametrize(
-    "reset",
+    ("reset", "says"),
     [
-        AutoOffsetReset.by_duration(timedelta(seconds=-1)),
-        AutoOffsetReset.by_duration(cast("Any", 3_600)),
-        AutoOffsetReset(strategy="by_duration"),
-        AutoOffsetReset(strategy=cast("Any", "newest")),
-        AutoOffsetReset(strategy="latest", duration=timedelta(1)),
-        timedelta(1),
+        (AutoOffsetReset.by_duration(timedelta(seconds=-1)), "duration=.* is negative"),
+        (AutoOffsetReset.by_duration(cast("Any", 3_600)), "as its duration, not 3600"),
+        (AutoOffsetReset(strategy="by_duration"), "as its duration, not None"),
+        (AutoOffsetReset(strategy=cast("Any", "newest")), "where reading can begin"),
+        (AutoOffsetReset(strategy="latest", duration=timedelta(1)), "where reading can begin"),
+        (timedelta(1), "where reading can begin"),
     ],
 )
-def test_a_place_to_begin_that_makes_no_sense_is_refused(reset: Any) -> None:
+def test_a_place_to_begin_that_makes_no_sense_is_refused(reset: Any, says: str) -> None:
     """At the user's line."""
-    with pytest.raises(BadOptionError, match="where reading can begin"):
+    with pytest.raises(BadOptionError, match=says):
         StreamsBuilder().stream("in", consumed=Consumed(auto_offset_reset=reset))

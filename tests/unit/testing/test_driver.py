@@ -115,7 +115,7 @@ def test_times_that_cannot_be_are_refused() -> None:
             topic.pipe_input("k", "v", timestamp=datetime(2020, 1, 1))  # noqa: DTZ001
         with pytest.raises(TestDriverError, match="cannot be negative"):
             topic.pipe_input("k", "v", timestamp=-1)
-        with pytest.raises(TestDriverError, match="does not go back"):
+        with pytest.raises(TestDriverError, match="it is negative"):
             topic.advance_time(timedelta(seconds=-1))
         east = timezone(timedelta(hours=1))
         topic.pipe_input("k", "v", timestamp=datetime(1970, 1, 1, 1, tzinfo=east))
