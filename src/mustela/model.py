@@ -312,7 +312,7 @@ class FixedKeyRecord(Generic[K, V]):
         msg = "a FixedKeyRecord cannot be made"
         raise UsageError(
             msg,
-            why="its key must be that of the record which the processor was given",
+            why="its key must be that of the record that the processor received",
             fix="derive it: record.with_value(...), record.with_timestamp(...)",
         )
 
@@ -437,8 +437,8 @@ def _milliseconds(moment: Any) -> int:
 def _negative(timestamp: int) -> NegativeTimestampError:
     return NegativeTimestampError(
         f"a record cannot have the timestamp {timestamp}",
-        why="times are milliseconds since 1970, and Kafka refuses earlier ones",
-        fix="give the record the time of the one it comes from",
+        why="timestamps are milliseconds since 1970, and Kafka refuses earlier ones",
+        fix="give the record the timestamp of the one it comes from",
         fields={"timestamp": timestamp},
     )
 

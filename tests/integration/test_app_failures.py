@@ -269,7 +269,7 @@ def test_a_function_that_cannot_travel_is_named_with_its_step(world: World) -> N
         assert error.code == "FUNCTION_NOT_PICKLABLE"
         assert "held" in str(error)
         assert "test_app_failures.py" in str(error)
-    assert error.fix == "make files, locks and clients inside the function, not outside"
+    assert error.fix == "create files, locks and clients inside the function, not outside"
 
     def inside(builder: StreamsBuilder) -> None:
         stream = builder.stream(source, key=str, value=str)

@@ -119,7 +119,7 @@ _STANDBY = "each executor that ran a key group keeps a warm copy of it"
 _SERDES = "serdes are declared per topic: stream(topic, key=…, value=…)"
 _METRICS = "metrics are Mustela's own"
 _WINDOWED = "windowed keys carry their windows; declare the inner type"
-_OPTIMIZE = "the planner always optimises; its rules have switches of their own"
+_OPTIMIZE = "the planner always optimizes; its rules have their own switches"
 _FETCH = "an epoch is sized by epoch.max_records, epoch.max_bytes and epoch.max_time"
 
 
@@ -173,9 +173,9 @@ _ALIASES = MappingProxyType(
         "repartition.purge.interval.ms": _nothing("there are no repartition topics"),
         "state.cleanup.delay.ms": _nothing("state that no stage claims is deleted at start"),
         "state.cleanup.dir.max.age.ms": _nothing("state that no stage claims is deleted at start"),
-        "dsl.store.format": _nothing("say Materialized(with_headers=True) of each table"),
+        "dsl.store.format": _nothing("set Materialized(with_headers=True) on each table"),
         "processing.exception.handler.global.enabled": _nothing(
-            "processing_handler is asked for the records of global stores, too"
+            "processing_handler also applies to the records of global stores"
         ),
         "topology.optimization": _nothing(_OPTIMIZE),
         "default.key.serde": _nothing(_SERDES),
@@ -203,7 +203,7 @@ _ALIASES = MappingProxyType(
             "a window changelog keeps rows for a day more than its store; Materialized"
             "(topic_config=…) sets retention.ms"
         ),
-        "allow.os.group.write.access": _nothing("state is its user's alone"),
+        "allow.os.group.write.access": _nothing("state is private to its user"),
     }
 )
 
@@ -224,7 +224,7 @@ def find_alias(key: str) -> Alias | None:
     for prefix in ("main.consumer.", "restore.consumer.", "global.consumer."):
         if dotted.startswith(prefix):
             rest = dotted.removeprefix(prefix)
-            return _nothing(f"there is one kind of consumer here: use kafka.consumer.{rest}")
+            return _nothing(f"there is only one kind of consumer: use kafka.consumer.{rest}")
     if dotted.startswith(("topic.", "client.tag.")) and dotted.count(".") > 1:
         return _topic_or_tag(dotted)
     return _ALIASES.get(dotted)

@@ -34,12 +34,12 @@ _FORCED = {
     "auto.commit.interval.ms": "set commit_interval",
     "enable.auto.offset.store": "offsets are committed in the epoch's transaction",
     "isolation.level": "rows of aborted transactions must never be read",
-    "enable.partition.eof": "the end of a range is found by it",
-    "group.instance.id": "partitions are assigned by hand, there is no group membership",
-    "group.protocol": "partitions are assigned by hand, there is no group membership",
-    "group.protocol.type": "partitions are assigned by hand, there is no group membership",
-    "group.remote.assignor": "partitions are assigned by hand, there is no group membership",
-    "partition.assignment.strategy": "partitions are assigned by hand, by the driver",
+    "enable.partition.eof": "it marks the end of a range",
+    "group.instance.id": "partitions are assigned manually; there is no group membership",
+    "group.protocol": "partitions are assigned manually; there is no group membership",
+    "group.protocol.type": "partitions are assigned manually; there is no group membership",
+    "group.remote.assignor": "partitions are assigned manually; there is no group membership",
+    "partition.assignment.strategy": "partitions are assigned manually, by the driver",
     "offset.store.method": "offsets are committed in the epoch's transaction",
     "offset.store.path": "offsets are committed in the epoch's transaction",
     "transactional.id": "it is the application_id",
@@ -48,7 +48,7 @@ _FORCED = {
     "enable.gapless.guarantee": "without it rows could be lost",
     "acks": "an acknowledged row must survive the loss of a broker",
     "request.required.acks": "an acknowledged row must survive the loss of a broker",
-    "partitioner": "keys must land where Java's partitioner puts them",
+    "partitioner": "keys must go where Java's partitioner puts them",
     "delivery.report.only.error": "offsets of written rows come with the delivery reports",
     "produce.offset.report": "offsets of written rows come with the delivery reports",
 }
@@ -70,8 +70,8 @@ _JAVA = {
     "socket.connection.setup.timeout.max.ms": "use socket.connection.setup.timeout.ms",
     "max.block.ms": "use commit_timeout",
     "default.api.timeout.ms": "use socket.timeout.ms",
-    "partitioner.class": "keys land where Java's default partitioner puts them; to choose "
-    "otherwise, give `to` a partitioner",
+    "partitioner.class": "keys go where Java's default partitioner puts them; to choose "
+    "otherwise, pass a partitioner to `to`",
     "sasl.jaas.config": "use sasl.username and sasl.password, or sasl.oauthbearer.…",
     "sasl.login.class": "use sasl.mechanism with sasl.username and sasl.password",
     "sasl.login.callback.handler.class": "use sasl.oauthbearer.method=oidc with "
@@ -85,8 +85,8 @@ _JAVA = {
     "ssl.keystore.certificate.chain": "use ssl.certificate.pem",
     "ssl.keystore.type": "ssl.keystore.location takes PKCS#12; for PEM use ssl.key.location and "
     "ssl.certificate.location",
-    "ssl.protocol": "the client takes the best that both sides know; leave it out",
-    "ssl.enabled.protocols": "the client takes the best that both sides know; leave it out",
+    "ssl.protocol": "the client uses the best that both sides support; leave it out",
+    "ssl.enabled.protocols": "the client uses the best that both sides support; leave it out",
     "ssl.provider": "use ssl.providers",
     "ssl.engine.factory.class": "use ssl.ca.location, ssl.certificate.location, ssl.key.location",
     "key.serializer": "declare a serde: to(topic, key=…)",
@@ -96,7 +96,7 @@ _JAVA = {
     "interceptor.classes": "Java classes cannot be loaded; use a step of the topology",
     "metric.reporters": "Java classes cannot be loaded; leave it out",
     "security.providers": "Java classes cannot be loaded; leave it out",
-    "config.providers": "write the value into the environment: MUSTELA__KAFKA__…",
+    "config.providers": "put the value into the environment: MUSTELA__KAFKA__…",
 }
 
 _DEFAULTS: dict[Role, dict[str, str]] = {
@@ -179,7 +179,7 @@ def check_client_property(name: str, source: str) -> None:
     evidence = {"source": source}
     fields = {"key": f"kafka.{name}", "source": source}
     if prop in _FORCED:
-        what = f"the Kafka property {prop} cannot be set: Mustela sets it by itself"
+        what = f"the Kafka property {prop} cannot be set: Mustela sets it itself"
         why = fix = None
         if _FORCED[prop].startswith("set "):
             fix = f"{_FORCED[prop]} instead"
@@ -191,7 +191,7 @@ def check_client_property(name: str, source: str) -> None:
         fix = _JAVA.get(prop, "take it out")
         raise SettingValueError(what, evidence=evidence, why=_REFUSED[prop], fix=fix, fields=fields)
     if prop in _JAVA:
-        what = f"the Kafka property {prop} is one of the Java client, which is not used here"
+        what = f"the Kafka property {prop} belongs to the Java client, which is not used here"
         raise UnknownSettingError(what, evidence=evidence, fix=_JAVA[prop], fields=fields)
     if prop not in _KNOWN:
         whole = f"kafka.{name}"

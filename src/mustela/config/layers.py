@@ -26,8 +26,8 @@ ENV_PREFIX = "MUSTELA__"
 _FREE = ("spark", "kafka")
 _CLIENTS = ("consumer", "producer", "admin")
 _REMOVED = {
-    "state.sync_every": "a clean stop brings state to the disk; after the machine crashed it is"
-    " restored from its changelogs, however much of it was brought there before",
+    "state.sync_every": "a clean stop writes state to disk; after a crash of the machine it is"
+    " restored from its changelogs, even if some of it had been written",
 }
 """Settings of older versions that did nothing, and why nothing took their place."""
 
@@ -155,7 +155,7 @@ def _resolve(entry: SettingEntry, leaves: Collection[str]) -> SettingEntry | Non
     alias = find_alias(key)
     why = _REMOVED.get(key) or (alias.why if alias is not None and alias.setting is None else "")
     if why:
-        note = f"setting {entry.spelled!r} ({entry.source}) means nothing here: {why}"
+        note = f"setting {entry.spelled!r} ({entry.source}) has no effect: {why}"
         warnings.warn(note, MustelaSettingWarning, stacklevel=5)
         return None
     if alias is not None and alias.setting is not None:

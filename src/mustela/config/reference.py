@@ -20,11 +20,12 @@ _HEAD = """# Settings
 
 This page is written from the model in `mustela.config.settings`; `./dev golden-update` renews it.
 
-A value is taken from the last of these that has it: the default, `mustela.yaml` in the working
+The last of these that has a value wins: the default, `mustela.yaml` in the working
 directory (or the file that `MUSTELA_CONFIG_FILE` names), the environment, the program. In the
 environment a setting is `MUSTELA__` and its name in capitals, with `__` for the dot. A name that
-does not exist is an error wherever it stands. Durations are written `0.2` (seconds), `200ms`, `1s`,
-`5m`, `1h` or `PT1S`; sizes `64MiB`, `1GB` or a number of bytes. Secrets are masked in every print.
+does not exist is an error in any of them. Durations are written `0.2` (seconds), `200ms`, `1s`,
+`5m`, `1h` or `PT1S`; sizes `64MiB`, `1GB` or a number of bytes. Secrets are masked wherever
+settings are printed.
 
 ```yaml
 application_id: wordcount
@@ -48,9 +49,10 @@ _CLIENTS = """
 
 `kafka.*` holds the properties of librdkafka, the Kafka client, by their own names. In the
 environment `_` stands for the dot: `MUSTELA__KAFKA__SECURITY_PROTOCOL` is `security.protocol`. They
-reach every client that knows them; `kafka.consumer.…`, `kafka.producer.…` and `kafka.admin.…` are
-for one kind of client and win. Names of the Java client are refused with the name to use. These
-Mustela sets by itself, and naming them is an error:
+are passed to every client that knows them; `kafka.consumer.…`, `kafka.producer.…` and
+`kafka.admin.…` are for one kind of client and take precedence. Names of the Java client are
+refused, with the name to use instead. Mustela sets the following itself, and setting them is an
+error:
 
 """
 
@@ -65,10 +67,10 @@ capitals are put back where the name is known: `MUSTELA__SPARK__DRIVER_MAXRESULT
 _ALIASES = """
 ## Kafka Streams' names
 
-These names are accepted in all places, with Kafka Streams' own values. A handler that logs and
+These names are accepted everywhere, with Kafka Streams' own values. A handler that logs and
 continues (`LogAndContinueExceptionHandler`, `LogAndContinueProcessingExceptionHandler`) is
 `continue`, and `dead_letter` where a dead-letter topic is named: with
-`errors.dead.letter.queue.topic.name` every handler that is said to continue writes letters. One
+`errors.dead.letter.queue.topic.name` every handler that is set to continue writes dead letters. One
 that fails writes none here: the application stops, and the record is read again.
 
 """

@@ -77,23 +77,23 @@ class EpochSettings(_Section):
     """How large an epoch may become."""
 
     max_records: Count = Field(
-        default=500_000, ge=1, description="Records of input that one epoch reads at most."
+        default=500_000, ge=1, description="Maximum number of input records of one epoch."
     )
     max_bytes: Size = Field(
-        default=64 * _MIB, ge=1, description="Bytes of input that one epoch reads at most, about."
+        default=64 * _MIB, ge=1, description="Approximate maximum of input bytes of one epoch."
     )
     max_time: Duration = Field(
         default=timedelta(seconds=1),
         gt=timedelta(0),
-        description="Upper end of the time an epoch aims to take; its size is tuned to it. Up to "
-        "three times as long where much of it is the same whatever it reads, as with many stages.",
+        description="Target for the longest time of an epoch; its size is tuned to this. Up to "
+        "three times as long if much of it does not depend on what is read, as with many stages.",
     )
     small: Duration = Field(
         default=timedelta(milliseconds=100),
         ge=timedelta(0),
-        description="An epoch whose work takes one core at most this long, times its re-keyings, "
-        "runs as one task, which is quicker; 0ms never does. Only where all workers are on one "
-        "host.",
+        description="An epoch whose work takes one core at most this long, multiplied by its "
+        "number of re-keyings, runs as one task, which is faster; 0ms disables this. Only where "
+        "all workers are on one host.",
     )
     result_bytes: Size = Field(
         default=256 * _MIB,
@@ -107,13 +107,13 @@ class StateSettings(_Section):
 
     backend: Literal["lmdb", "memory"] = Field(
         default="lmdb",
-        description="lmdb on disk, or memory: the same on tmpfs when it has room. A clean stop "
-        "moves it to `state_dir`, from where the next start takes it; on tmpfs nothing stays.",
+        description="lmdb: on disk; memory: the same on tmpfs, if it has room. A clean stop moves "
+        "the state to `state_dir`, where the next start finds it; nothing stays on tmpfs.",
     )
     map_size: Size = Field(
         default=16 * 1024 * _MIB,
         ge=_MIB,
-        description="Largest size of one environment; address space, not disk that is taken.",
+        description="Maximum size of one environment; this reserves address space, not disk space.",
     )
 
 
@@ -123,14 +123,14 @@ class ProcessingSettings(_Section):
     warn_after: Duration = Field(
         default=timedelta(seconds=30),
         gt=timedelta(0),
-        description="Time that a step may take with one batch of records before the application "
-        "says which step, record and line that is. Only where all workers are on one host.",
+        description="Time that a step may take for one batch of records before the application "
+        "reports the step, record and line. Only where all workers are on one host.",
     )
     timeout: Duration | None = Field(
         default=None,
         gt=timedelta(0),
-        description="Time after which its worker is killed and the application ends with an "
-        "error that says the same; nothing of the epoch is committed. null for no limit. Only "
+        description="Time after which the worker is killed and the application ends with an error "
+        "that reports the same; nothing of the epoch is committed. null for no limit. Only "
         "where all workers are on one host.",
     )
 
@@ -141,9 +141,9 @@ class ShutdownSettings(_Section):
     grace: Duration = Field(
         default=timedelta(seconds=30),
         ge=timedelta(0),
-        description="Time that the running epoch has after SIGTERM or SIGINT. Then its workers "
-        "are killed, nothing of it is committed, and the exit code is 5. A second signal ends the "
-        "process at once.",
+        description="Time that the running epoch may take to finish after SIGTERM or SIGINT. After "
+        "that its workers are killed, nothing is committed, and the exit code is 5. A second signal "
+        "ends the process at once.",
     )
 
 
@@ -151,7 +151,7 @@ class NamingSettings(_Section):
     """How strictly steps must be named."""
 
     strict: bool = Field(
-        default=True, description="Refuse to run while a stateful step has no name of its own."
+        default=True, description="Refuse to run if a stateful step has no explicit name."
     )
 
 
@@ -162,8 +162,8 @@ class TopicsSettings(_Section):
     refresh: Duration = Field(
         default=timedelta(seconds=30),
         gt=timedelta(0),
-        description="Time between two looks for new partitions, and for new topics that match "
-        "the pattern of a source.",
+        description="Interval at which to look for new partitions, and for new topics that match a "
+        "source's pattern.",
     )
 
 
@@ -178,8 +178,8 @@ class TopologySettings(_Section):
 
     rules_off: Annotated[str, BeforeValidator(_comma_joined)] = Field(
         default="",
-        description="Names of planner rules that are not used, with commas between them; they "
-        "change how a program runs, not what it gives. `mustela explain` shows what they do.",
+        description="Planner rules to switch off, separated by commas; rules change how a program "
+        "runs, not its results. `mustela explain` shows what they do.",
     )
 
     @property
@@ -196,8 +196,8 @@ class LeaseSettings(_Section):
         ge=timedelta(milliseconds=100),
         le=timedelta(minutes=5),
         description="Time between two records in the topic `<application_id>-lease`, which tell "
-        "standbys and `mustela reset` that an instance lives. One that misses three is taken for "
-        "dead; who owns the application is for Kafka's fencing alone to say.",
+        "standbys and `mustela reset` that an instance is alive. One that misses three is assumed "
+        "dead; only Kafka's fencing decides who owns the application.",
     )
 
 
@@ -205,10 +205,10 @@ class JarsSettings(_Section):
     """Where the jars of the development broker come from."""
 
     mirror: str | None = Field(
-        default=None, description="Address of a Maven repository to use in place of Maven Central."
+        default=None, description="URL of a Maven repository to use instead of Maven Central."
     )
     directory: Path | None = Field(
-        default=None, description="Directory that holds the jars; nothing is downloaded then."
+        default=None, description="Directory that holds the jars; then nothing is downloaded."
     )
 
 
@@ -216,7 +216,7 @@ class LogSettings(_Section):
     """What is logged, and in which form."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level that is logged."
+        default="info", description="Lowest level that is logged."
     )
     format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console on a terminal, JSON lines elsewhere."
@@ -251,7 +251,7 @@ class Settings(BaseSettings):
 
     application_id: str = Field(
         description="Name of the application: its consumer group, its transactional id and the "
-        "first part of its internal topics. Letters, digits, `.`, `_` and `-`, at most 200."
+        "prefix of its internal topics. Letters, digits, `.`, `_` and `-`, at most 200."
     )
     bootstrap_servers: str = Field(
         default="localhost:9092", min_length=1, description="Brokers to ask first, host:port,…"
@@ -262,12 +262,12 @@ class Settings(BaseSettings):
     )
     commit_interval: Duration = Field(
         default=timedelta(milliseconds=100),
-        description="Least time between the starts of two epochs; more when they take longer.",
+        description="Minimum time between the starts of two epochs; more when epochs take longer.",
     )
     commit_timeout: Duration = Field(
         default=timedelta(seconds=60),
         gt=timedelta(0),
-        description="Time that a commit may take before its outcome is settled by a new producer; "
+        description="Time that a commit may take before a new producer determines its outcome; "
         "also the transaction timeout.",
     )
     lanes: Count | None = Field(
@@ -277,8 +277,8 @@ class Settings(BaseSettings):
         default=32,
         ge=1,
         le=32_768,
-        description="Groups that keys are hashed to: a power of two, fixed for the life of an "
-        "application. State and changelogs are divided by it.",
+        description="Number of groups that keys are hashed into: a power of two, fixed for the "
+        "life of an application. State and changelogs are partitioned by it.",
     )
     state_dir: Path = Field(
         default_factory=lambda: default_state_dir(os.environ),
@@ -294,11 +294,11 @@ class Settings(BaseSettings):
     auto_offset_reset: str = Field(
         default="earliest",
         description="Where to start in a topic that has no committed offset: earliest, latest, "
-        "by_duration:… (such as by_duration:1h, that far back), or none: an error.",
+        "by_duration:… (by_duration:1h is one hour back), or none: an error.",
     )
     event_time: Literal["watermark", "stream-time"] = Field(
         default="watermark",
-        description="What closes windows: the watermark over all partitions, or, to the letter of "
+        description="What closes windows: the watermark over all partitions, or, exactly as in "
         "Kafka Streams, the largest timestamp that each operator has seen.",
     )
     emit: Literal["barrier", "every"] = Field(
@@ -307,25 +307,27 @@ class Settings(BaseSettings):
     )
     max_task_idle: Duration = Field(
         default=timedelta(0),
-        description="How long to wait for a source that has no records, to merge in time order.",
+        description="How long to wait for an empty source, to merge sources in time order.",
     )
     max_out_of_orderness: Duration = Field(
         default=timedelta(0),
-        description="How far records may lie behind the largest timestamp of their partition.",
+        description="How far records may be behind the largest timestamp of their partition.",
     )
     idleness: Duration = Field(
         default=timedelta(seconds=60),
         gt=timedelta(0),
-        description="Time after which a partition without records no longer holds the watermark.",
+        description="Time after which a partition without records no longer holds back the "
+        "watermark.",
     )
     max_future_skew: Duration = Field(
         default=timedelta(hours=1),
-        description="How far ahead of the clock a timestamp may lie and still push the watermark.",
+        description="How far ahead of the clock a timestamp may be and still advance the "
+        "watermark.",
     )
     max_source_drift: Duration | None = Field(
         default=None,
         description="How far a source partition may be ahead of the watermark; one that is further "
-        "is held back until the others have come closer, or are idle. null for any distance.",
+        "ahead is held back until the others have caught up, or are idle. null for no limit.",
     )
     deserialization_handler: Handler = Field(
         default="fail", description="What to do with a record that cannot be decoded."
@@ -348,13 +350,13 @@ class Settings(BaseSettings):
     )
     class_archive: bool = Field(
         default=True,
-        description="Have the archive of classes that shortens a start made in the background when "
-        "the application stops and there is none; it takes 80 MB of the user's cache.",
+        description="When the application stops, create the class archive that shortens startup, "
+        "in the background, if there is none; it takes 80 MB of the user's cache.",
     )
     standby: bool = Field(
         default=False,
-        description="Wait at the start for as long as another instance lives, in place of taking "
-        "over from it.",
+        description="Wait at startup while another instance is running, instead of taking over "
+        "from it.",
     )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()

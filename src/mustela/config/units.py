@@ -46,7 +46,7 @@ def parse_duration(value: object) -> timedelta:
         msg = 'a duration is written like 0.2 (seconds), "200ms", "1s", "5m", "1h" or "PT1S"'
         raise ValueError(msg)
     if result < timedelta(0):
-        msg = "a duration is not negative"
+        msg = "a duration cannot be negative"
         raise ValueError(msg)
     return result
 

@@ -136,10 +136,10 @@ class _RowsOfCells(Serde[Any]):
 
     def serialize(self, value: Any) -> NoReturn:
         """Refuse: a row does not tell what it was made of."""
-        msg = "the rows of an aggregation are written by its own step alone"
+        msg = "only its own step may write the rows of an aggregation"
         raise SerdeError(
             msg,
-            fix="keep what the processor writes in a store of its own",
+            fix="keep what the processor writes in a separate store",
             fields={"serde": self.name, "data": value},
         )
 

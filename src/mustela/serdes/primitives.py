@@ -50,7 +50,7 @@ class StrSerde(Serde[str]):
             return value.encode()
         except UnicodeEncodeError as error:
             problem = f"a lone surrogate at character {error.start} has no UTF-8 form"
-            fix = "clean the text where it enters: text.encode(errors='replace').decode()"
+            fix = "clean the text where it comes in: text.encode(errors='replace').decode()"
             raise bad_value(self, value, problem, fix) from None
 
     def deserialize(self, data: bytes | None) -> str | None:
@@ -220,7 +220,9 @@ class FloatSerde(Serde[float]):
         try:
             if isinstance(value, int) and float(value) != value:
                 problem = "a float does not hold it exactly"
-                raise bad_value(self, value, problem, "float(value) if the loss is meant, or int")
+                raise bad_value(
+                    self, value, problem, "float(value) if the loss is intended, or int"
+                )
             return self._layout.pack(value)
         except OverflowError:
             raise bad_value(self, value, "it is too large", "keep it in range") from None
@@ -352,7 +354,7 @@ class VoidSerde(Serde[None]):
 def _wrong_length(serde: Serde[int] | Serde[float], data: bytes, size: int) -> SerdeError:
     sizes = {2: "int16", 4: "int32 or float32", 8: "int or float"}
     other = sizes.get(len(data))
-    fix = f"read the topic with {other}" if other else "was it text? Read the topic with str"
+    fix = f"read the topic with {other}" if other else "if it is text, read the topic with str"
     return bad_bytes(serde, data, f"it takes {size} bytes", fix)
 
 

@@ -198,7 +198,7 @@ def _not_derived(spec: object, way: tuple[str, str]) -> UnknownSerdeError:
     told = f"module {spec.__name__}" if isinstance(spec, ModuleType) else type_name(cls)
     return UnknownSerdeError(
         f"{told} has {there} and {back}, and is no mustela.Serde",
-        why="a Serde has a name, which stands for its format, and gives null for None",
+        why="a Serde has a name, which identifies its format, and maps None to null",
         fix=fix,
     )
 
@@ -206,7 +206,7 @@ def _not_derived(spec: object, way: tuple[str, str]) -> UnknownSerdeError:
 def _unknown_name(name: str) -> UnknownSerdeError:
     names = serde_names()
     close = difflib.get_close_matches(name.lower(), names, n=1)
-    fix = f"did you mean {close[0]!r}?" if close else "give a type or a serde of your own"
+    fix = f"did you mean {close[0]!r}?" if close else "pass a type or your own serde"
     return UnknownSerdeError(
         f"no serde is called {name!r}", evidence={"known": ", ".join(names)}, fix=fix
     )
@@ -222,14 +222,14 @@ def _unknown_type(spec: object) -> UnknownSerdeError:
         return _not_derived(spec, way)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(spec, type) and spec in _UNSAID:
         return UnknownSerdeError(
-            f"{spec.__name__} does not say what is in it",
-            why="JSON has only lists; the types of what is inside say what a list was",
+            f"{spec.__name__} does not say what it contains",
+            why="JSON has only lists; the types of the items say what a list was",
             fix=f"say it: {_UNSAID[spec]}",
         )
     told = type_name(spec) if isinstance(spec, type) else f"{type_name(type(spec))} {spec!r:.60}"
     return UnknownSerdeError(
         f"no serde is known for {told}",
         evidence={"known": ", ".join(serde_names())},
-        why="bytes in topics and stores need a format that is declared, never a pickle",
-        fix='use a dataclass or a msgspec.Struct, "json", "msgpack", or a Serde of your own',
+        why="bytes in topics and stores need a declared format, never a pickle",
+        fix='use a dataclass or a msgspec.Struct, "json", "msgpack", or your own Serde',
     )

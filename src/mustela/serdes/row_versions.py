@@ -174,13 +174,13 @@ class UpgradingSerde(Serde[Any]):
             f" from {version}",
             fix=f"run the program of version {version}, or a newer one"
             if version > newest
-            else f"give the store its upgrade from version {version} again",
+            else f"add the store's upgrade from version {version} again",
             fields={"serde": self.name, "data": data, "version": version},
         )
 
     def _failed(self, version: int, data: bytes, problem: str) -> SerdeError:
         return SerdeError(
             f"the upgrade of a row from version {version} failed: {problem}",
-            fix=f"mend the function that upgrades version {version}",
+            fix=f"fix the function that upgrades version {version}",
             fields={"serde": self.name, "data": data, "version": version},
         )

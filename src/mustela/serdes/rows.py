@@ -110,7 +110,7 @@ class RowSerde(Serde[Row]):
                 raise bad_value(
                     self,
                     row,
-                    f"field {name!r} holds a {odd}, which JSON would not give back",
+                    f"field {name!r} holds a {odd}, which JSON cannot restore",
                     "name the type of the rows: aggregate(..., value=Totals), where Totals is a"
                     f" dataclass with {name}: {odd}",
                 )

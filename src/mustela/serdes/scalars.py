@@ -55,7 +55,7 @@ class DecimalSerde(Serde[Decimal]):
         try:
             return Decimal(data.decode("ascii"))
         except (InvalidOperation, UnicodeDecodeError):
-            raise bad_bytes(self, data, "it is no decimal number") from None
+            raise bad_bytes(self, data, "it is not a decimal number") from None
 
 
 def _shortest(value: Decimal) -> Decimal:
@@ -167,7 +167,7 @@ class TimedeltaSerde(Serde[timedelta]):
         try:
             return msgspec.json.decode(b'"' + data + b'"', type=timedelta)
         except msgspec.DecodeError:
-            raise bad_bytes(self, data, "a span of time is text such as P1DT0.5S") from None
+            raise bad_bytes(self, data, "a time span is text such as P1DT0.5S") from None
 
 
 class EnumSerde(Serde[Any]):
@@ -193,9 +193,7 @@ class EnumSerde(Serde[Any]):
         values: list[Any] = [member.value for member in cls]
         if not values:
             what = f"{type_name(cls)} has no members"
-            raise SerdeTypeError(
-                what, fix="give the enum a member for each value that there may be"
-            )
+            raise SerdeTypeError(what, fix="give the enum a member for each possible value")
         self.by = _kind(values)
         self._inner: Serde[Any] = IntSerde() if self.by == "int" else StrSerde()
         self.name = f"enum:{self.by}:{cls.__qualname__}"
@@ -242,7 +240,7 @@ class EnumSerde(Serde[Any]):
             problem = (
                 f"{type_name(self.type)} has no such {'name' if self.by == 'name' else 'value'}"
             )
-            raise bad_bytes(self, data, problem, "give the enum the member again") from None
+            raise bad_bytes(self, data, problem, "add the member to the enum again") from None
 
 
 def _kind(values: list[Any]) -> str:

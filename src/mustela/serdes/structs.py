@@ -70,7 +70,7 @@ class _TypedSerde(Serde[Any]):
             raise wrong_type(self, value, _shown(self.type))
 
     def _bad_value(self, value: Any, problem: str) -> SerdeError:
-        fix = f"make the value agree with the fields of {_shown(self.type)}"
+        fix = f"make the value match the fields of {_shown(self.type)}"
         return bad_value(self, value, problem, fix)
 
 
@@ -275,10 +275,10 @@ def _encode_in_two_steps(value: Any) -> bytes:
 def _fix(problem: str) -> str:
     """Return how to mend a type that msgspec refuses."""
     if not any(said in problem for said in ("may not contain more than one", "type union")):
-        return "use fields of types that JSON can hold, or a Serde of your own"
+        return "use fields of types that JSON can represent, or your own Serde"
     if any(kind in problem for kind in ("Struct", "dataclass", "dict-like")):
         return "make them Structs with a tag: class Paid(msgspec.Struct, tag=True)"
-    return "use types that JSON tells apart, or put them into Structs with a tag"
+    return "use types that JSON can distinguish, or put them into Structs with a tag"
 
 
 def _check_dict_keys(spec: Any) -> None:
@@ -291,7 +291,7 @@ def _check_dict_keys(spec: Any) -> None:
     if get_origin(spec) is dict:
         key = inside[0]
         if get_origin(key) in _CONTAINERS or is_class_with_fields(key) or is_typeddict(key):
-            what = f"{_shown(spec)} cannot be a serde: keys in JSON are texts and numbers"
+            what = f"{_shown(spec)} cannot be a serde: keys in JSON are strings and numbers"
             raise SerdeTypeError(what, fix="use a list of pairs: list[tuple[K, V]]")
     for one in inside:
         _check_dict_keys(one)
@@ -308,7 +308,7 @@ def _check_private(cls: Any) -> None:
     private = [field.name for field in cls.__attrs_attrs__ if field.name.startswith("_")]
     if private:
         what = f"{_shown(cls)} cannot be a serde: field {private[0]} would not be in the JSON"
-        raise SerdeTypeError(what, fix="give the field a name without an underscore at its start")
+        raise SerdeTypeError(what, fix="give the field a name without a leading underscore")
 
 
 def _runtime_type(cls: Any) -> type[Any] | tuple[type[Any], ...]:

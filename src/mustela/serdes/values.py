@@ -281,7 +281,7 @@ class ValueSerde(Serde[Any]):
         path, name, *value = self._decode(data)
         cls = self._class_of(path)
         if not issubclass(cls, enum.Enum):
-            msg = f"{path} is no enum any more"
+            msg = f"{path} is no longer an enum"
             raise ValueError(msg)
         return cls(value[0]) if name is None else cls[name]
 

@@ -106,11 +106,11 @@ def check_lost(
             "needed from": position,
             **shown,
         },
-        why="the broker deleted them, by retention or by order, before event time was done with"
-        " them, and this host has no copy: what would be restored is not what was committed",
+        why="the broker deleted them, by retention or by request, before event time had passed "
+        "them, and this host has no copy: what would be restored is not what was committed",
         fix="start where state_dir still holds the state; or clear everything with: mustela reset"
-        f" {process.program.application_id}; and give the"
-        " topic a retention.ms above the longest time that the application is down",
+        f" {process.program.application_id}; and give the topic a retention.ms longer than the "
+        "application is ever down",
         fields={"store": store.name, "position": position, "earliest": earliest},
     )
 

@@ -63,6 +63,6 @@ class ClaimCheck:
         begun = self._clock()
         row = self._last_row()
         if row is not None and claimed_by(row) > self._incarnation:
-            what = "another instance took over while a task was at work: it sends nothing more"
+            what = "another instance took over while a task was running: it sends nothing more"
             raise TransactionFenced(what)
         self._sure_at = begun

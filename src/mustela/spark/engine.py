@@ -241,7 +241,7 @@ class SparkEngine:
             msg = "the Spark session was stopped while the application was running"
             raise SparkStoppedError(
                 msg,
-                why="the session belongs to the program around the application",
+                why="the session belongs to the surrounding program",
                 fix="close the application before the session is stopped",
             )
         try:

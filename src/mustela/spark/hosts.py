@@ -44,8 +44,8 @@ def check_hosts(plan: Plan, *, master: str, state_backend: str) -> None:
                 raise UnloggedStoreError(
                     msg,
                     at=_origin_of(stage, store.name),
-                    why="Spark runs a lane on any host, and a store reaches another host by its"
-                    " changelog alone: there it would begin empty",
+                    why="Spark runs a lane on any host, and a store reaches another host only "
+                    "through its changelog: there it would start empty",
                     fix=f"give {store.name!r} its changelog (logged=True), or {_WHERE}",
                     fields={"store": store.name},
                 )
@@ -53,7 +53,7 @@ def check_hosts(plan: Plan, *, master: str, state_backend: str) -> None:
         msg = f"state.backend is memory, and {master} may be several hosts"
         raise MemoryStateOnHostsError(
             msg,
-            why="room in memory is measured, and taken and given back, on the driver's host alone",
+            why="memory is measured, allocated and freed only on the driver's host",
             fix=f"set state.backend to lmdb, or {_WHERE}",
         )
 

@@ -77,7 +77,7 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
     failure = EpochJobError(
         "a Spark worker died" if died else f"the Spark job of an epoch failed: {said}",
         evidence={**_of_the_dead(dead), "spark": text if debug else said},
-        fix=None if debug else "run again with --debug for Spark's own stack",
+        fix=None if debug else "run again with --debug for Spark's own stack trace trace trace",
     )
     failure.suspect = died
     steps = [one.step for one in dead if one.step]
@@ -93,7 +93,7 @@ def _of_the_dead(dead: Sequence[Stuck]) -> dict[str, str]:
     facts = {"worker": "\n".join(one.text for one in dead)}
     words = next(filter(None, (last_words(one.words) for one in dead)), None)
     facts["last words"] = words or (
-        "none: it was killed, as for want of memory, or a function ended the process"
+        "none: it was killed, perhaps for lack of memory, or a function ended the process"
     )
     return facts
 
@@ -113,10 +113,10 @@ def last_words(words: str) -> str:
 def interrupted(dead: Sequence[Stuck]) -> JobInterruptedError:
     """Return the error for an epoch that was not done when the application had to stop."""
     return JobInterruptedError(
-        "the application was stopped before its last epoch was done",
+        "the application was stopped before its last epoch had finished",
         evidence={"worker": "\n".join(one.text for one in dead)} if dead else None,
         why="the epoch was still running after shutdown.grace; nothing of it is committed",
-        fix="start the application again: it runs the epoch again; or give it more time with "
+        fix="start the application again: it reruns the epoch; or give it more time with "
         "shutdown.grace",
     )
 
@@ -136,8 +136,8 @@ def spark_died(code: int | None, text: str, *, debug: bool) -> SparkDiedError:
         evidence={**evidence, "spark": text if debug else _first_words(text)},
         why="an application ends with its JVM; nothing of the epoch is committed",
         fix="start the application again: it continues after its last committed epoch; if the "
-        "kernel killed the JVM for want of memory (dmesg says so), give the host more memory, or "
-        "Spark less",
+        "kernel killed the JVM for lack of memory (see dmesg), give the host more memory, or Spark "
+        "less",
     )
 
 
@@ -146,10 +146,10 @@ def timed_out(stuck: Stuck, limit: float | None) -> ProcessingTimeoutError:
     return ProcessingTimeoutError(
         f"a worker was killed after {limit:g} s with one batch",
         evidence={"worker": stuck.text},
-        why="processing.timeout bounds the time of a step with a batch; nothing of the epoch is "
+        why="processing.timeout limits the time of a step for one batch; nothing of the epoch is "
         "committed",
-        fix="give what the function waits for a timeout of its own, or raise processing.timeout; "
-        "epoch.max_records makes batches smaller",
+        fix="add a timeout to whatever the function waits for, or raise processing.timeout; a "
+        "lower epoch.max_records makes batches smaller",
         fields={"record": stuck.record},
     )
 
@@ -185,7 +185,7 @@ def error_of(failure: Failure) -> BaseException:
     error = shortage_told(failure.text) or WorkerError(
         f"a task failed: {line}",
         evidence={"worker": failure.text},
-        fix="this is a bug of Mustela's, or a function that broke the worker: report it",
+        fix="this is a bug in Mustela, or a function that broke the worker: please report it",
     )
     error.__cause__ = failure.error
     return error

@@ -127,8 +127,8 @@ def _restore(process: Process, environment: Environment, committed: Committed) -
         raise StateAheadError(
             msg,
             evidence={"committed": committed.token},
-            why="the epochs topic lost records, or the state belongs to another cluster's run",
-            fix="clear state and internal topics of the application with: mustela reset"
+            why="the epochs topic lost records, or the state belongs to a run on another cluster",
+            fix="clear the application's state and internal topics with: mustela reset"
             f" {process.program.application_id}",
         )
     late = condition is Condition.BEHIND and not has_every_deletion(process, environment, committed)

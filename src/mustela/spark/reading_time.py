@@ -95,17 +95,17 @@ def refuse_slow(
         return
     topic, partition = place
     needed = _ROOM * taken_ms
-    msg = f"the restore of store {store!r} takes too long to be sure of every deletion"
+    msg = f"the restore of store {store!r} takes too long to guarantee that no deletion is missed"
     raise RestoreTooSlowError(
         msg,
         evidence={
             "log": topic if partition is None else f"{topic}-{partition}",
             "read in": f"{taken_ms / 1000:.0f} s",
-            "longest": f"{longest_ms / 1000:.0f} s, half of what the topic keeps deletions for",
+            "longest": f"{longest_ms / 1000:.0f} s, half of how long the topic keeps deletions",
         },
-        why="compaction may drop a row that was read, and then its deletion before that is read:"
-        " the row would be there again; the log was read twice",
-        fix="let the topic keep deletions for longer, and start again: mustela kafka-configs"
+        why="compaction may remove the deletion of a row after the row was read but before the "
+        "deletion is: the row would reappear; the log was read twice",
+        fix="have the topic keep deletions longer, and start again: mustela kafka-configs"
         f" --alter --entity-type topics --entity-name {topic}"
         f" --add-config delete.retention.ms={needed}",
         fields={"store": store, "topic": topic, "needed_ms": needed},

@@ -114,7 +114,7 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
             msg = f"the Spark property {name} must be {value}, not {user[name]}"
             raise ForcedSparkPropertyError(
                 msg,
-                why="an epoch is run whole and once, so that nothing of it is lost or doubled",
+                why="an epoch runs as a whole and only once, so that nothing is lost or duplicated",
                 fix=f"remove {name} from the settings",
             )
     properties = {**_DEFAULTS, **user, **_FORCED}
@@ -147,7 +147,7 @@ def check_joined(properties: Mapping[str, str]) -> None:
         msg = "the Spark session has spark.speculation switched on"
         raise ForcedSparkPropertyError(
             msg,
-            why="a task that runs twice at a time would write its state twice",
+            why="a task that runs twice at the same time would write its state twice",
             fix='build the session with .config("spark.speculation", "false")',
         )
 

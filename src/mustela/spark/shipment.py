@@ -99,7 +99,7 @@ def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
     found = _MISSING.search(line)
     module = found[1] if found else None
     if module is None:
-        fix = "import the program's modules in a new Python process: what they raise shows there"
+        fix = "import the program's modules in a new Python process to see what they raise"
     elif cluster:
         fix = (
             f"install {module} on every executor's host, or give Spark its file: "
@@ -107,8 +107,8 @@ def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
         )
     else:
         fix = (
-            f"put {module} beside the program or into a directory of sys.path, or install it; a "
-            "module that exists only in the memory of the process cannot be imported by another"
+            f"put {module} next to the program or into a directory on sys.path, or install it; "
+            "other processes cannot import a module that exists only in this process's memory"
         )
     return ProgramNotLoadedError(
         f"a Spark worker cannot load the program: {line}",
@@ -166,7 +166,7 @@ def _check(node: Node) -> None:
         raise UnpicklableFunctionError(
             msg,
             at=origin,
-            why="its function runs in worker processes, and holds something that cannot travel",
-            fix="make files, locks and clients inside the function, not outside",
+            why="its function runs in worker processes, and holds something that cannot be pickled",
+            fix="create files, locks and clients inside the function, not outside",
             fields={"step": node.name},
         ) from error

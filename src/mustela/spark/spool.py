@@ -212,9 +212,9 @@ class SpoolReader:
                 msg = f"{path} is gone"
                 raise SpoolGoneError(
                     msg,
-                    why="a newer instance of the application clears the directory, "
-                    "or something else did",
-                    fix="see that nothing deletes files of a running application",
+                    why="a newer instance of the application cleared the directory, or something "
+                    "else did",
+                    fix="make sure that nothing deletes the files of a running application",
                 ) from error
             self._files[path] = file
         return file

@@ -90,7 +90,7 @@ def _refuse_retry() -> None:
         msg = "Spark retried a task of an epoch"
         raise TaskRetriedError(
             msg,
-            why="a part of a job whose other parts were used could lose or double rows",
+            why="rerunning part of a job whose other parts were used could lose or duplicate rows",
             fix="leave spark.task.maxFailures at 1",
         )
 

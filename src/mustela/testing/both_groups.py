@@ -88,16 +88,16 @@ class BothGroups:
     def _differ(self, step: Any, mine: list[Given], others: list[Given]) -> GroupsDifferError:
         one, many = self._first.groups, self._second.groups
         return GroupsDifferError(
-            f"step {step.name!r} gives something else in {many} key groups than in {one}",
+            f"step {step.name!r} gives different results in {many} key groups than in {one}",
             evidence={
                 f"only with {one}": _shown(mine),
                 f"only with {many}": _shown(others),
             },
             at=step.node.origin,
-            why="state, timers and stream time belong to a key group: what a step keeps under a key"
-            " that its record does not have, or in its own attributes, is kept once for each group",
-            fix="key the records by what the step keeps: select_key(...) or group_by(...) before"
-            " it, or group_all() for one count of everything",
+            why="state, timers and stream time belong to a key group: what a step keeps under a "
+            "key other than its record's, or in its own attributes, is kept once per group",
+            fix="key the records by what the step stores: select_key(...) or group_by(...) before "
+            "it, or group_all() for a single count",
             fields={"step": step.name},
         )
 
@@ -112,7 +112,7 @@ def check_both(groups: object, *, hold_calls: bool) -> None:
         msg = f"groups cannot be {groups!r}"
         raise TestDriverError(msg, fix='write groups="both", or key_groups= with a number')
     if hold_calls:
-        msg = "calls cannot be held in two runs"
+        msg = "calls cannot be held with two runs"
         raise TestDriverError(msg, fix='leave out hold_calls=True, or groups="both"')
 
 

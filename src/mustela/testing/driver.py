@@ -271,7 +271,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         """
         self._check_open()
         if self._group is not None:
-            msg = "an epoch is open already"
+            msg = "an epoch is already open"
             raise TestDriverError(msg, fix="end it before the next one begins")
         self._group = []
         try:
@@ -405,7 +405,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             msg = f"{method} needs event_time = watermark"
             raise TestDriverError(
                 msg,
-                why="by stream time, time is what the records say that an operator has seen",
+                why="with stream time, an operator's time is that of the records it has seen",
                 fix='pass settings={"event_time": "watermark"} to the driver',
             )
 
@@ -503,7 +503,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             if back:
                 waiting.extend([back] if grouped else [[row] for row in back])
         msg = f"rows came back to the topology {EPOCHS_PER_CALL_MAX} times"
-        raise TestDriverError(msg, why="it writes to a topic that it reads, without an end")
+        raise TestDriverError(msg, why="it endlessly writes to a topic that it reads")
 
     def _run_epoch(self, rows: list[BrokerRow]) -> list[BrokerRow]:
         cluster = self._cluster

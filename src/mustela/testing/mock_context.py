@@ -318,11 +318,11 @@ class _MockContext(ProcessingContext):
     def _timer_key(self, method: str, key: Any) -> Any:
         found = self._hand.key if key is None else key
         if found is None:
-            msg = f"{method} was called without a key, and none is in hand"
+            msg = f"{method} was called without a key, and there is no current record"
             raise TimerKeyError(
                 msg,
                 why="a timer belongs to a key",
-                fix=f"give one: {method}(…, key=…), or call set_record_in_hand(record) before",
+                fix=f"pass one: {method}(…, key=…), or call set_record_in_hand(record) first",
             )
         return found
 
@@ -547,6 +547,6 @@ def _check(name: str | None, known: frozenset[str] | None, what: str) -> None:
     raise UnknownChildError(
         msg,
         evidence={"it has": ", ".join(sorted(known)) or "none"},
-        fix="name it when the mock is made, or let it take any name",
+        fix="name it when the mock is created, or let it accept any name",
         fields={"child": name},
     )

@@ -273,7 +273,7 @@ class DriverStores:
             name = "versioned_key_value" if spec.kind == "versioned" else spec.kind
             raise TestDriverError(
                 msg,
-                why="only the step that owns it knows what it holds" if inner else None,
+                why="only the step that owns it can interpret it" if inner else None,
                 fix=None if inner else f"take it with get_{name}_store, or get_state_store",
                 fields={"store": spec.name, "kind": spec.kind},
             )

@@ -70,7 +70,7 @@ def read_subject(
         topology = subject.build()
     else:
         msg = f"a {type(subject).__name__} cannot be tested"
-        raise TestDriverError(msg, fix="give an App, a StreamsBuilder or a Topology")
+        raise TestDriverError(msg, fix="pass an App, a StreamsBuilder or a Topology")
     settings = _plain(said)
     told = settings.source_of("key_groups") != Settings.DEFAULT
     return Subject(topology, settings, key_groups or (settings.key_groups if told else 1))

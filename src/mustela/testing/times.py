@@ -29,8 +29,8 @@ def to_milliseconds(moment: int | datetime) -> int:
             raise TestDriverError(msg, fix="datetime(…, tzinfo=UTC)")
         moment = (moment - _EPOCH) // _MILLISECOND
     if type(moment) is not int:
-        msg = f"{moment!r} is no moment"
-        raise TestDriverError(msg, fix="give milliseconds since 1970, or datetime(…, tzinfo=UTC)")
+        msg = f"{moment!r} is not a point in time"
+        raise TestDriverError(msg, fix="pass milliseconds since 1970, or datetime(…, tzinfo=UTC)")
     if moment < 0:
         msg = f"a record's timestamp cannot be negative: {moment}"
         raise TestDriverError(msg, fix="use milliseconds since 1970-01-01 UTC")

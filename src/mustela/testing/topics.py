@@ -260,7 +260,7 @@ class TestOutputTopic(Answering, Generic[K, V]):
                 msg,
                 evidence={"read before": offset},
                 why=self._why_empty,
-                fix="pipe first what leads to a record, or ask is_empty",
+                fix="first pipe input that leads to a record, or look at is_empty",
                 fields={"read": offset},
             )
         row = rows[offset]

@@ -112,14 +112,14 @@ def test_a_mirror_is_an_address_with_https(request_with: Asks) -> None:  # noqa:
     """MirrorError."""
     asked = request_with(settings=JarSettings(mirror="maven.example"))
     said = fix_of(MirrorError, resolve_jars, the_set(), asked)
-    assert said == "give the address of a Maven repository, with https://"
+    assert said == "use the URL of a Maven repository, with https://"
     mirror = JarSettings(mirror="https://maven.example/")
     assert resolve_jars(the_set(), request_with(settings=mirror))
 
 
 def test_a_jar_set_with_its_sums_is_used(request_with: Asks) -> None:  # noqa: F811
     """UnknownJarSetError."""
-    assert fix_of(UnknownJarSetError, jar_set, "small") == "pass a JarSet with its sums"
+    assert fix_of(UnknownJarSetError, jar_set, "small") == "pass a JarSet with its checksums"
     made = the_set()
     again = JarSet(name="small", coordinates=made.coordinates, sums=made.sums)
     assert resolve_jars(again, request_with())
@@ -141,7 +141,7 @@ def test_whoever_holds_a_lock_is_named_by_the_line_of_the_error(tmp_path: Path) 
     with locked(lock, lambda: None):
         with pytest.raises(LockTimeoutError) as caught, locked(lock, lambda: None, wait_s=0.1):
             pass
-        assert caught.value.fix == f"see who: fuser '{lock}'"
+        assert caught.value.fix == f"find out which: fuser '{lock}'"
     with locked(lock, lambda: None, wait_s=0.1):
         pass
 
@@ -175,7 +175,7 @@ def test_another_port_or_none_is_free(tmp_path: Path, stand_in: StandIn) -> None
         port = taken.getsockname()[1]
         broker = DevelopmentBroker(tmp_path / "data", port=port, options=options)
         said = fix_of(BrokerPortError, broker.start)
-        assert said == "give another port, or none to get one that is free"
+        assert said == "choose another port, or none to get a free one"
         with DevelopmentBroker(tmp_path / "data", options=options) as other:
             assert other.port != port
 

@@ -169,7 +169,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     *(("application_id", bad, "string") for bad in (5, None)),
     ("application_id", "app\n", "letters, digits"),
     *(("commit_interval", bad, "200ms") for bad in ("soon", "1y", True, [1], "PT", "", "1e400")),
-    ("commit_interval", -1, "not negative"),
+    ("commit_interval", -1, "cannot be negative"),
     ("commit_timeout", 0, "greater than 0"),
     ("lanes", 0, "greater than or equal to 1"),
     ("lanes", "many", "a whole number"),
@@ -322,7 +322,7 @@ def test_names_of_kafka_streams_mean_the_same_here(tmp_path, name, value, key, e
 )
 def test_what_means_nothing_here_warns_and_says_why(load, name):
     """The setting is left out, the app runs."""
-    with pytest.warns(MustelaSettingWarning, match="means nothing here: .+") as caught:
+    with pytest.warns(MustelaSettingWarning, match="has no effect: .+") as caught:
         settings = load(**{name: "1"})
     assert settings.kafka == {}
     assert caught[0].filename == __file__ or "mustela" in caught[0].filename

@@ -93,4 +93,4 @@ def test_an_upgrade_that_fails_says_what_to_mend() -> None:
     with pytest.raises(StoredValueError) as caught:
         StoreCodec(spec, resolve_serde(OrderNow)).decode_many([ROW], [b"a"])
     assert "version 1 failed: AttributeError" in caught.value.evidence["problem"]
-    assert caught.value.fix == "mend the function that upgrades version 1"
+    assert caught.value.fix == "fix the function that upgrades version 1"

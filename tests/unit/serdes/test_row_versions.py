@@ -132,7 +132,7 @@ def test_an_upgrade_that_fails_is_named(upgrade: Any, says: str) -> None:
     versions = RowVersions(version=2, older={1: OldRows(serde=StrSerde(), upgrade=upgrade)})
     with pytest.raises(SerdeError, match=says) as raised:
         UpgradingSerde(IntSerde(), versions).deserialize(b"x")
-    assert raised.value.fix == "mend the function that upgrades version 1"
+    assert raised.value.fix == "fix the function that upgrades version 1"
 
 
 def test_versions_are_equal_in_another_process() -> None:

@@ -325,9 +325,9 @@ class Refusal(NamedTuple):
         Refusal(Nobody, "has no members", "give the enum a member"),
         Refusal(Untagged | Paid, "cannot be a serde", "Structs with a tag"),
         Refusal(Line | Note, "cannot be a serde", "Structs with a tag"),
-        Refusal(str | bytes, "cannot be a serde", "types that JSON tells apart"),
+        Refusal(str | bytes, "cannot be a serde", "types that JSON can distinguish"),
         Refusal(dict[tuple[int, int], int], "keys in JSON", "list of pairs"),
-        Refusal(Secret, "field _token would not be in the JSON", "without an underscore"),
+        Refusal(Secret, "field _token would not be in the JSON", "without a leading underscore"),
     ],
 )
 def test_a_type_that_cannot_be_is_refused_when_it_is_said(refusal: Refusal) -> None:
@@ -355,7 +355,7 @@ class Codec:
         (Duck, "Duck has serialize and deserialize", "derive it from mustela.Serde"),
         (Codec(), "Codec has encode and decode", "serialize(value) calls encode"),
         (json, "module json has dumps and loads", "deserialize(data) calls loads"),
-        (tuple, "tuple does not say what is in it", "tuple[int, ...]"),
+        (tuple, "tuple does not say what it contains", "tuple[int, ...]"),
     ],
 )
 def test_what_looks_like_a_serde_is_told_what_to_derive_from(

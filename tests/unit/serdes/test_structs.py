@@ -223,7 +223,7 @@ def test_immutability_of_a_recursive_type():
 UNKNOWN: list[Any] = [
     ("jsn", "json"),
     ("Strng", "string"),
-    ("xyzzy", "give a type"),
+    ("xyzzy", "pass a type"),
     pytest.param(object(), "dataclass", id="object-dataclass"),
     (complex, "dataclass"),
     (JsonSerde, "JsonSerde()"),

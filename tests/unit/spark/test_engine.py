@@ -162,7 +162,7 @@ def test_a_module_that_a_worker_cannot_import_is_named_and_not_tried_again(wrapp
     assert caught.value.what == f"a Spark worker cannot load the program: {cause}"
     assert caught.value.fields == {"module": "prices"}
     assert not caught.value.retryable
-    assert "put prices beside the program" in str(caught.value)
+    assert "put prices next to the program" in str(caught.value)
 
 
 def test_what_a_worker_raised_is_the_first_thing_that_is_told() -> None:

@@ -98,5 +98,5 @@ def test_a_worker_finds_the_modules_that_the_driver_finds(
         assert "shout" in done.stdout, done.stderr
     else:
         assert "No module named 'beside_the_script'" in done.stderr
-        assert "put beside_the_script beside the program" in done.stderr
+        assert "put beside_the_script next to the program" in done.stderr
         assert "code:  PROGRAM_NOT_LOADED" in done.stderr

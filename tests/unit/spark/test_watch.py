@@ -196,4 +196,4 @@ def test_the_dead_without_words_were_killed() -> None:
     """As for want of memory: the text says so, and not nothing."""
     stuck = Stuck(1, None, "a worker was at something", "", "", "")  # type: ignore[arg-type]
     error = job_error("EOFException", debug=False, cluster=False, dead=[stuck])
-    assert "want of memory" in error.evidence["last words"]
+    assert "lack of memory" in error.evidence["last words"]

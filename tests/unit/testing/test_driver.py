@@ -66,7 +66,7 @@ def test_an_epoch_that_raises_pipes_nothing() -> None:
 
         with pytest.raises(KeyError):
             broken()
-        with pytest.raises(TestDriverError, match="open already"), driver.epoch(), driver.epoch():
+        with pytest.raises(TestDriverError, match="already open"), driver.epoch(), driver.epoch():
             pass
         lines.pipe_input("p", "b")
         assert driver.create_output_topic("counts").read_key_values_to_list() == [("b", 1)]

@@ -169,7 +169,7 @@ def test_a_step_that_leans_on_one_key_group_is_named() -> None:
     """A counter under a constant key passes with one group, and differs in production."""
     driver = TopologyTestDriver(tallying(CountsAll), groups="both")
     piped = driver.create_input_topic("lines", start=0)
-    with pytest.raises(GroupsDifferError, match="step 'tallied' gives something else") as caught:
+    with pytest.raises(GroupsDifferError, match="step 'tallied' gives different results") as caught:
         piped.pipe_key_value_list(WORDS)
     error = caught.value
     assert error.fields["step"] == "tallied"

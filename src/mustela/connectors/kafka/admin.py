@@ -483,8 +483,8 @@ class KafkaAdmin:
                 return SourceGone(
                     what,
                     evidence={"partitions": known[topic].partitions},
-                    why="Kafka never takes partitions away: the topic was deleted and made again",
-                    fix="start again: the start says what became of the topic",
+                    why="Kafka never removes partitions: the topic was deleted and recreated",
+                    fix="start again: the start reports what happened to the topic",
                     fields={"topic": topic, "partition": partition},
                 )
         return None
@@ -580,9 +580,9 @@ def _lagging(raised: KafkaException, doing: str, servers: str) -> KafkaRetryable
     """Make the error of a client that does not find what the brokers say is there."""
     error = error_of(raised)
     return KafkaRetryable(
-        f"could not {doing}: the client does not find a partition that the brokers have",
+        f"could not {doing}: the client cannot find a partition that the brokers have",
         evidence={"kafka": f"{error.name()}: {error.str()}", "servers": servers},
-        fix="look at the brokers' logs and load; it is asked again",
+        fix="check the brokers' logs and load; the request is retried",
         fields={"kafka": error.name()},
     )
 

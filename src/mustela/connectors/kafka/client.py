@@ -153,10 +153,11 @@ def unavailable(
     last = said.last
     if said.mismatch is not None:
         return SecurityMismatch(
-            f"could not {doing}: the broker ends each connection before it can be used",
+            f"could not {doing}: the broker closes each connection before it can be used",
             evidence={**evidence, "kafka": said.mismatch},
-            why="the listener speaks another protocol than the client: TLS or none, SASL or none",
-            fix="set kafka.security.protocol as the listener has it: plaintext, ssl,"
+            why="the listener and the client use different protocols: with or without TLS, with or "
+            "without SASL",
+            fix="set kafka.security.protocol to what the listener uses: plaintext, ssl,"
             " sasl_plaintext or sasl_ssl; or name another listener in bootstrap_servers",
         )
     if last is not None:

@@ -47,11 +47,11 @@ class Diagnosis:
         """What to do about it, where that is known."""
         if self.internal:
             return (
-                "an internal topic is not to be made by hand: clear the application with:"
+                "do not make internal topics by hand: clear the application with:"
                 f" mustela reset {self.application_id}"
             )
         if self.gone:
-            return f"make it again: mustela topics create {self.gone[0]} --partitions 6"
+            return f"create it again: mustela topics create {self.gone[0]} --partitions 6"
         return None
 
 

@@ -313,7 +313,7 @@ class RowsRefused(TransactionFailed):
             "the broker refused a batch of rows",
             evidence={"kafka": f"{reason}: {text}"},
             why="the broker refuses a whole batch for one row",
-            fix="try the transaction again: the sink finds out which row it is",
+            fix="retry the transaction: the sink finds out which row it is",
         )
 
     @classmethod
@@ -366,7 +366,7 @@ NO_BROKER_FIX = (
     "mustela broker start runs one for development"
 )
 _FIX_OF_KIND = {
-    ErrorKind.RETRYABLE: "try again; look at the broker's log if it stays",
+    ErrorKind.RETRYABLE: "try again; check the broker's log if the error persists",
     ErrorKind.BROKER_GONE: NO_BROKER_FIX,
     ErrorKind.AUTHENTICATION: (
         "check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username, "

@@ -194,9 +194,9 @@ class PlainSink:
         if kind_of(error) is not ErrorKind.TOPIC_GONE:
             return fault(error, doing, servers=self._servers)
         return KafkaRetryable(
-            f"could not {doing}: the brokers do not know it, or not the partition",
+            f"could not {doing}: the brokers do not know the topic, or not the partition",
             evidence={"kafka": f"{error.name()}: {error.str()}", "servers": self._servers},
-            fix=f"if the topic was deleted, make it again: mustela topics create {topic}"
+            fix=f"if the topic was deleted, create it again: mustela topics create {topic}"
             " --partitions 6",
             fields={"topic": topic},
         )

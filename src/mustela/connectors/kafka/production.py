@@ -180,7 +180,7 @@ def production_error(
     return ProductionError(
         cause.what,
         evidence=evidence or cause.evidence,
-        why="an output row that the broker refuses would stop the epoch for ever",
+        why="an output row that the broker refuses would stop the epoch forever",
         fix=f"make the rows fit the topic, or raise its limits ({_limits_of(rows)}){handler}",
         fields=cause.fields,
     )
@@ -212,7 +212,7 @@ def changelog_error(row: RefusedRow, store: str, columns: RowColumns) -> Changel
             f"--add-config max.message.bytes={limit}, and kafka.message.max.bytes = {limit}"
         )
     else:
-        fix = f"mend the settings of {row.topic}: mustela kafka-configs --describe " + (
+        fix = f"correct the settings of {row.topic}: mustela kafka-configs --describe " + (
             f"--entity-type topics --entity-name {row.topic}"
         )
     return ChangelogRowError(
@@ -223,8 +223,8 @@ def changelog_error(row: RefusedRow, store: str, columns: RowColumns) -> Changel
             "topic": f"{row.topic}, partition {columns.partitions}",
             "kafka": f"{row.reason}: {row.text}",
         },
-        why="a row that is missing from a changelog would be missing from the store after a"
-        " restore; no handler can leave it out",
+        why="a row missing from a changelog would be missing from the store after a restore; no "
+        "handler can skip it",
         fix=fix,
         fields={"store": store, "key": key, "size": size, "topic": row.topic},
     )

@@ -304,8 +304,8 @@ class RangeReader:
             evidence={"earliest": earliest, "end": end},
             why="the broker's retention deleted the records before they were read, "
             "or the topic was deleted and created again",
-            fix="keep records longer (retention.ms, retention.bytes of the topic); to begin anew"
-            f" with what is there: mustela reset {self._properties.get('group.id', 'APP')}",
+            fix="keep records longer (retention.ms, retention.bytes of the topic); to start over "
+            "with what is there: mustela reset {self._properties.get('group.id', 'APP')}",
             fields={
                 "topic": where.topic,
                 "partition": where.partition,
@@ -351,7 +351,7 @@ class RangeReader:
         raise ReadTimedOut(
             what,
             evidence={"servers": self._servers, "log": bounds or "did not answer"},
-            fix="look at the broker's log and load; the read is tried again",
+            fix="check the broker's log and load; the read is retried",
         )
 
 
@@ -458,6 +458,6 @@ def _gone(where: TopicPartition) -> SourceGone:
     return SourceGone(
         f"there is no partition {where.partition} of topic '{where.topic}'",
         why="it was there when the epoch was planned",
-        fix="start the application again: the start says what became of the topic",
+        fix="start the application again: the start reports what happened to the topic",
         fields={"topic": where.topic, "partition": where.partition},
     )

@@ -100,7 +100,9 @@ def missing_topic(
     fix = f"create it, for example: mustela topics create {topic} --partitions 6"
     if use == INTERNAL:
         close = []
-        fix = "start the application again: it makes its internal topics, or says what they lost"
+        fix = (
+            "start the application again: it creates its internal topics, or reports what they lost"
+        )
     elif use == "sink":
         fix += "; or set topics.create = true"
     if close:
@@ -208,7 +210,7 @@ def weak_topics(
         told.append(
             f"internal topics with one replica, on a cluster of {brokers} brokers, are lost with"
             f" the broker that holds them: {', '.join(single)}; add replicas with Kafka's"
-            " kafka-reassign-partitions (replication_factor counts only when a topic is made)"
+            " kafka-reassign-partitions (replication_factor applies only when a topic is created)"
         )
     return told
 

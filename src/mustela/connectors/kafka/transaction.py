@@ -418,7 +418,7 @@ class TransactionalSink:
     def _timeout_refused(self) -> TransactionTimeoutRefused:
         return TransactionTimeoutRefused(
             f"the broker does not allow a commit_timeout of {self._options.commit_timeout:g} s",
-            why="its transaction.max.timeout.ms is less",
+            why="its transaction.max.timeout.ms is lower",
             fix="lower commit_timeout, or raise transaction.max.timeout.ms on the broker",
         )
 

@@ -77,7 +77,7 @@ def failure_of(error: KafkaError, now: Circumstances, diagnosis: Diagnosis) -> T
         return TransactionUnknown(
             now.what,
             evidence=evidence,
-            why="the commit was asked for, and its answer did not come",
+            why="the commit was requested, but no answer came",
             fix="open the producer again and read the epoch record",
             fields=fields,
         )
@@ -94,7 +94,7 @@ def ends_missing(what: str, places: list[tuple[str, int]]) -> TransactionAborted
     """Make the error that rows arrived, and nobody said where."""
     topic, partition = places[0]
     return TransactionAborted(
-        f"{what}: the broker did not say at which offset the rows of {topic}-{partition} are",
+        f"{what}: the broker did not report the offsets of the rows of {topic}-{partition} are",
         evidence={"partitions without an end": len(places)},
         why="the epoch record names the end of each changelog; a restore would stop too early"
         " without it",

@@ -184,7 +184,7 @@ class _Asker:
             raise self._errors.why(_DOING, self._servers, waited) or ReadTimedOut(
                 f"could not {_DOING}: nothing came for {waited:.0f} s",
                 evidence={"servers": self._servers},
-                fix="look at the broker's log and load; it is asked again",
+                fix="check the broker's log and load; the request is retried",
             )
 
 

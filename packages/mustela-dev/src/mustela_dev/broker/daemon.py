@@ -156,7 +156,7 @@ def broker_status(data_dir: Path | None = None) -> BrokerStatus:
 
 def _refuse_other_port(place: Path, found: BrokerRecord, port: int | None) -> None:
     if port is not None and port != found.port:
-        what = f"the broker of {place} runs already, on port {found.port}, not {port}"
+        what = f"the broker of {place} is already running, on port {found.port}, not {port}"
         raise BrokerAlreadyRunningError(what, fix="stop it first, or choose another data directory")
 
 

@@ -175,8 +175,8 @@ def _settings_text(mirror: str | None) -> str:
     if mirror is not None:
         parts = urlsplit(mirror)
         if parts.scheme not in _MIRROR_SCHEMES or not (parts.netloc or parts.path):
-            what = f"jars.mirror is {without_password(mirror)!r}, which is no address"
-            raise MirrorError(what, fix="give the address of a Maven repository, with https://")
+            what = f"jars.mirror is {without_password(mirror)!r}, which is not a URL"
+            raise MirrorError(what, fix="use the URL of a Maven repository, with https://")
         root = f" root={quoteattr(mirror)}"
     return (
         '<ivysettings><settings defaultResolver="maven"/><resolvers>'

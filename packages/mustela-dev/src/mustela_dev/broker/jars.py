@@ -87,7 +87,7 @@ class JarSet:
             UnknownJarSetError: If there are no sums.
         """
         if not self.sums:
-            what = f"the jar set {self.name!r} has no sums"
+            what = f"the jar set {self.name!r} has no checksums"
             raise UnknownJarSetError(what, why="only jars that were tested are run")
 
     @property
@@ -162,8 +162,8 @@ def jar_set(name: str) -> JarSet:
         raise UnknownJarSetError(
             what,
             evidence={"known": ", ".join(known)},
-            why="only jars whose sums are known are run",
-            fix="pass a JarSet with its sums",
+            why="only jars with known checksums are run",
+            fix="pass a JarSet with its checksums",
         )
     file = importlib.resources.files("mustela_dev.broker").joinpath("sets", f"{name}.toml")
     table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -249,7 +249,7 @@ def _checked(chosen: JarSet, place: Path, fix: str) -> tuple[Path, ...]:
         raise JarsSumMismatchError(
             what,
             evidence={"directory": place, "differing": _shortened(differing)},
-            why="their SHA-256 sums differ from those that Mustela carries",
+            why="their SHA-256 checksums differ from those in Mustela",
             fix=fix,
             fields={"differing": differing},
         )
@@ -308,7 +308,7 @@ def _download(chosen: JarSet, place: Path, asked: JarRequest) -> None:
             environment=asked.environment,
             on_jar=count_one,
         )
-        _checked(chosen, jars, "check jars.mirror: it serves other files than the ones tested")
+        _checked(chosen, jars, "check jars.mirror: it serves files other than the tested ones")
         if place.exists():
             # Files of it went away, or it would not be downloaded again.
             shutil.rmtree(place)

@@ -48,7 +48,7 @@ def locked(
             time.sleep(POLL_S)
         else:
             what = f"another process has held {path} for {wait_s:g} s"
-            raise LockTimeoutError(what, fix=f"see who: fuser '{path}'")
+            raise LockTimeoutError(what, fix=f"find out which: fuser '{path}'")
         yield
 
 

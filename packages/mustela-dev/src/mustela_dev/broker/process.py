@@ -219,7 +219,7 @@ class DevelopmentBroker:
             BrokerNotRunningError: If it does not run.
         """
         if self._child is None or not self._child.alive:
-            what = "the development broker does not run"
+            what = "the development broker is not running"
             raise BrokerNotRunningError(what, fix="call start() first")
         return self._child.mark
 
@@ -307,7 +307,7 @@ class DevelopmentBroker:
             return
         found = read_record(self.data_dir)
         if found is not None and found.mark is not None and found.mark.alive:
-            what = f"a broker serves {self.data_dir} already: process {found.mark.pid}"
+            what = f"a broker already serves {self.data_dir}: process {found.mark.pid}"
             raise BrokerAlreadyRunningError(
                 what,
                 evidence={"port": found.port},
@@ -315,10 +315,11 @@ class DevelopmentBroker:
                 fields={"pid": found.mark.pid, "port": found.port},
             )
         if is_served(self.data_dir):
-            what = f"a broker serves {self.data_dir} already, and its record there is lost"
+            what = f"a broker already serves {self.data_dir}, and its record there is lost"
             raise BrokerAlreadyRunningError(
                 what,
-                fix=f"see which process has it: fuser '{self.data_dir / LOGS_DIRECTORY}/.lock'",
+                fix="find out which process holds it: "
+                f"fuser '{self.data_dir / LOGS_DIRECTORY}/.lock'",
             )
 
     def _prepare_directory(self) -> None:
@@ -337,9 +338,7 @@ class DevelopmentBroker:
         if port and not is_free(port):
             if self._wanted_port is not None:
                 what = f"port {port} of {LOOPBACK} is taken"
-                raise BrokerPortError(
-                    what, fix="give another port, or none to get one that is free"
-                )
+                raise BrokerPortError(what, fix="choose another port, or none to get a free one")
             port = 0
         port = port or free_port()
         controller_port = free_port(besides=port)
