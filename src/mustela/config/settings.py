@@ -142,8 +142,8 @@ class ShutdownSettings(_Section):
         default=timedelta(seconds=30),
         ge=timedelta(0),
         description="Time that the running epoch may take to finish after SIGTERM or SIGINT. After "
-        "that its workers are killed, nothing is committed, and the exit code is 5. A second signal "
-        "ends the process at once.",
+        "that its workers are killed, nothing is committed, and the exit code is 5. A second "
+        "signal ends the process at once.",
     )
 
 

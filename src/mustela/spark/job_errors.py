@@ -77,7 +77,7 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
     failure = EpochJobError(
         "a Spark worker died" if died else f"the Spark job of an epoch failed: {said}",
         evidence={**_of_the_dead(dead), "spark": text if debug else said},
-        fix=None if debug else "run again with --debug for Spark's own stack trace trace trace",
+        fix=None if debug else "run again with --debug for Spark's own stack trace",
     )
     failure.suspect = died
     steps = [one.step for one in dead if one.step]

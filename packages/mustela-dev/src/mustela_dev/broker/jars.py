@@ -212,7 +212,7 @@ def resolve_jars(which: str | JarSet, request: JarRequest | None = None) -> tupl
     asked = request or JarRequest()
     if asked.source.directory is not None:
         place = _offline_place(chosen, asked.source.directory)
-        return _checked(chosen, place, "replace the files by those of the named versions")
+        return _checked(chosen, place, "replace the files with those of the named versions")
     place = _cached_place(chosen, asked)
     if _absent(chosen, place):
         _download_once(chosen, place, asked)
