@@ -36,7 +36,7 @@ def _size_ms(size: timedelta) -> int:
     try:
         return span_ms("WindowedSerde", "window_size", size, error=WindowSizeError)
     except WindowSizeError as error:
-        error.fix = "give the window_size that the windows were made with"
+        error.fix = "pass the window_size that the windows were created with"
         raise
 
 
