@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from mustela.cli.console import ExitCode, Json, print_json
 from mustela.cli.loading import load_app
 from mustela.errors import UsageError
-
-if TYPE_CHECKING:
-    from mustela.topology.node import Node
 
 __all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run"]
 
@@ -58,13 +55,15 @@ def describe(target: Target, /, *, json: Json = False) -> int:
         target: The module, and the name of the application in it.
         json: Print the nodes as JSON.
     """
+    from mustela.topology.facts import node_facts
+
     app = load_app(target)
     topology = app.built_topology()
     if json:
         document = {
             "application_id": app.settings.application_id,
             "fingerprint": topology.fingerprint,
-            "nodes": [_node(node) for node in topology],
+            "nodes": [node_facts(node) for node in topology],
         }
         print_json(document)
     else:
@@ -121,21 +120,3 @@ def parse_assignments(given: Sequence[str]) -> dict[str, Any]:
             raise BadAssignmentError(what, fix="write, for example, --set lanes=4")
         settings[key.strip()] = value
     return settings
-
-
-def _node(node: Node) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "name": node.name,
-        "kind": type(node).__name__.removesuffix("Node"),
-        "parents": list(node.parents),
-        "stores": [store.name for store in node.stores],
-        "explicit_name": node.explicit_name,
-        "at": None if node.origin is None else str(node.origin),
-    }
-    for name in ("topics", "topic"):
-        value = getattr(node, name, None)
-        if isinstance(value, str):
-            facts[name] = value
-        elif isinstance(value, tuple):
-            facts[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-    return facts

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -20,12 +19,14 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from mustela.config.admin import AdminSettings
 from mustela.config.aliases import guarantee
 from mustela.config.directories import default_state_dir
 from mustela.config.layers import Layers, merge_layers
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
-from mustela.config.units import parse_duration, parse_size, reset_duration_ms
+from mustela.config.section import Count, Duration, Section, Size, comma_joined
+from mustela.config.units import reset_duration_ms
 
 __all__ = [
     "EpochSettings",
@@ -48,32 +49,10 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MIB = 2**20
 
 
-def _no_bool(value: object) -> object:
-    """Pydantic would read True as 1, and YAML reads ``yes`` as True."""
-    if isinstance(value, bool):
-        msg = "a number is expected, not true or false"
-        raise ValueError(msg)
-    return value
-
-
-Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
-Size = Annotated[int, BeforeValidator(parse_size)]
-Count = Annotated[int, BeforeValidator(_no_bool)]
 Handler = Literal["fail", "continue", "dead_letter"]
 
 
-class _Section(BaseModel):
-    """A group of settings; prints itself masked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Mask what is secret: this is what repr, str and rich print."""
-        for name, value in super().__repr_args__():
-            yield name, mask_value(name or "", value)
-
-
-class EpochSettings(_Section):
+class EpochSettings(Section):
     """How large an epoch may become."""
 
     max_records: Count = Field(
@@ -102,7 +81,7 @@ class EpochSettings(_Section):
     )
 
 
-class StateSettings(_Section):
+class StateSettings(Section):
     """Where state lives on a host, and how."""
 
     backend: Literal["lmdb", "memory"] = Field(
@@ -117,7 +96,7 @@ class StateSettings(_Section):
     )
 
 
-class ProcessingSettings(_Section):
+class ProcessingSettings(Section):
     """How long the program's functions may take."""
 
     warn_after: Duration = Field(
@@ -135,7 +114,7 @@ class ProcessingSettings(_Section):
     )
 
 
-class ShutdownSettings(_Section):
+class ShutdownSettings(Section):
     """How the application stops."""
 
     grace: Duration = Field(
@@ -147,7 +126,7 @@ class ShutdownSettings(_Section):
     )
 
 
-class NamingSettings(_Section):
+class NamingSettings(Section):
     """How strictly steps must be named."""
 
     strict: bool = Field(
@@ -155,7 +134,7 @@ class NamingSettings(_Section):
     )
 
 
-class TopicsSettings(_Section):
+class TopicsSettings(Section):
     """What may be done to topics."""
 
     create: bool = Field(default=False, description="Create sink topics that do not exist.")
@@ -167,16 +146,10 @@ class TopicsSettings(_Section):
     )
 
 
-def _comma_joined(value: object) -> object:
-    if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(sorted(str(name) for name in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value
-
-
-class TopologySettings(_Section):
+class TopologySettings(Section):
     """How a topology becomes a plan."""
 
-    rules_off: Annotated[str, BeforeValidator(_comma_joined)] = Field(
+    rules_off: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",
         description="Planner rules to switch off, separated by commas; rules change how a program "
         "runs, not its results. `mustela explain` shows what they do.",
@@ -188,7 +161,7 @@ class TopologySettings(_Section):
         return frozenset(name.strip() for name in self.rules_off.split(",") if name.strip())
 
 
-class LeaseSettings(_Section):
+class LeaseSettings(Section):
     """How an instance says that it lives."""
 
     interval: Duration = Field(
@@ -201,7 +174,7 @@ class LeaseSettings(_Section):
     )
 
 
-class JarsSettings(_Section):
+class JarsSettings(Section):
     """Where the jars of the development broker come from."""
 
     mirror: str | None = Field(
@@ -212,7 +185,7 @@ class JarsSettings(_Section):
     )
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What is logged, and in which form."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -368,6 +341,7 @@ class Settings(BaseSettings):
     lease: LeaseSettings = LeaseSettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
+    admin: AdminSettings = AdminSettings()
     spark: dict[str, str] = Field(
         default_factory=dict,
         description="Spark properties: `spark.master`, `spark.executor.memory`, …",
@@ -588,10 +562,11 @@ def setting_keys() -> dict[str, type[BaseModel]]:
 def app_configs(settings: Settings) -> dict[str, Any]:
     """Return an application's settings as processors see them: plain values, and no secrets.
 
-    What is said to Kafka's clients and to Spark is left out, for passwords are among it.
+    What is said to Kafka's clients, to Spark and of the admin server is left out, for passwords
+    and tokens are among it.
 
     Example:
         >>> app_configs(Settings.load({"application_id": "orders"}, environ={}))["emit"]
         'barrier'
     """
-    return settings.model_dump(mode="json", exclude={"kafka", "spark"})
+    return settings.model_dump(mode="json", exclude={"kafka", "spark", "admin"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,28 +12,36 @@ from mustela.api.option import Answering
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
-from mustela.errors import EnvironmentFault, InvariantError, MustelaError, UsageError
+from mustela.errors import InvariantError, MustelaError
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.runtime.app_errors import (
+    AppStateError,
+    NoTopologyError,
+    UnnamedStepError,
+    refuse_unnamed,
+)
 from mustela.runtime.app_topics import AppTopics, app_topics
 from mustela.runtime.caught_up import CaughtUp
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.events import AppState, Listener, Said, StateChanged
-from mustela.runtime.kafka_lease import KafkaLeaseLog, keeper_of
+from mustela.runtime.installed import load_admin, load_engine as _load_engine
+from mustela.runtime.kafka_lease import keeper_of
 from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.lease import LeaseKeeper, LeaseWatch
+from mustela.runtime.lease import LeaseKeeper
 from mustela.runtime.listeners import ListenerError, Listeners
-from mustela.runtime.passing_faults import PassingFaults
+from mustela.runtime.pausing import Pausing
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.signals import stopped_by_signals
+from mustela.runtime.standby import others_alive
 from mustela.runtime.start.opening import check_before_start
+from mustela.runtime.status.board import StatusBoard
+from mustela.runtime.status.watched import Admin, Watched, workers_of
 from mustela.runtime.time.epoch_timer import EpochTimer
-from mustela.topology.checks import unnamed_stateful_steps
 from mustela.topology.graph import TopologyGraph
-from mustela.topology.node import Node
 
 __all__ = [
     "App",
@@ -48,24 +55,6 @@ __all__ = [
 
 
 Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
-
-
-class NoTopologyError(UsageError):
-    """The application has no topology."""
-
-    code = "APP_NO_TOPOLOGY"
-
-
-class AppStateError(UsageError):
-    """The call is not possible in the application's current state."""
-
-    code = "APP_STATE"
-
-
-class UnnamedStepError(UsageError):
-    """A stateful step has no name of its own, so a change of the program could lose its state."""
-
-    code = "APP_UNNAMED_STEP"
 
 
 class App(Answering):
@@ -114,10 +103,13 @@ class App(Answering):
         self._build: Callable[[StreamsBuilder], object] | None = None
         self._settings: Settings | None = None
         self._topology: TopologyGraph | None = None
-        self._listeners: list[Listener] = []
+        self._board = StatusBoard(self._clock)
+        self._listeners: list[Listener] = [self._board]
+        self._admin: Admin | None = None
         self._state = AppState.CREATED
         self._changed = threading.Condition()
         self._stopping = threading.Event()
+        self._pausing = Pausing(self._changed)
         self._thread: threading.Thread | None = None
         self._waiting: list[CaughtUp] = []
         self._error: BaseException | None = None
@@ -212,7 +204,7 @@ class App(Answering):
     def _check_names(self, physical: Plan) -> None:
         if self.settings.naming.strict:
             steps = (step.node for stage in physical.stages for step in stage.steps)
-            _refuse_unnamed([*self.built_topology(), *steps])
+            refuse_unnamed([*self.built_topology(), *steps])
 
     @property
     def state(self) -> AppState:
@@ -298,11 +290,55 @@ class App(Answering):
             raise AppStateError(msg, fix="create a new App to start again")
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
-        self._set(AppState.STARTING)
+        if settings.admin.enabled:
+            self._take_admin().open(self._watched())
+        try:
+            self._set(AppState.STARTING)
+        except ListenerError:
+            self._close_admin()
+            raise
         self._thread = threading.Thread(
             target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"
         )
         self._thread.start()
+
+    def pause(self) -> None:
+        """Commit the running epoch and begin no other; the state is ``paused`` then.
+
+        Nothing is read, and no window closes, until `resume`; the instance keeps its claim.
+        Called from any thread, it returns at once.
+
+        Raises:
+            AppStateError: If the application was not started, or has ended.
+
+        Example:
+            >>> from mustela.runtime.app import AppStateError
+            >>> try:
+            ...     App("copy").pause()
+            ... except AppStateError as error:
+            ...     print(error.what)
+            the application cannot pause while it is created
+        """
+        self._let_pause("pause", paused=True)
+
+    def resume(self) -> None:
+        """Go on after `pause`; an application that is not paused goes on as it is.
+
+        Raises:
+            AppStateError: If the application was not started, or has ended.
+        """
+        self._let_pause("resume", paused=False)
+
+    def _let_pause(self, what: str, *, paused: bool) -> None:
+        if self._state is AppState.CREATED or self._state.ended:
+            msg = f"the application cannot {what} while it is {self._state.value}"
+            raise AppStateError(msg, fix="call start() first; create a new App if it has ended")
+        self._pausing.ask(paused)
+
+    @property
+    def asgi(self) -> Any:
+        """The admin server as an ASGI application, to be mounted in a server of your own."""
+        return self._take_admin().asgi(self._watched())
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until the application has stopped; return False if the time is up first."""
@@ -369,11 +405,16 @@ class App(Answering):
         """
         if self._state is AppState.CREATED:
             self._set(AppState.STOPPED)
-        self._stopping.set()
+        self._ask_to_stop()
         ended = self.wait(timeout)
         if ended:
             self._join()
         return ended
+
+    def _ask_to_stop(self) -> None:
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
 
     def _join(self) -> None:
         """Let the application's thread end: listeners have been told of everything then."""
@@ -402,6 +443,9 @@ class App(Answering):
             self._changed.notify_all()
         Listeners(self._listeners).on_event(StateChanged(state=state))
 
+    def _say(self, text: str) -> None:
+        Listeners(self._listeners).on_event(Said(text=text))
+
     def _main(self, settings: Settings, plan: Plan) -> None:
         try:
             self._live(settings, plan)
@@ -421,6 +465,30 @@ class App(Answering):
             self._set(AppState.STOPPED if self._error is None else AppState.ERROR)
         except ListenerError as error:
             self._error = self._error or error
+        finally:
+            self._close_admin()
+
+    def _close_admin(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+
+    def _take_admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = load_admin()
+        return self._admin
+
+    def _watched(self) -> Watched:
+        return Watched(
+            settings=self.settings,
+            board=self._board,
+            topology=self.built_topology,
+            plan=self.built_plan,
+            workers=lambda stacks: workers_of(self._engine, stacks=stacks),
+            pause=self.pause,
+            resume=self.resume,
+            stop=lambda: threading.Thread(target=self._stop_in_time, daemon=True).start(),
+            say=self._say,
+        )
 
     def _live(self, settings: Settings, plan: Plan) -> None:
         if settings.standby:
@@ -439,7 +507,14 @@ class App(Answering):
         keeper.start()
         try:
             try:
-                engine.start(self._engine_options(settings))
+                engine.start(
+                    EngineOptions.of(
+                        settings,
+                        session=self._session,
+                        debug=self._debug,
+                        say=self._say,
+                    )
+                )
                 self._coordinator = Coordinator(
                     settings,
                     plan,
@@ -448,6 +523,7 @@ class App(Answering):
                     listener=fan,
                     world=world,
                     checked=checked,
+                    board=self._board,
                 )
                 self._run(self._coordinator, settings, keeper)
             finally:
@@ -474,37 +550,19 @@ class App(Answering):
     def _stand_by(self, settings: Settings) -> None:
         """Wait for as long as another instance lives, or until this one is to stop."""
         fan = Listeners(self._listeners)
-        log = KafkaLeaseLog(settings)
-        watch = LeaseWatch(log, self._clock, self._stopping.wait)
-        faults = PassingFaults(self._clock, limit=settings.commit_timeout.total_seconds())
-        try:
-            while (lease := faults.retry(watch.living, fan.on_error)) is not None:
-                if self._state is not AppState.STANDBY:
-                    self._set(AppState.STANDBY)
-                    fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
-        finally:
-            log.close()
+        for lease in others_alive(settings, self._clock, self._stopping.wait, fan):
+            if self._state is not AppState.STANDBY:
+                self._set(AppState.STANDBY)
+                fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
         self._set(AppState.STARTING)
-
-    def _engine_options(self, settings: Settings) -> EngineOptions:
-        timeout = settings.processing.timeout
-        return EngineOptions(
-            application_id=settings.application_id,
-            properties=dict(settings.spark),
-            session=self._session,
-            debug=self._debug,
-            class_archive=settings.class_archive,
-            state_backend=settings.state.backend,
-            warn_s=settings.processing.warn_after.total_seconds(),
-            kill_s=None if timeout is None else timeout.total_seconds(),
-            say=lambda text: Listeners(self._listeners).on_event(Said(text=text)),
-        )
 
     def _loop(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
         timer = EpochTimer(settings.commit_interval.total_seconds())
         while not self._stopping.is_set():
-            if (trouble := keeper.untold()) is not None:
-                Listeners(self._listeners).on_error(trouble)
+            self._tell_of_lease(keeper)
+            if self._pausing.is_asked:
+                self._rest(coordinator, keeper)
+                continue
             started = self._clock.monotonic()
             asked, seen = tuple(self._waiting), coordinator.ends
             busy = coordinator.run_once()
@@ -512,6 +570,18 @@ class App(Answering):
                 self._tell(asked, coordinator)
             spent = self._clock.monotonic() - started
             self._stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
+
+    def _tell_of_lease(self, keeper: LeaseKeeper) -> None:
+        if (trouble := keeper.untold()) is not None:
+            Listeners(self._listeners).on_error(trouble)
+
+    def _rest(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
+        """Do nothing until the application is to go on, or to stop."""
+        self._set(AppState.PAUSED)
+        self._pausing.wait(self._stopping.is_set, lambda: self._tell_of_lease(keeper))
+        if not self._stopping.is_set():
+            coordinator.resume()
+            self._set(AppState.RUNNING)
 
     def _tell(self, asked: Iterable[CaughtUp], coordinator: Coordinator) -> None:
         """Let go of those who wait for what is committed now."""
@@ -523,40 +593,6 @@ class App(Answering):
 
     def _stop_in_time(self) -> None:
         """Stop; after the grace time, wait no longer for the epoch that runs."""
-        self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()  # the main thread has a handler to run
+        self._ask_to_stop()  # and wake the main thread, which has a handler to run
         if not self.wait(self.settings.shutdown.grace) and self._engine is not None:
             self._engine.interrupt()
-
-
-def _refuse_unnamed(nodes: Iterable[Node]) -> None:
-    unnamed = unnamed_stateful_steps(nodes)
-    if unnamed:
-        first = unnamed[0]
-        msg = f"the stateful step {first.name} has no name of its own"
-        raise UnnamedStepError(
-            msg,
-            at=first.origin,
-            why="state and changelog are found by this name; a name derived from the program's "
-            "shape changes with it, and the state is lost",
-            fix='give store="…" or name="…", or set naming.strict to false',
-            fields={"steps": [node.name for node in unnamed]},
-        )
-
-
-def _load_engine(name: str) -> Engine:
-    found = entry_points(group="mustela.engines", name=name)
-    for entry in found:
-        engine: Engine = entry.load()()
-        return engine
-    msg = f"there is no engine named {name}"
-    raise _EngineMissingError(
-        msg, fix="install mustela with pip, so that its engines are registered"
-    )
-
-
-class _EngineMissingError(EnvironmentFault):
-    """No engine of that name is installed."""
-
-    code = "ENGINE_MISSING"

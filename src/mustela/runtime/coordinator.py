@@ -31,7 +31,9 @@ from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
 from mustela.runtime.start.opening import Opening
 from mustela.runtime.start.recovery import Recovery
+from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.time.due_times import DueTimes
+from mustela.runtime.time.watermark import steady_ms
 
 __all__ = ["Coordinator", "FencedError"]
 
@@ -47,6 +49,7 @@ class Coordinator:
         listener: Is told of what happens.
         world: Kafka and disk; by default those that the settings name.
         checked: What `check_before_start` gave, if it was called.
+        board: Is written what the loop is at; by default nobody reads it.
 
     Attributes:
         run: What the parts of the loop share.
@@ -62,7 +65,9 @@ class Coordinator:
         listener: Listener,
         world: World | None = None,
         checked: Recovery | None = None,
+        board: StatusBoard | None = None,
     ) -> None:
+        board = board or StatusBoard(clock)
         lanes = settings.lanes or engine.cores
         self._world = world = world or kafka_world(settings, clock)
         opening = Opening(
@@ -82,8 +87,9 @@ class Coordinator:
             faults=PassingFaults(clock, limit=settings.commit_timeout.total_seconds()),
             budget=_budget(settings),
             state=CommittedState(plan=plan, key_groups=settings.key_groups, lanes=lanes),
-            barrier=Barrier(incarnation=0, last_epoch=0),
+            barrier=Barrier(incarnation=0, last_epoch=0, on_phase=board.phase),
             due=DueTimes(plan, settings.key_groups, known=True),
+            board=board,
         )
         run.name_topics()
         self._hunt = Hunt(
@@ -122,7 +128,12 @@ class Coordinator:
             self._refuse_if_deposed(error)
             raise
         run.name_topics()
-        run.barrier = Barrier(incarnation=run.state.incarnation, last_epoch=run.state.epoch)
+        run.barrier = Barrier(
+            incarnation=run.state.incarnation,
+            last_epoch=run.state.epoch,
+            on_phase=run.board.phase,
+        )
+        run.tell_board()
         run.due = DueTimes(run.plan, run.settings.key_groups, known=not self.state.has_lane_state)
 
     def _refuse_if_deposed(self, error: EnvironmentFault) -> None:
@@ -145,9 +156,11 @@ class Coordinator:
             FencedError: If another instance took over.
             MustelaError: If the epoch cannot be run.
         """
+        self.run.board.begin_turn(self.barrier)
         try:
             chosen = self._chooser.next_turn()
             if chosen is None:
+                self.run.tell_board()
                 return False
             turn, begun = chosen
             output = self._job.output(turn, begun)
@@ -162,7 +175,12 @@ class Coordinator:
             now_ms, listener = self.run.clock.now_ms(), self.run.listener
             keep_refusing(error, self.state, self._committer, now_ms=now_ms, listener=listener)
             raise
+        self.run.tell_board()
         return True
+
+    def resume(self) -> None:
+        """Go on after a time in which nobody looked: idle periods begin anew."""
+        self.state.watermark.resume(steady_ms(self.run.clock))
 
     def _conclude(self, turn: Turn, output: EpochOutput, job_seconds: float) -> None:
         """Commit what an epoch made, if it read what it was to read."""

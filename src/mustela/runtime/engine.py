@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mustela.config.settings import Settings
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
@@ -104,6 +105,24 @@ class EngineOptions:
     warn_s: float = 30.0
     kill_s: float | None = None
     say: Callable[[str], None] = _say_nothing
+
+    @classmethod
+    def of(
+        cls, settings: Settings, *, session: Any, debug: bool, say: Callable[[str], None]
+    ) -> EngineOptions:
+        """Return what the settings say; the rest is given."""
+        timeout = settings.processing.timeout
+        return cls(
+            application_id=settings.application_id,
+            properties=dict(settings.spark),
+            session=session,
+            debug=debug,
+            class_archive=settings.class_archive,
+            state_backend=settings.state.backend,
+            warn_s=settings.processing.warn_after.total_seconds(),
+            kill_s=None if timeout is None else timeout.total_seconds(),
+            say=say,
+        )
 
 
 class Reading(Protocol):

@@ -20,6 +20,7 @@ class AppState(Enum):
     STANDBY = "standby"
     RESTORING = "restoring"
     RUNNING = "running"
+    PAUSED = "paused"
     STOPPING = "stopping"
     STOPPED = "stopped"
     ERROR = "error"

@@ -25,6 +25,7 @@ from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
 from mustela.runtime.shortage import shortage_of
+from mustela.runtime.status.snapshot import WorkerView
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
@@ -336,6 +337,10 @@ class SparkEngine:
             msg = f"{len(reports)} of {tasks} tasks over key groups reported"
             raise self._incomplete(msg)
         return reports
+
+    def workers(self, *, stacks: bool) -> list[WorkerView]:
+        """Return what each worker of this host is at; none of other hosts is known."""
+        return [] if self._watch is None else self._watch.views(stacks=stacks)
 
     def interrupt(self) -> None:
         """Kill the workers of this host, or cancel the jobs of a context that is ours."""

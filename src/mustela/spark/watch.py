@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from mustela.errors import Origin
 from mustela.plan.epoch import EpochOrder, Program
+from mustela.runtime.status.snapshot import WorkerView
 from mustela.spark.busy import (
     ASK,
     Activity,
@@ -183,20 +184,54 @@ class WorkerWatch:
             (root / str(pid)).unlink(missing_ok=True)
         return found
 
-    def _ask(self, root: Path, pid: int, doing: Doing) -> Stuck:
-        """Ask a worker where it is."""
-        start = words_size(root, pid)
-        with suppress(ProcessLookupError):
-            os.kill(pid, ASK)
+    def views(self, *, stacks: bool) -> list[WorkerView]:
+        """Return what each living worker is at.
+
+        Args:
+            stacks: Whether each is asked where in Python it is.
+        """
+        root = self._root
+        if root is None:
+            return []
+        notes = sorted(read_notes(root).items())
+        living = {pid: doing for pid, (doing, lives) in notes if lives}
+        words = self._words(root, list(living)) if stacks else {}
+        return [self._view(pid, doing, words.get(pid, "")) for pid, doing in living.items()]
+
+    def _view(self, pid: int, doing: Doing, words: str) -> WorkerView:
+        node, rests = self._step(doing), doing.kind == Activity.REST
+        record = _RECORD.findall(words)
+        return WorkerView(
+            pid=pid,
+            activity=Activity(doing.kind).name.lower(),
+            stage=-1 if rests else doing.stage,
+            lane=-1 if rests else doing.task,
+            step="" if node is None else node.name,
+            seconds=max(0.0, self.now() - doing.since),
+            record=record[-1] if record else "",
+            stack=words,
+        )
+
+    def _words(self, root: Path, pids: Sequence[int]) -> dict[int, str]:
+        """Ask workers where they are, all at once; return what each said."""
+        starts = {pid: words_size(root, pid) for pid in pids}
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, ASK)
         deadline = self.now() + _ANSWER_S
-        size = start
+        sizes = starts
         while self.now() < deadline:
             self._closed.wait(_STEP_S)
-            size, before = words_size(root, pid), size
-            if size == before > start:
+            sizes, before = {pid: words_size(root, pid) for pid in pids}, sizes
+            if all(sizes[pid] == before[pid] > starts[pid] for pid in pids):
                 break
+        return {pid: words_of(root, pid, starts[pid]) for pid in pids}
+
+    def _ask(self, root: Path, pid: int, doing: Doing) -> Stuck:
+        """Ask a worker where it is."""
+        words = self._words(root, [pid])[pid]
         seconds = int(self.now() - doing.since)
-        return self._stuck(pid, doing, words_of(root, pid, start), f"has been for {seconds} s at")
+        return self._stuck(pid, doing, words, f"has been for {seconds} s at")
 
     def _stuck(self, pid: int, doing: Doing, words: str, verb: str) -> Stuck:
         told = _RECORD.findall(words)

@@ -6,12 +6,13 @@ out of turn is an error here and not lost data there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from mustela.errors import InvariantError
 from mustela.state.interfaces import Token
 
-__all__ = ["Barrier", "Phase"]
+__all__ = ["Barrier", "OnPhase", "Phase"]
 
 
 class Phase(Enum):
@@ -41,12 +42,21 @@ _NEXT: dict[Phase, frozenset[Phase]] = {
 }
 
 
+OnPhase = Callable[[Token, Phase, str], None]
+"""Is told of each step: the attempt, where it is now, and, where it ended, how."""
+
+
+def _tell_nobody(_token: Token, _phase: Phase, _outcome: str) -> None:
+    """Nobody is told."""
+
+
 class Barrier:
     """Numbers epochs and attempts, and allows each step only in its turn.
 
     Args:
         incarnation: Number of this run of the application.
         last_epoch: Number of the last committed epoch.
+        on_phase: Is told of each step.
 
     Example:
         >>> barrier = Barrier(incarnation=1, last_epoch=0)
@@ -57,11 +67,27 @@ class Barrier:
         Token(incarnation=1, epoch=1, attempt=1)
     """
 
-    def __init__(self, *, incarnation: int, last_epoch: int) -> None:
+    def __init__(
+        self, *, incarnation: int, last_epoch: int, on_phase: OnPhase = _tell_nobody
+    ) -> None:
         self.incarnation = incarnation
         self.last_epoch = last_epoch
-        self.phase = Phase.IDLE
+        self._phase = Phase.IDLE
         self._attempt = 0
+        self._on_phase = on_phase
+
+    @property
+    def phase(self) -> Phase:
+        """The step that was taken last."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._enter(phase)
+
+    def _enter(self, phase: Phase, outcome: str = "") -> None:
+        self._phase = phase
+        self._on_phase(self.token, phase, outcome)
 
     @property
     def token(self) -> Token:
@@ -73,8 +99,12 @@ class Barrier:
         self.move(Phase.RUNNING)
         return self.token
 
-    def move(self, phase: Phase) -> None:
+    def move(self, phase: Phase, outcome: str = "") -> None:
         """Go to ``phase``.
+
+        Args:
+            phase: The next step.
+            outcome: How the attempt ended, if it did.
 
         Raises:
             InvariantError: If the protocol does not allow it now.
@@ -82,20 +112,20 @@ class Barrier:
         if phase not in _NEXT[self.phase]:
             msg = f"the epoch protocol does not go from {self.phase.value} to {phase.value}"
             raise InvariantError(msg, evidence={"epoch": self.token})
-        self.phase = phase
+        self._enter(phase, outcome)
 
     def committed(self) -> None:
         """Note that the epoch is committed; the next one gets the next number."""
         if self.phase not in {Phase.COMMIT_SENT, Phase.UNKNOWN}:
             msg = f"an epoch cannot be committed while it is {self.phase.value}"
             raise InvariantError(msg, evidence={"epoch": self.token})
-        self.phase = Phase.IDLE
+        self._enter(Phase.IDLE, "committed")
         self.last_epoch += 1
         self._attempt = 0
 
     def give_up(self) -> None:
         """Note that the attempt did not commit; its token is never used again."""
-        self.move(Phase.IDLE)
+        self.move(Phase.IDLE, "given up")
         self._attempt += 1
 
     def again(self) -> None:
@@ -107,5 +137,5 @@ class Barrier:
 
     def nothing_to_say(self) -> None:
         """Note that the epoch had nothing to commit; its number is used by the next one."""
-        self.move(Phase.IDLE)
+        self.move(Phase.IDLE, "nothing to commit")
         self._attempt += 1

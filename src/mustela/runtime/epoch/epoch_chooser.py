@@ -73,6 +73,7 @@ class EpochChooser:
         except EnvironmentFault as fault:
             self._view.note(fault)
             return None
+        run.look = look
         if not cuts and not self._is_due(look):
             self._rest(look)
             return None

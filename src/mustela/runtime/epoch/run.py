@@ -19,7 +19,9 @@ from mustela.runtime.events import Listener
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
 from mustela.runtime.start.opening import Opening
+from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.time.due_times import DueTimes
+from mustela.runtime.time.watermark import Look
 
 __all__ = ["Run"]
 
@@ -41,11 +43,13 @@ class Run:
         state: What is committed.
         barrier: The step of the epoch protocol.
         due: When key groups want to run though no record comes.
+        board: Is written what the loop is at, for those who look from outside.
         ends: Where source partitions ended at the last look.
         topics: Index of each source topic in the plan.
         whole: Indexes of topics whose ranges are not split among tasks.
         failures: Epochs that failed since the last commit.
         is_suspect: Whether local state is looked at before it is used.
+        look: What was seen when the last epoch was chosen, or found to have nothing to do.
     """
 
     settings: Settings
@@ -60,16 +64,28 @@ class Run:
     state: CommittedState
     barrier: Barrier
     due: DueTimes
+    board: StatusBoard
     ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     topics: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: frozenset[int] = frozenset()
     failures: int = 0
     is_suspect: bool = False
+    look: Look | None = None
 
     @property
     def plan(self) -> Plan:
         """The plan that runs."""
         return self.opening.plan
+
+    def tell_board(self) -> None:
+        """Write to the board what is committed, and what was seen of the rest."""
+        self.board.end_turn(
+            self.state,
+            self.ends,
+            topics=self.topics,
+            held=() if self.look is None else self.look.held,
+            is_well=not (self.failures or self.faults.is_tried),
+        )
 
     def name_topics(self) -> None:
         """Number the topics of the plan that runs."""

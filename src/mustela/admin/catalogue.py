@@ -1,0 +1,223 @@
+"""All metrics: name, kind, labels and meaning; the reference page is written from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["CATALOGUE", "Metric", "render_metrics"]
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: Its name; a counter's ends in ``_total``.
+        kind: What Prometheus takes it for.
+        labels: The names of its labels.
+        meaning: A sentence on it.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+
+_ALL: Final = (
+    Metric(
+        "mustela_info",
+        "gauge",
+        ("application_id", "version", "fingerprint"),
+        "Always 1; its labels say what runs.",
+    ),
+    Metric(
+        "mustela_state",
+        "gauge",
+        ("state",),
+        "1 for the state that the application is in, 0 for the others.",
+    ),
+    Metric(
+        "mustela_state_since_seconds",
+        "gauge",
+        (),
+        "When it came into that state, in seconds since 1970.",
+    ),
+    Metric("mustela_incarnation", "gauge", (), "Number of this run of the application."),
+    Metric("mustela_epoch", "gauge", (), "Number of the last committed epoch."),
+    Metric(
+        "mustela_records_read_total",
+        "counter",
+        (),
+        "Source records that were read and committed since the process started.",
+    ),
+    Metric(
+        "mustela_input_records_total",
+        "counter",
+        ("input",),
+        "Records that a stage took in, by the source or the exchange that they came from.",
+    ),
+    Metric(
+        "mustela_dropped_records_total",
+        "counter",
+        ("reason", "step"),
+        "Records that a step left out, by why: `late`, `null_key`, `expired`, `duplicate`, …",
+    ),
+    Metric(
+        "mustela_failed_records_total",
+        "counter",
+        ("step",),
+        "Records for which a step failed, and which a handler passed over.",
+    ),
+    Metric("mustela_dead_letters_total", "counter", ("step",), "Records that became dead letters."),
+    Metric(
+        "mustela_refused_rows_total",
+        "counter",
+        ("topic",),
+        "Output rows that the broker refused, and which a handler passed over.",
+    ),
+    Metric(
+        "mustela_user_total",
+        "counter",
+        ("name", "step"),
+        "What processors count by themselves, with `context.metrics`.",
+    ),
+    Metric(
+        "mustela_step_events_total",
+        "counter",
+        ("event", "step"),
+        "What else steps count: `updates`, `transactions`, `ticks`, `call_retries`, …",
+    ),
+    Metric(
+        "mustela_epochs_total",
+        "counter",
+        ("outcome",),
+        "Attempts of epochs that ended: `committed`, `given up`, `nothing to commit`.",
+    ),
+    Metric(
+        "mustela_epoch_seconds",
+        "histogram",
+        (),
+        "Time of committed epochs, from their choice to the end of their commit.",
+    ),
+    Metric(
+        "mustela_commit_seconds",
+        "histogram",
+        (),
+        "Time of their transactions, from the first row sent to the end of the commit.",
+    ),
+    Metric(
+        "mustela_epoch_phase_seconds",
+        "histogram",
+        ("phase",),
+        "Time of each phase of committed epochs; the guide on the admin server lists the phases.",
+    ),
+    Metric(
+        "mustela_epoch_in_flight_seconds",
+        "gauge",
+        (),
+        "Time since the epoch in flight began; 0 between two.",
+    ),
+    Metric(
+        "mustela_stalled_seconds",
+        "gauge",
+        (),
+        "Time since a running application last committed, or found nothing to do.",
+    ),
+    Metric(
+        "mustela_task_busy_seconds_total",
+        "counter",
+        ("stage", "task"),
+        "Time that each task worked, without waiting; after stage 0 a task is a lane.",
+    ),
+    Metric(
+        "mustela_lag_records",
+        "gauge",
+        ("topic", "partition"),
+        "Offsets of a source partition that wait to be read.",
+    ),
+    Metric("mustela_watermark_seconds", "gauge", (), "The watermark, in seconds since 1970."),
+    Metric(
+        "mustela_watermark_lag_seconds", "gauge", (), "How far the watermark is behind the clock."
+    ),
+    Metric(
+        "mustela_partition_idle",
+        "gauge",
+        ("topic", "partition"),
+        "1 for a source partition that is idle: it does not hold the watermark.",
+    ),
+    Metric("mustela_restore_key_groups", "gauge", (), "Key groups that this start looked at."),
+    Metric("mustela_restore_key_groups_done", "gauge", (), "Those of them that are current."),
+    Metric(
+        "mustela_restore_records_total",
+        "counter",
+        ("store",),
+        "Changelog records that this start read, by store.",
+    ),
+    Metric(
+        "mustela_store_changelog_end",
+        "gauge",
+        ("store",),
+        "Sum of the committed ends of a store's changelog, over its partitions.",
+    ),
+    Metric(
+        "mustela_state_disk_bytes",
+        "gauge",
+        ("stage",),
+        "Disk, or memory on tmpfs, that the state of a stage takes on the driver's host.",
+    ),
+    Metric(
+        "mustela_faults_total",
+        "counter",
+        ("code",),
+        "Faults after which the application tried again, by the code of the error.",
+    ),
+    Metric(
+        "mustela_processes",
+        "gauge",
+        ("role",),
+        "Processes on the driver's host: `driver`, `jvm`, `worker`, `other`.",
+    ),
+    Metric(
+        "mustela_process_memory_bytes",
+        "gauge",
+        ("role",),
+        "Resident memory of these processes; what they share counts for each.",
+    ),
+    Metric(
+        "mustela_process_cpu_seconds_total",
+        "counter",
+        ("role",),
+        "Processor time of these processes, of those that have ended too.",
+    ),
+)
+
+CATALOGUE: Final = {metric.name: metric for metric in _ALL}
+"""Every metric, by its name."""
+
+_HEAD = """# Metrics
+
+This page is written from `mustela.admin.catalogue`; `./dev golden-update` renews it.
+
+The [admin server](../guides/admin.md) shows these at `/metrics`, in Prometheus' text format. They
+are read when they are asked for; nothing is counted for them in between. Counters begin at 0 with
+each process. A metric without a value, such as the watermark before any record, is left out.
+
+"""
+
+
+def render_metrics() -> str:
+    """Return the page in Markdown.
+
+    Example:
+        >>> "| `mustela_lag_records` | gauge | `topic`, `partition` |" in render_metrics()
+        True
+    """
+    rows = [("Metric", "Kind", "Labels", "Meaning"), ("---",) * 4]
+    for metric in CATALOGUE.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        rows.append((f"`{metric.name}`", metric.kind, labels, metric.meaning))
+    return _HEAD + "".join("| " + " | ".join(row) + " |\n" for row in rows)

@@ -1,0 +1,167 @@
+"""The endpoints: what is asked, who may ask it, and what answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mustela.admin import health, views
+from mustela.admin.access import Scope
+from mustela.errors import MustelaError
+from mustela.runtime.status.watched import Watched
+from mustela.topology.mermaid import mermaid
+
+__all__ = ["JSON", "Answer", "Endpoint", "endpoints", "json_answer", "probe_endpoints"]
+
+JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    """What is sent back.
+
+    Attributes:
+        status: The HTTP status.
+        body: The body.
+        kind: Its media type.
+    """
+
+    status: int
+    body: bytes
+    kind: str = JSON
+
+
+Query = Mapping[str, str]
+Respond = Callable[[Watched, Query], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One path.
+
+    Attributes:
+        path: The path.
+        group: Its switch; one of `ENDPOINT_GROUPS`.
+        respond: Makes the answer, in a thread of its own.
+        scope: What a token must allow, also on loopback; `Scope.NOBODY` where none is needed there.
+        method: ``GET``, which takes ``HEAD`` too, or ``POST``.
+    """
+
+    path: str
+    group: str
+    respond: Respond
+    scope: Scope = Scope.NOBODY
+    method: str = "GET"
+
+
+def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:
+    """Return a document as an answer."""
+    return Answer(status, json.dumps(value, default=str, ensure_ascii=False).encode("utf-8"))
+
+
+def _live(watched: Watched, _query: Query) -> Answer:
+    found = health.liveness(watched)
+    return json_answer(found.facts, 200 if found.is_good else 503)
+
+
+def _ready(watched: Watched, _query: Query) -> Answer:
+    found = health.readiness(watched)
+    return json_answer(found.facts, 200 if found.is_good else 503)
+
+
+def _shows(view: Callable[[Watched], Mapping[str, Any]]) -> Respond:
+    return lambda watched, _query: json_answer(view(watched))
+
+
+def _topology(watched: Watched, query: Query) -> Answer:
+    form = query.get("format", "json")
+    if form == "json":
+        return json_answer(views.topology(watched))
+    if form == "text":
+        return Answer(200, watched.topology().describe().encode(), _TEXT)
+    if form == "mermaid":
+        return Answer(200, mermaid(watched.topology()).encode(), _TEXT)
+    return _wrong("format is json, text or mermaid")
+
+
+def _threads(watched: Watched, query: Query) -> Answer:
+    stacks = query.get("stacks", "true")
+    if stacks not in ("true", "false"):
+        return _wrong("stacks is true or false")
+    return json_answer(views.threads(watched, stacks=stacks == "true"))
+
+
+def _wrong(what: str) -> Answer:
+    return json_answer({"error": what}, 400)
+
+
+def _operates(act: Callable[[Watched], None], done: str) -> Respond:
+    def respond(watched: Watched, _query: Query) -> Answer:
+        try:
+            act(watched)
+        except MustelaError as error:
+            return json_answer({"error": error.what, "code": error.code, "fix": error.fix}, 409)
+        return json_answer({"asked": done, "state": watched.board.life.state}, 202)
+
+    return respond
+
+
+def endpoints(metrics: Respond) -> tuple[Endpoint, ...]:
+    """Return all endpoints.
+
+    Args:
+        metrics: Answers ``/metrics``.
+    """
+    return (
+        Endpoint(path="/health/live", group="health", respond=_live),
+        Endpoint(path="/health/ready", group="health", respond=_ready),
+        Endpoint(path="/info", group="info", respond=_shows(views.info)),
+        Endpoint(path="/config", group="config", respond=_shows(views.config), scope=Scope.READ),
+        Endpoint(path="/topology", group="topology", respond=_topology),
+        Endpoint(path="/state", group="state", respond=_shows(views.state)),
+        Endpoint(path="/offsets", group="state", respond=_shows(views.offsets)),
+        Endpoint(path="/watermarks", group="state", respond=_shows(views.watermarks)),
+        Endpoint(path="/metrics", group="metrics", respond=metrics),
+        Endpoint(path="/debug/threads", group="debug", respond=_threads, scope=Scope.QUERY),
+        Endpoint(path="/debug/barriers", group="debug", respond=_shows(views.barriers)),
+        *(
+            Endpoint(
+                path=f"/{name}",
+                group="operate",
+                respond=_operates(act, name),
+                scope=Scope.OPERATE,
+                method="POST",
+            )
+            for name, act in (("pause", _pause), ("resume", _resume), ("shutdown", _stop))
+        ),
+    )
+
+
+def _pause(watched: Watched) -> None:
+    watched.pause()
+
+
+def _resume(watched: Watched) -> None:
+    watched.resume()
+
+
+def _stop(watched: Watched) -> None:
+    watched.stop()
+
+
+def probe_endpoints() -> tuple[Endpoint, ...]:
+    """Return the endpoints of the probe port: they say yes or no, and show nothing."""
+    probes = (("/health/live", health.liveness), ("/health/ready", health.readiness))
+    return tuple(
+        Endpoint(path=path, group="health", respond=_terse(probe)) for path, probe in probes
+    )
+
+
+def _terse(probe: Callable[[Watched], health.Health]) -> Respond:
+    def respond(watched: Watched, _query: Query) -> Answer:
+        found = probe(watched)
+        return json_answer({"status": found.facts["status"]}, 200 if found.is_good else 503)
+
+    return respond

@@ -1,0 +1,25 @@
+"""Why the admin server does not listen."""
+
+from __future__ import annotations
+
+from mustela.errors import EnvironmentFault, UsageError
+
+__all__ = ["AdminAddressError", "AdminExposedError", "AdminTlsError"]
+
+
+class AdminExposedError(UsageError):
+    """The admin server would be reachable from other hosts without TLS, a token or host names."""
+
+    code = "ADMIN_EXPOSED"
+
+
+class AdminTlsError(UsageError):
+    """The certificate or the key of the admin server cannot be used."""
+
+    code = "ADMIN_TLS"
+
+
+class AdminAddressError(EnvironmentFault):
+    """The admin server cannot listen where it is to."""
+
+    code = "ADMIN_ADDRESS"

@@ -1,0 +1,237 @@
+"""What stands before every endpoint: who asks, by which name, how much, and for how long.
+
+A request from this host is not trusted for that: a page in a browser here can send one too. So
+the name that it asks by must be ours (else a name that somebody else owns could lead here), and
+a page of another origin is refused. What changes something, or shows data, needs a token always.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mustela.admin.access import Scope, Tokens
+from mustela.admin.endpoints import JSON, Endpoint
+from mustela.admin.exposure import ANY_HOST
+
+__all__ = ["BODY_MAX", "Guard", "Policy"]
+
+ASGI = Callable[..., Awaitable[None]]
+_Scope = MutableMapping[str, Any]
+
+BODY_MAX: Final = 64 * 1024
+"""The largest body of a request, in bytes; no endpoint reads one."""
+_TARGET_MAX: Final = 4096
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
+_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_audit = logging.getLogger("mustela.admin.audit")
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Who may ask for what.
+
+    Attributes:
+        tokens: The token of each scope.
+        hosts: Names that requests may come by; with `ANY_HOST` among them, any.
+        is_strict: Whether every endpoint needs a token: other hosts can reach it.
+        open_groups: Groups of endpoints that need none all the same.
+        requests_max: How many requests are answered at the same time.
+        timeout_s: Seconds that an answer may take.
+        say: Is told of each operation.
+    """
+
+    tokens: Tokens
+    hosts: frozenset[str]
+    is_strict: bool = False
+    open_groups: frozenset[str] = frozenset()
+    requests_max: int = 16
+    timeout_s: float = 5.0
+    say: Callable[[str], None] = field(default=_say_nothing)
+
+    def needed(self, endpoint: Endpoint) -> Scope:
+        """Return what a token must allow for an endpoint."""
+        if self.is_strict and endpoint.group not in self.open_groups:
+            return max(Scope.READ, endpoint.scope)
+        return endpoint.scope
+
+
+class _Refused(Exception):
+    """A request is not let through."""
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(what)
+        self.status = status
+        self.what = what
+
+
+class Guard:
+    """Lets through to an ASGI application what the policy allows.
+
+    Args:
+        app: What answers.
+        known: Its endpoints.
+        policy: Who may ask for what.
+    """
+
+    def __init__(self, app: ASGI, known: Iterable[Endpoint], policy: Policy) -> None:
+        self._app = app
+        self._endpoints = {endpoint.path: endpoint for endpoint in known}
+        self._policy = policy
+        self._busy = 0
+
+    async def __call__(self, scope: _Scope, receive: ASGI, send: ASGI) -> None:
+        """Answer, or refuse to."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        sender = _Sender(send)
+        try:
+            if self._busy >= self._policy.requests_max:
+                raise _Refused(503, "too many requests at the same time")
+            self._busy += 1
+            try:
+                await self._within_time(scope, receive, sender)
+            finally:
+                self._busy -= 1
+        except _Refused as refusal:
+            await sender.refuse(refusal)
+        self._note(scope, sender.status)
+
+    async def _within_time(self, scope: _Scope, receive: ASGI, sender: _Sender) -> None:
+        import anyio
+
+        with anyio.move_on_after(self._policy.timeout_s) as timer:
+            self._check(scope)
+            await self._app(scope, receive, sender)
+        if timer.cancelled_caught and not sender.status:
+            what = f"the answer took longer than {self._policy.timeout_s:g} s"
+            raise _Refused(503, what)
+
+    def _check(self, scope: _Scope) -> None:
+        """Refuse what is not allowed.
+
+        Raises:
+            _Refused: If it is not.
+        """
+        headers = _headers(scope)
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _TARGET_MAX:
+            raise _Refused(414, "the address is too long")
+        host = self._check_host(headers.get("host", []))
+        _check_origin(headers, host)
+        _check_size(headers)
+        endpoint = self._endpoints.get(_path(scope))
+        if endpoint is None:
+            return  # there is nothing to be guarded
+        needed = self._policy.needed(endpoint)
+        if needed is Scope.NOBODY:
+            return
+        granted = self._granted(headers.get("authorization", []))
+        scope.setdefault("state", {})["mustela_scope"] = granted.name.lower()
+        if granted is Scope.NOBODY:
+            raise _Refused(401, f"a token with scope {needed.name.lower()} is needed")
+        if granted < needed:
+            raise _Refused(403, f"the token's scope is not {needed.name.lower()}")
+
+    def _check_host(self, given: list[str]) -> str:
+        if len(given) != 1:
+            raise _Refused(400, "one Host is needed")
+        found = _HOST.fullmatch(given[0])
+        if found is None:
+            raise _Refused(400, "the Host is no name of a host")
+        allowed = self._policy.hosts
+        if ANY_HOST not in allowed and (found[1] or found[2]).lower() not in allowed:
+            raise _Refused(403, "this Host is not one of admin.allowed_hosts")
+        return given[0].lower()
+
+    def _granted(self, given: list[str]) -> Scope:
+        if len(given) != 1:
+            return Scope.NOBODY
+        kind, _, token = given[0].partition(" ")
+        if kind.lower() != "bearer":
+            return Scope.NOBODY
+        return self._policy.tokens.scope_of(token.strip())
+
+    def _note(self, scope: _Scope, status: int) -> None:
+        """Write the audit line of an operation, done or refused."""
+        endpoint = self._endpoints.get(_path(scope))
+        if endpoint is None or endpoint.group != "operate":
+            return
+        client = scope.get("client") or ("?", 0)
+        bearer = scope.get("state", {}).get("mustela_scope", "nobody")
+        text = (
+            f"admin: {scope['method'][:8]} {endpoint.path} from {client[0]}:{client[1]}"
+            f" with the scope {bearer}: {status}"
+        )
+        _audit.info(text)
+        self._policy.say(text)
+
+
+def _path(scope: _Scope) -> str:
+    """Return the path below where the application is mounted."""
+    path, root = scope["path"], scope.get("root_path") or ""
+    return path[len(root) :] if root and path.startswith(root) else path
+
+
+def _headers(scope: _Scope) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return found
+
+
+def _check_origin(headers: Mapping[str, list[str]], host: str) -> None:
+    own = {f"http://{host}", f"https://{host}"}
+    if any(origin.lower() not in own for origin in headers.get("origin", [])):
+        raise _Refused(403, "requests of pages of another origin are refused")
+    sites = headers.get("sec-fetch-site", [])
+    if any(site not in ("same-origin", "none") for site in sites):
+        raise _Refused(403, "requests of pages of another site are refused")
+
+
+def _check_size(headers: Mapping[str, list[str]]) -> None:
+    for length in headers.get("content-length", []):
+        if not length.isascii() or not length.isdigit() or len(length) > 18:
+            raise _Refused(400, "the Content-Length is no number")
+        if int(length) > BODY_MAX:
+            raise _Refused(413, f"a body has at most {BODY_MAX} bytes")
+
+
+class _Sender:
+    """Sends an answer with the headers that every answer has, and remembers its status."""
+
+    def __init__(self, send: ASGI) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await self._send(message)
+
+    async def refuse(self, refusal: _Refused) -> None:
+        body = json.dumps({"error": refusal.what}).encode()
+        headers = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body))]
+        if refusal.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if refusal.status == 503:
+            headers.append((b"retry-after", b"1"))
+        await self({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})

@@ -1,0 +1,93 @@
+"""Whether an application lives, and whether it is ready, by what its board says."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mustela.runtime.events import AppState
+from mustela.runtime.status.snapshot import EpochTrace
+from mustela.runtime.status.watched import Watched
+
+__all__ = ["Health", "liveness", "readiness", "restore_facts", "stall_seconds", "stuck_phase"]
+
+_STUCK_TIMES = 3
+_STUCK_LEAST_S = 1.0
+
+
+class Health(NamedTuple):
+    """An answer to a probe.
+
+    Attributes:
+        is_good: Whether all is well.
+        facts: What is to be told.
+    """
+
+    is_good: bool
+    facts: dict[str, Any]
+
+
+def stall_seconds(watched: Watched) -> float:
+    """Return for how long a running application has had work and committed nothing; else 0."""
+    board = watched.board
+    if board.life.state != AppState.RUNNING.value:
+        return 0.0
+    return max(0.0, board.clock.monotonic() - board.progress)
+
+
+def liveness(watched: Watched) -> Health:
+    """Say whether the application lives: it has not ended, and commits where there is work."""
+    board, limit_s = watched.board, watched.settings.admin.stall_after.total_seconds()
+    state, stalled_s = board.life.state, stall_seconds(watched)
+    facts: dict[str, Any] = {"state": state}
+    if AppState(state).ended:
+        return Health(False, {"status": "down", **facts, "why": "the application has ended"})
+    if stalled_s > limit_s:
+        why = "nothing was committed for longer than admin.stall_after, though there is work"
+        facts |= {"stalled_seconds": round(stalled_s, 3), "limit_seconds": limit_s}
+        return Health(False, {"status": "down", **facts, "why": why})
+    return Health(True, {"status": "up", **facts})
+
+
+def readiness(watched: Watched) -> Health:
+    """Say whether the application does its work: its state is there, and epochs can commit."""
+    board = watched.board
+    state = board.life.state
+    facts: dict[str, Any] = {"state": state}
+    if state == AppState.RESTORING.value:
+        return Health(False, {"status": "restoring", **facts, "restore": restore_facts(watched)})
+    if state != AppState.RUNNING.value:
+        return Health(False, {"status": state, **facts, "why": f"the application is {state}"})
+    if not liveness(watched).is_good:
+        return Health(False, {**liveness(watched).facts, "status": "stalled"})
+    if board.is_blind:
+        last = board.faults[-1] if board.faults else None
+        why = "the last look at the broker, or the last epoch, failed and is tried again"
+        told = None if last is None else {"code": last.code, "what": last.what}
+        return Health(False, {"status": "failing", **facts, "why": why, "fault": told})
+    return Health(True, {"status": "ready", **facts})
+
+
+def restore_facts(watched: Watched) -> dict[str, Any] | None:
+    """Return how far the restore is; None before it began."""
+    progress = watched.board.restore
+    if progress is None:
+        return None
+    logged = [name for name, (_, spec) in watched.plan().stores.items() if spec.logged]
+    stores = sorted({*logged, *progress.records})
+    return {
+        "key_groups_done": progress.done,
+        "key_groups": progress.groups,
+        "stores": {store: {"records": progress.records.get(store, 0)} for store in stores},
+    }
+
+
+def stuck_phase(trace: EpochTrace | None, watched: Watched) -> str | None:
+    """Return the phase in which an epoch is stuck: three times as long as any of the last ones."""
+    if trace is None or trace.ended is not None:
+        return None
+    phase, seconds = trace.seconds(watched.board.clock.monotonic())[-1]
+    before = [
+        spent for old in watched.board.recent for name, spent in old.seconds(0.0) if name == phase
+    ]
+    longest = max(before, default=0.0)
+    return phase if seconds > max(_STUCK_LEAST_S, _STUCK_TIMES * longest) else None

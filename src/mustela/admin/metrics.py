@@ -1,0 +1,189 @@
+"""The metrics of an application, read from its board when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+from mustela.admin.catalogue import CATALOGUE
+from mustela.admin.endpoints import Answer
+from mustela.admin.health import stall_seconds
+from mustela.admin.processes import Processes
+from mustela.admin.views import disk_bytes
+from mustela.runtime.events import AppState
+from mustela.runtime.status.snapshot import Histogram, SourcesView, lag_of
+from mustela.runtime.status.watched import Watched
+
+__all__ = ["AppCollector", "Sample", "metrics_answer", "samples_of_counter"]
+
+Sample = tuple[str, tuple[str, ...], "float | Histogram"]
+"""The name of a metric, the values of its labels, and its value."""
+
+_FAILED: Final = {
+    "failed_records": "mustela_failed_records_total",
+    "dead_letters": "mustela_dead_letters_total",
+    "refused_rows": "mustela_refused_rows_total",
+    "records": "mustela_input_records_total",
+}
+_DROPPED: Final = {
+    "duplicates": "duplicate",
+    "late": "late",
+    "skipped_invalid_timestamp": "invalid_timestamp",
+}
+
+
+def samples_of_counter(name: str, count: int) -> Sample:
+    """Return what a count of the tasks of epochs is among the metrics.
+
+    Args:
+        name: Its name, ``what:step``.
+        count: How many.
+
+    Example:
+        >>> samples_of_counter("dropped_late:per_hour", 3)
+        ('mustela_dropped_records_total', ('late', 'per_hour'), 3)
+        >>> samples_of_counter("dead_letters:parse", 1)
+        ('mustela_dead_letters_total', ('parse',), 1)
+    """
+    what, _, step = name.partition(":")
+    if what in _FAILED:
+        return _FAILED[what], (step,), count
+    if what.startswith("dropped_"):
+        return "mustela_dropped_records_total", (what.removeprefix("dropped_"), step), count
+    if what in _DROPPED:
+        return "mustela_dropped_records_total", (_DROPPED[what], step), count
+    if what.startswith("user."):
+        return "mustela_user_total", (what.removeprefix("user."), step), count
+    return "mustela_step_events_total", (what, step), count
+
+
+class AppCollector:
+    """A collector of prometheus_client's: it reads the board, and counts nothing itself.
+
+    Args:
+        watched: The application.
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._processes = Processes()
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield every value that there is now."""
+        yield from self._life()
+        yield from self._work()
+        sources = self._watched.board.sources
+        if sources is not None:
+            yield from _sources(sources, self._watched.board.clock.now_ms())
+        yield from self._state()
+        for role, usage in self._processes.look().items():
+            yield "mustela_processes", (role,), usage.processes
+            yield "mustela_process_memory_bytes", (role,), usage.memory_bytes
+            yield "mustela_process_cpu_seconds_total", (role,), usage.cpu_s
+
+    def _life(self) -> Iterator[Sample]:
+        watched, life = self._watched, self._watched.board.life
+        labels = (
+            watched.settings.application_id,
+            version("mustela"),
+            watched.topology().fingerprint,
+        )
+        yield "mustela_info", labels, 1
+        for state in AppState:
+            yield "mustela_state", (state.value,), float(state.value == life.state)
+        yield "mustela_state_since_seconds", (), life.since_ms / 1000
+        yield "mustela_stalled_seconds", (), stall_seconds(watched)
+
+    def _work(self) -> Iterator[Sample]:
+        board = self._watched.board
+        totals, flight = board.totals, board.in_flight
+        yield "mustela_records_read_total", (), totals.records
+        sums: dict[tuple[str, tuple[str, ...]], float] = {}
+        for name, count in totals.counters.items():
+            metric, labels, value = samples_of_counter(name, count)
+            assert not isinstance(value, Histogram)
+            sums[metric, labels] = sums.get((metric, labels), 0.0) + value
+        for (metric, labels), value in sums.items():
+            yield metric, labels, value
+        for outcome, count in totals.epochs.items():
+            yield "mustela_epochs_total", (outcome,), count
+        yield "mustela_epoch_seconds", (), totals.epoch_s
+        yield "mustela_commit_seconds", (), totals.commit_s
+        for phase, seen in totals.phases.items():
+            yield "mustela_epoch_phase_seconds", (phase,), seen
+        began = board.clock.monotonic() if flight is None else flight.marks[0][1]
+        seconds = max(0.0, board.clock.monotonic() - began)
+        yield "mustela_epoch_in_flight_seconds", (), 0.0 if flight is None else seconds
+        for (stage, task), busy_s in totals.busy_s.items():
+            yield "mustela_task_busy_seconds_total", (str(stage), str(task)), busy_s
+        for code, count in totals.faults.items():
+            yield "mustela_faults_total", (code,), count
+
+    def _state(self) -> Iterator[Sample]:
+        progress = self._watched.board.restore
+        if progress is not None:
+            yield "mustela_restore_key_groups", (), progress.groups
+            yield "mustela_restore_key_groups_done", (), progress.done
+            for store, count in progress.records.items():
+                yield "mustela_restore_records_total", (store,), count
+        for stage, size in disk_bytes(self._watched).items():
+            yield "mustela_state_disk_bytes", (str(stage),), size
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families, as prometheus_client wants them."""
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        kinds = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "histogram": HistogramMetricFamily,
+        }
+        families: dict[str, Any] = {}
+        for name, labels, value in self.samples():
+            metric = CATALOGUE[name]
+            if name not in families:
+                families[name] = kinds[metric.kind](name, metric.meaning, labels=metric.labels)
+            if isinstance(value, Histogram):
+                buckets = [
+                    ("+Inf" if bound == float("inf") else repr(bound), float(count))
+                    for bound, count in value.up_to()
+                ]
+                families[name].add_metric(labels, buckets, value.total_s)
+            else:
+                families[name].add_metric(labels, float(value))
+        yield from families.values()
+
+
+def _sources(view: SourcesView, now_ms: int) -> Iterator[Sample]:
+    yield "mustela_incarnation", (), view.incarnation
+    yield "mustela_epoch", (), view.epoch
+    for place in sorted(view.next_offsets):
+        lag = lag_of(view, place)
+        if lag is not None:
+            yield "mustela_lag_records", (place.topic, str(place.partition)), lag
+    for place, time in sorted(view.watermark.partitions.items()):
+        yield "mustela_partition_idle", (place.topic, str(place.partition)), float(time.idle)
+    if view.watermark.value >= 0:
+        yield "mustela_watermark_seconds", (), view.watermark.value / 1000
+        yield "mustela_watermark_lag_seconds", (), (now_ms - view.watermark.value) / 1000
+    for store, ends in view.changelog_ends.items():
+        yield "mustela_store_changelog_end", (store,), sum(ends)
+
+
+def metrics_answer(collector: AppCollector) -> Any:
+    """Return what answers ``/metrics``."""
+
+    def respond(_watched: Watched, _query: Mapping[str, str]) -> Answer:
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)  # pyright: ignore[reportArgumentType] - it needs no base
+        return Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+
+    return respond

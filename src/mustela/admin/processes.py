@@ -1,0 +1,119 @@
+"""Memory and processor time of the driver and of the processes that it started, from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Processes", "Usage"]
+
+_PROC: Final = Path("/proc")
+_TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class Usage(NamedTuple):
+    """What the processes of one role use.
+
+    Attributes:
+        processes: How many there are.
+        memory_bytes: Their resident memory.
+        cpu_s: Their processor time, that of those which have ended too.
+    """
+
+    processes: int
+    memory_bytes: int
+    cpu_s: float
+
+
+class _Seen(NamedTuple):
+    pid: int
+    parent: int
+    name: str
+    started: int
+    cpu_s: float
+    memory_bytes: int
+
+
+class Processes:
+    """Looks at this process and those below it, and remembers the time of those that ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[int, int], tuple[str, float]] = {}
+        self._ended: dict[str, float] = {}
+
+    def look(self) -> dict[str, Usage]:
+        """Return what each role uses now.
+
+        Example:
+            >>> Processes().look()["driver"].processes
+            1
+        """
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> dict[str, Usage]:
+        found: dict[tuple[int, int], tuple[str, float]] = {}
+        counts: dict[str, int] = {}
+        memory: dict[str, int] = {}
+        for each in _ours():
+            role = "driver" if each.pid == os.getpid() else _role(each.name)
+            found[each.pid, each.started] = role, each.cpu_s
+            counts[role] = counts.get(role, 0) + 1
+            memory[role] = memory.get(role, 0) + each.memory_bytes
+        for mark, (role, seconds) in self._seen.items():
+            if mark not in found:
+                self._ended[role] = self._ended.get(role, 0.0) + seconds
+        self._seen = found
+        spent = dict(self._ended)
+        for role, seconds in found.values():
+            spent[role] = spent.get(role, 0.0) + seconds
+        return {
+            role: Usage(counts.get(role, 0), memory.get(role, 0), seconds)
+            for role, seconds in sorted(spent.items())
+        }
+
+
+def _ours() -> Iterator[_Seen]:
+    """Yield this process and all below it."""
+    children: dict[int, list[_Seen]] = {}
+    wanted: list[_Seen] = []
+    for each in _all():
+        if each.pid == os.getpid():
+            wanted.append(each)
+        else:
+            children.setdefault(each.parent, []).append(each)
+    while wanted:
+        one = wanted.pop()
+        yield one
+        wanted.extend(children.get(one.pid, ()))
+
+
+def _all() -> Iterator[_Seen]:
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it ended meanwhile
+            continue
+        head, _, rest = text.rpartition(")")
+        fields = rest.split()
+        yield _Seen(
+            pid=int(entry.name),
+            parent=int(fields[1]),
+            name=head.partition("(")[2],
+            started=int(fields[19]),
+            cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_S,
+            memory_bytes=int(fields[21]) * _PAGE_BYTES,
+        )
+
+
+def _role(name: str) -> str:
+    if name.startswith("java"):
+        return "jvm"
+    return "worker" if name.startswith(("python", "pypy")) else "other"

@@ -1,0 +1,165 @@
+"""The admin server of an application: what it listens on, and who is let in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from mustela.admin.access import Access, Tokens, access_file
+from mustela.admin.application import application
+from mustela.admin.endpoints import endpoints, probe_endpoints
+from mustela.admin.exposure import ANY_HOST, bind, check_exposure, is_loopback
+from mustela.admin.guard import ASGI, Policy
+from mustela.admin.listening import Limits, Listening, Place
+from mustela.admin.metrics import AppCollector, metrics_answer
+from mustela.config.admin import AdminSettings, host_and_port
+from mustela.runtime.status.watched import Watched
+
+__all__ = ["AdminServer"]
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class AdminServer:
+    """Shows an application over HTTP; see `mustela.runtime.status.watched.Admin`.
+
+    Attributes:
+        address: Where it listens, ``http://127.0.0.1:8080``; empty while it does not.
+        probe_address: Where the probe port listens; empty without one.
+    """
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.probe_address = ""
+        self._listening: Listening | None = None
+        self._tokens: Tokens | None = None
+        self._access: tuple[Access, Watched] | None = None
+
+    def open(self, watched: Watched) -> None:
+        """Listen, as the settings say, and write the file that the command line reads.
+
+        Raises:
+            AdminExposedError: If other hosts could reach it without TLS, a token and names.
+            AdminTlsError: If certificate and key cannot be used.
+            AdminAddressError: If it cannot listen there.
+        """
+        admin = watched.settings.admin
+        check_exposure(admin)
+        host = _host_of(admin)
+        is_open = not is_loopback(host)
+        hosts = admin.hosts | {host.lower()}
+        if not is_open:
+            hosts |= _LOOPBACK
+        policy = replace(self._policy(watched, hosts), is_strict=is_open)
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(contextlib.closing(bind(admin.listen)))
+            scheme = "http" if admin.tls_certificate is None else "https"
+            self.address = f"{scheme}://{_shown(host, listening)}"
+            places = [
+                Place(
+                    socket=listening,
+                    app=self._application(watched, policy),
+                    certificate=admin.tls_certificate,
+                    key=admin.tls_key,
+                )
+            ]
+            if admin.probe_listen:
+                probing = stack.enter_context(contextlib.closing(bind(admin.probe_listen)))
+                self.probe_address = f"http://{_shown(_probe_host(admin), probing)}"
+                places.append(Place(socket=probing, app=_probe(watched, policy)))
+            self._write_access(watched)
+            limits = Limits(arrival_s=admin.request_timeout.total_seconds())
+            self._listening = Listening(places, limits)
+            stack.pop_all()
+        with contextlib.suppress(Exception):  # a listener's fault is not the server's
+            watched.say(f"shows itself at {self.address}")
+
+    def asgi(self, watched: Watched) -> ASGI:
+        """Return an ASGI application, to be mounted in a server of the user's own.
+
+        Nobody here knows where that server listens: so all but the health of the application
+        needs a token, and requests may come by any name.
+        """
+        policy = self._policy(watched, watched.settings.admin.hosts or frozenset({ANY_HOST}))
+        policy = replace(policy, is_strict=True, open_groups=frozenset({"health"}))
+        if self._access is None:
+            self._write_access(watched)
+        return self._application(watched, policy)
+
+    def close(self) -> None:
+        """Listen no more, and remove the file that the command line reads."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        if self._access is not None:
+            access, watched = self._access
+            access.remove(access_file(watched.settings))
+            self._access = None
+        self.address = self.probe_address = ""
+
+    def _policy(self, watched: Watched, hosts: frozenset[str]) -> Policy:
+        admin = watched.settings.admin
+        if self._tokens is None:
+            self._tokens = Tokens.of(watched.settings)
+        return Policy(
+            tokens=self._tokens,
+            hosts=hosts,
+            requests_max=admin.max_requests,
+            timeout_s=admin.request_timeout.total_seconds(),
+            say=_quietly(watched.say),
+        )
+
+    def _application(self, watched: Watched, policy: Policy) -> ASGI:
+        known = replace(watched, plan=cache(watched.plan), topology=cache(watched.topology))
+        answer = metrics_answer(AppCollector(known))
+        return application(known, endpoints(answer), policy)
+
+    def _write_access(self, watched: Watched) -> None:
+        assert self._tokens is not None
+        settings = watched.settings
+        certificate = settings.admin.tls_certificate
+        access = Access(
+            application_id=settings.application_id,
+            address=self.address,
+            certificate="" if certificate is None else str(certificate.absolute()),
+            pid=os.getpid(),
+            tokens=self._tokens,
+        )
+        access.write(access_file(settings), settings.state_dir)
+        self._access = access, watched
+
+
+def _probe(watched: Watched, policy: Policy) -> ASGI:
+    """Return what answers at the probe port: whoever asks, by whatever name."""
+    anybody = replace(policy, hosts=frozenset({ANY_HOST}), is_strict=False)
+    return application(watched, probe_endpoints(), anybody)
+
+
+def _host_of(admin: AdminSettings) -> str:
+    address = host_and_port(admin.listen)
+    assert address is not None, "settings check it"
+    return address[0]
+
+
+def _probe_host(admin: AdminSettings) -> str:
+    address = host_and_port(admin.probe_listen)
+    assert address is not None, "settings check it"
+    return address[0]
+
+
+def _shown(host: str, listening: socket.socket) -> str:
+    port = listening.getsockname()[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _quietly(say: Callable[[str], Any]) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        with contextlib.suppress(Exception):  # a listener's fault is not the server's
+            say(text)
+
+    return tell
