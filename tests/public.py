@@ -9,7 +9,10 @@ import mustela
 
 __all__ = ["MODULES", "names_of", "public_names"]
 
-MODULES = ("aggregates", "calls", "events", "processors", "stores", "streams", "testing", "windows")
+MODULES = (
+    *("aggregates", "calls", "events", "processors", "schemas"),
+    *("stores", "streams", "testing", "windows"),
+)
 """Modules whose names users import, beside the package itself."""
 
 

@@ -1,8 +1,8 @@
 """Mustela: the Kafka Streams DSL as a Python library, with Apache Spark as its engine.
 
 What nearly every application names is here. The rest is in modules by what it is for:
-`mustela.aggregates`, `mustela.calls`, `mustela.events`, `mustela.processors`, `mustela.stores`,
-`mustela.streams`, `mustela.testing` and `mustela.windows`.
+`mustela.aggregates`, `mustela.calls`, `mustela.events`, `mustela.processors`, `mustela.schemas`,
+`mustela.stores`, `mustela.streams`, `mustela.testing` and `mustela.windows`.
 
 This module imports nothing when it is imported: each name below is fetched from its room on first
 use, so code that runs on Spark's executors never pays for the rooms of the driver.

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from mustela.cli.main import command_line
 from mustela.config.clients import is_client_property
+from mustela.config.registry import registry_properties
 from mustela.config.settings import Settings
 from mustela.errors import InvariantError, MustelaError, all_codes
 from mustela_dev.broker.tools import TOOLS
@@ -130,8 +131,9 @@ def test_the_check_of_commands_finds_what_does_not_exist(command: App) -> None:
 
 
 def test_every_setting_that_a_fix_names_exists(advice: list[Text]) -> None:
-    """Mustela's own, the Kafka client's under ``kafka.``, or one of Kafka's brokers and topics."""
+    """Mustela's own, a client's by its own name, or one of Kafka's brokers and topics."""
     known = settings_of(Settings) | KAFKAS_OWN
+    known |= {f"schema.registry.{name}" for name in registry_properties()}
     wrong: list[str] = []
     for text in advice:
         if _PYTHON.search(text.body):

@@ -16,6 +16,7 @@ from mustela.config.clients import check_client_property, is_client_property
 from mustela.config.errors import MustelaSettingWarning, SettingsFileError, SettingValueError
 from mustela.config.masking import mask_value
 from mustela.config.problems import unknown_setting
+from mustela.config.registry import REGISTRY, check_registry_property, registry_name
 from mustela.config.sparknames import spark_property
 
 __all__ = ["CONFIG_FILE", "CONFIG_FILE_VARIABLE", "ENV_PREFIX", "Layers", "merge_layers"]
@@ -23,7 +24,7 @@ __all__ = ["CONFIG_FILE", "CONFIG_FILE_VARIABLE", "ENV_PREFIX", "Layers", "merge
 CONFIG_FILE = "mustela.yaml"
 CONFIG_FILE_VARIABLE = "MUSTELA_CONFIG_FILE"
 ENV_PREFIX = "MUSTELA__"
-_FREE = ("spark", "kafka")
+_FREE = ("spark", "kafka", REGISTRY)
 _CLIENTS = ("consumer", "producer", "admin")
 _REMOVED = {
     "state.sync_every": "a clean stop writes state to disk; after a crash of the machine it is"
@@ -152,6 +153,9 @@ def _resolve(entry: SettingEntry, leaves: Collection[str]) -> SettingEntry | Non
         return replace(entry, key=f"spark.{spark_property(rest)}", value=_text(entry))
     if section == "kafka" and rest:
         return _client_entry(entry, rest)
+    registry = rest if section == REGISTRY and rest else registry_name(key)
+    if registry is not None:
+        return _registry_entry(entry, registry)
     alias = find_alias(key)
     why = _REMOVED.get(key) or (alias.why if alias is not None and alias.setting is None else "")
     if why:
@@ -174,6 +178,12 @@ def _client_entry(entry: SettingEntry, name: str) -> SettingEntry:
     name = name.replace("_", ".").lower()
     check_client_property(name, entry.source)
     return replace(entry, key=f"kafka.{name}", value=_text(entry))
+
+
+def _registry_entry(entry: SettingEntry, name: str) -> SettingEntry:
+    name = name.replace("_", ".").lower()
+    check_registry_property(name, entry.source)
+    return replace(entry, key=f"{REGISTRY}.{name}", value=_text(entry))
 
 
 def _text(entry: SettingEntry) -> str:

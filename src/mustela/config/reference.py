@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from mustela.config.aliases import aliases
 from mustela.config.clients import forced_properties
+from mustela.config.registry import registry_properties
 from mustela.config.settings import setting_keys
 from mustela.config.units import show_duration, show_size
 
@@ -64,6 +65,16 @@ capitals are put back where the name is known: `MUSTELA__SPARK__DRIVER_MAXRESULT
 `spark.driver.maxResultSize`. A name with small letters is taken as written.
 """
 
+_REGISTRY = """
+## Schema registry properties
+
+`schema_registry.*` holds the properties of the schema registry, which serdes of Avro, Protobuf and
+JSON Schema use. Confluent's own names are accepted, too: `schema.registry.url`,
+`auto.register.schemas`. In the environment `_` stands for the dot:
+`MUSTELA__SCHEMA_REGISTRY__BASIC_AUTH_USER_INFO`.
+
+"""
+
 _ALIASES = """
 ## Kafka Streams' names
 
@@ -90,7 +101,9 @@ def render_reference() -> str:
     """
     parts = [_HEAD, *_table(["Setting", "Kind", "Default", "Meaning"], _rows()), _CLIENTS]
     forced = [[f"`{name}`", why] for name, why in sorted(forced_properties().items())]
-    parts += [*_table(["Property", "Why"], forced), _SPARK, _ALIASES]
+    parts += [*_table(["Property", "Why"], forced), _SPARK, _REGISTRY]
+    registry = [[f"`{name}`", meaning] for name, meaning in registry_properties().items()]
+    parts += [*_table(["Property", "Meaning"], registry), _ALIASES]
     known = sorted(aliases().items())
     means = [[f"`{name}`", f"`{a.setting}`"] for name, a in known if a.setting is not None]
     nothing = [[f"`{name}`", a.why] for name, a in known if a.setting is None]

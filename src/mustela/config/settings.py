@@ -351,6 +351,10 @@ class Settings(BaseSettings):
         description="Properties of the Kafka client (librdkafka) by their own names, for every "
         "client; `kafka.consumer.…`, `kafka.producer.…` and `kafka.admin.…` for one kind.",
     )
+    schema_registry: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of the schema registry by Confluent's names: `url`, …",
+    )
 
     DEFAULT: ClassVar[str] = "default"
     _sources: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
@@ -523,9 +527,9 @@ class Settings(BaseSettings):
                 for inner in type(value).model_fields:
                     key = f"{name}.{inner}"
                     flat[key] = mask_value(key, getattr(value, inner))
-            elif name in ("spark", "kafka"):
+            elif name in ("spark", "kafka", "schema_registry"):
                 for inner, item in sorted(value.items()):
-                    key = inner if name == "spark" else f"kafka.{inner}"
+                    key = inner if name == "spark" else f"{name}.{inner}"
                     flat[key] = mask_value(key, item)
             else:
                 flat[name] = mask_value(name, value)
@@ -547,7 +551,7 @@ def _merged(code: Mapping[str, Any], under: Layers | None) -> Layers:
 def setting_keys() -> dict[str, type[BaseModel]]:
     """Return the whole name of every setting with the model that owns it, in order.
 
-    ``spark`` and ``kafka`` are free mappings, and listed as such.
+    ``spark``, ``kafka`` and ``schema_registry`` are free mappings, and listed as such.
     """
     keys: dict[str, type[BaseModel]] = {}
     for name, field in Settings.model_fields.items():
@@ -562,11 +566,12 @@ def setting_keys() -> dict[str, type[BaseModel]]:
 def app_configs(settings: Settings) -> dict[str, Any]:
     """Return an application's settings as processors see them: plain values, and no secrets.
 
-    What is said to Kafka's clients, to Spark and of the admin server is left out, for passwords
-    and tokens are among it.
+    What is said to Kafka's clients, to the schema registry, to Spark and of the admin server is
+    left out, for passwords and tokens are among it.
 
     Example:
         >>> app_configs(Settings.load({"application_id": "orders"}, environ={}))["emit"]
         'barrier'
     """
-    return settings.model_dump(mode="json", exclude={"kafka", "spark", "admin"})
+    secret = {"admin", "kafka", "schema_registry", "spark"}
+    return settings.model_dump(mode="json", exclude=secret)

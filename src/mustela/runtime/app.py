@@ -13,6 +13,7 @@ from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
 from mustela.errors import InvariantError, MustelaError
+from mustela.plan.bound import bind_serdes
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
@@ -177,7 +178,8 @@ class App(Answering):
             event_time=settings.event_time,
             rules_off=settings.topology.rules,
         )
-        return plan(self.built_topology(), options=options)
+        made = plan(self.built_topology(), options=options)
+        return bind_serdes(made, settings.application_id, settings.schema_registry)
 
     def check_program(self) -> None:
         """See whether the program could run: without a broker, and without starting anything.

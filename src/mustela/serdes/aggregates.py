@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
-from mustela.serdes.base import Serde, SerdeError
+from mustela.serdes.base import Serde, SerdeError, SerdePlace
 from mustela.serdes.values import ValueSerde
 
 __all__ = ["Cells", "CellsSerde", "Holding"]
@@ -60,6 +60,13 @@ class CellsSerde(Serde[Cells]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments."""
         return CellsSerde, (self._layout, self._holding, self._value, self._rows)
+
+    def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[Cells]:
+        """Return the serde with that of the stream as it is at a place."""
+        value = None if self._value is None else self._value.bound(place, registry)
+        if value is self._value:
+            return self
+        return CellsSerde(self._layout, self._holding, value, self._rows)
 
     @property
     def reader(self) -> Serde[Any]:

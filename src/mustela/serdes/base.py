@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
-from mustela.errors import DataError, UsageError
+from mustela.errors import DataError, EnvironmentFault, UsageError
 
-__all__ = ["Serde", "SerdeError", "SerdeTypeError", "type_name"]
+__all__ = ["Serde", "SerdeError", "SerdePlace", "SerdeTypeError", "type_name"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,25 @@ class SerdeTypeError(UsageError):
     """A type cannot have a serde, or two types cannot be distinguished."""
 
     code = "SERDE_TYPE"
+
+
+@dataclass(frozen=True, slots=True)
+class SerdePlace:
+    """Where a serde is used, for those whose bytes depend on it.
+
+    Attributes:
+        topic: The topic; that of its changelog for a store. Empty where a function names it.
+        part: Whether keys or values are meant.
+        internal: Whether the topic is the application's own: nobody else writes it.
+
+    Example:
+        >>> SerdePlace("orders").part
+        'value'
+    """
+
+    topic: str
+    part: Literal["key", "value"] = "value"
+    internal: bool = False
 
 
 def type_name(cls: type[Any]) -> str:
@@ -77,6 +97,18 @@ class Serde(ABC, Generic[T]):
     def reader(self) -> Serde[Any] | None:
         """What queries of a store read instead, where the store keeps more than its results."""
         return None
+
+    def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[T]:
+        """Return the serde as it is at a place; itself, where that makes no difference.
+
+        A serde that holds others binds these.
+
+        Args:
+            place: Where it is used.
+            registry: Properties of the application's schema registry, by Confluent's names.
+        """
+        del place, registry
+        return self
 
     @abstractmethod
     def serialize(self, value: T | None) -> bytes | None:
@@ -156,6 +188,8 @@ class Serde(ABC, Generic[T]):
             error.evidence["index"] = str(index)
             error.fields["index"] = index
             return error
+        except EnvironmentFault:
+            raise  # a registry that does not answer is no fault of the item's
         except Exception as cause:  # noqa: BLE001 - a serde of the user's may raise anything
             wrapped = SerdeError(
                 f"serde {self.name} failed: {type(cause).__name__}: {cause}",

@@ -33,6 +33,7 @@ from mustela.serdes.base import Serde, type_name
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.row_versions import UpgradingSerde
 from mustela.serdes.scalars import EnumSerde
+from mustela.serdes.schemas.registered import RegisteredSerde
 from mustela.serdes.shape import is_attrs_class, is_class_by_path, is_named_tuple
 from mustela.serdes.structs import PydanticSerde, StructSerde
 from mustela.serdes.values import ValueSerde, class_path
@@ -75,6 +76,8 @@ def serde_format(serde: Serde[Any] | None) -> str:
             return {"name": "enum by name"}.get(serde.by, serde.by)
         case PydanticSerde():
             return "json by pydantic sorted" if serde.sort_keys else "json by pydantic"
+        case RegisteredSerde():
+            return serde.format
         case UpgradingSerde():
             return serde_format(serde.current)
         case WindowedSerde():
@@ -103,6 +106,8 @@ def serde_shape(serde: Serde[Any] | None) -> str:
             shape: Shape = _ANY if serde.expected is None else serde.expected.__name__
         case StructSerde() | PydanticSerde():
             shape = shape_of(serde.type)
+        case RegisteredSerde():
+            shape = serde.shape() or (shape_of(serde.type) if serde.type is not None else _ANY)
         case EnumSerde(by="name"):
             shape = ["enum", *sorted(serde.type.__members__)]
         case EnumSerde():

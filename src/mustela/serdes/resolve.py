@@ -33,6 +33,12 @@ from mustela.serdes.scalars import (
     EnumSerde,
     TimedeltaSerde,
 )
+from mustela.serdes.schemas.by_name import (
+    REGISTERED,
+    is_message,
+    message_serde,
+    registered_by_name,
+)
 from mustela.serdes.structs import is_structured, structured_serde
 
 __all__ = ["UnknownSerdeError", "plain_type", "resolve_serde", "serde_names"]
@@ -96,7 +102,7 @@ _NAME_OF_TYPE: dict[object, str] = {
 
 def serde_names() -> list[str]:
     """Return the names that `resolve_serde` knows."""
-    return sorted(_by_name(key=False))
+    return sorted([*_by_name(key=False), *REGISTERED])
 
 
 def plain_type(spec: Any) -> Any:
@@ -129,13 +135,15 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
             ``datetime``, ``date``, ``timedelta``, ``None``, an enum, a dataclass, a
             ``msgspec.Struct``, an attrs class, a NamedTuple, a TypedDict, a pydantic model,
             ``dict``, ``list``, ``list[X]``, ``dict[K, V]``, ``tuple[X, ...]``, a union of tagged
-            Structs), a name (``"json"``), or a serde, which is returned as it is.
+            Structs, a class that protoc generated), a name (``"json"``, ``"avro"``), or a serde,
+            which is returned as it is.
         key: Whether it is for keys. JSON and msgpack then sort what has no order of its own, so
             that equal keys are equal bytes.
 
     Raises:
         UnknownSerdeError: If nothing is known by that type or name.
         SerdeTypeError: If it is a structured type with a field that cannot be encoded.
+        MissingLibraryError: If its format needs an extra that is not installed.
 
     Example:
         >>> resolve_serde(int)
@@ -146,7 +154,7 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
     if isinstance(spec, Serde):
         return spec  # pyright: ignore[reportUnknownVariableType]
     if isinstance(spec, str):
-        found = _by_name(key=key).get(spec.lower())
+        found = registered_by_name(spec.lower()) or _by_name(key=key).get(spec.lower())
         if found is None:
             raise _unknown_name(spec)
         return found
@@ -156,6 +164,8 @@ def resolve_serde(spec: Any, *, key: bool = False) -> Serde[Any]:
         return _by_name(key=key)[name]
     if isinstance(spec, type) and issubclass(spec, enum.Enum):
         return EnumSerde(spec)
+    if is_message(spec):  # pyright: ignore[reportUnknownArgumentType]
+        return message_serde(spec)  # pyright: ignore[reportUnknownArgumentType]
     if is_structured(spec):
         return structured_serde(spec, sort_keys=key)
     raise _unknown_type(spec)  # pyright: ignore[reportUnknownArgumentType]

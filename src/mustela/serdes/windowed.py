@@ -7,14 +7,23 @@ milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from struct import Struct
 from typing import Any, TypeVar
 
 from mustela.errors import UsageError
 from mustela.model import TIME_MAX, SessionWindowed, Windowed
-from mustela.serdes.base import Serde, SerdeError, bad_bytes, bad_value, type_name, wrong_type
+from mustela.serdes.base import (
+    Serde,
+    SerdeError,
+    SerdePlace,
+    bad_bytes,
+    bad_value,
+    type_name,
+    wrong_type,
+)
 from mustela.serdes.resolve import resolve_serde
 from mustela.spans import span_ms
 
@@ -48,6 +57,23 @@ class _KeySerde(Serde[Windowed[K]]):
     """What both have in common: the serde of the key inside."""
 
     inner: Serde[Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by class, name, and the serde inside."""
+        return super().__eq__(other) and getattr(other, "inner", None) == self.inner
+
+    def __hash__(self) -> int:
+        """Hash by class and name."""
+        return super().__hash__()
+
+    def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[Windowed[K]]:
+        """Return the serde with the one inside as it is at a place."""
+        inner = self.inner.bound(place, registry)
+        if inner is self.inner:
+            return self
+        made = copy(self)
+        object.__setattr__(made, "inner", inner)
+        return made
 
     def _key_bytes(self, value: Any) -> bytes:
         if not _is_windowed(value):

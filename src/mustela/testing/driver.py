@@ -14,6 +14,7 @@ from mustela.clock import ManualClock, SystemClock
 from mustela.config.settings import Settings, app_configs
 from mustela.kernel.core.options import KernelOptions
 from mustela.model import TopicPartition
+from mustela.plan.bound import SerdeBinder
 from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
@@ -127,15 +128,17 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         )
         self._lanes = min(lanes, key_groups)
         self._crashes = crash_after_every_record
-        self._cluster = MemoryCluster(
-            plan(
-                self._topology,
-                options=PlanOptions(
-                    emit=self._settings.emit,
-                    event_time=self._settings.event_time,
-                    rules_off=self._settings.topology.rules,
-                ),
+        self._binder = SerdeBinder(self._settings.application_id, self._settings.schema_registry)
+        planned = plan(
+            self._topology,
+            options=PlanOptions(
+                emit=self._settings.emit,
+                event_time=self._settings.event_time,
+                rules_off=self._settings.topology.rules,
             ),
+        )
+        self._cluster = MemoryCluster(
+            self._binder.bind(planned),
             application_id=self._settings.application_id,
             key_groups=key_groups,
             dead_letter_topic=self._settings.dead_letter_topic,
@@ -210,8 +213,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 self._follow("create_input_topic", name)
                 return TestInputTopic(
                     name,
-                    key=_serde(key, node.key, is_key=True),
-                    value=_serde(value, node.value, is_key=False),
+                    key=self._serde(name, key, node.key, key=True),
+                    value=self._serde(name, value, node.value, key=False),
                     pipe=self._pipe,
                     clock=self._clock.now_ms,
                     start=start,
@@ -240,11 +243,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         check_written(name, self._topology, self._settings)
         return TestOutputTopic(
             name,
-            key=None if key is None else resolve_serde(key, key=True),
-            value=None if value is None else resolve_serde(value, key=False),
+            key=None if key is None else self._serde(name, key, None, key=True),
+            value=None if value is None else self._serde(name, value, None, key=False),
             rows=lambda: self._cluster.outputs.get(name, []),
             position=self._positions.setdefault(name, [0]),
-            sinks=sinks_of(self._topology, name),
+            sinks=sinks_of(self._topology, name, self._binder),
             why_empty=why_no_letters(name, self._cluster.plan, self._settings),
         )
 
@@ -558,6 +561,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         }
         return new | {p for p, time in cluster.watermark.partitions.items() if not time.idle}
 
+    def _serde(self, topic: str, said: Any, known: Serde[Any] | None, *, key: bool) -> Serde[Any]:
+        """Return a topic's serde: what the test says, what the topology says, or bytes."""
+        serde = resolve_serde(said, key=key) if said is not None else known or BytesSerde()
+        return self._binder.serde(serde, topic, key=key)
+
     def _commit(self, result: JobResult) -> list[BrokerRow]:
         return self._cluster.commit(result)
 
@@ -570,10 +578,3 @@ def _watermark_options(settings: Settings) -> WatermarkOptions:
     """
     said = settings.source_of("max_future_skew") != Settings.DEFAULT
     return watermark_options(settings, any_future=not said)
-
-
-def _serde(said: Any, known: Serde[Any] | None, *, is_key: bool) -> Serde[Any]:
-    """Return the serde of a test topic: what the test says, what the topology says, or bytes."""
-    if said is not None:
-        return resolve_serde(said, key=is_key)
-    return known or BytesSerde()

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast, overload
 
 from mustela.api.option import Answering
+from mustela.errors import EnvironmentFault
 from mustela.model import Headers, KeyValue, Record
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
@@ -35,6 +36,8 @@ def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | No
     """
     try:
         return serde.serialize(data)
+    except EnvironmentFault:
+        raise  # a schema registry that does not answer says so by itself
     except Exception as error:
         told = getattr(error, "what", None) or f"{type(error).__name__}: {error}"
         msg = f"{what} {data!r:.60} cannot be piped to topic {topic!r}: {told}"

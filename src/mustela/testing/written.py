@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mustela.config.settings import Settings
+from mustela.plan.bound import SerdeBinder
 from mustela.plan.plan import Plan
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
@@ -19,7 +20,9 @@ __all__ = ["check_written", "sinks_of", "why_no_letters"]
 _HANDLERS = ("deserialization_handler", "processing_handler", "production_handler")
 
 
-def sinks_of(topology: TopologyGraph, topic: str) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
+def sinks_of(
+    topology: TopologyGraph, topic: str, binder: SerdeBinder
+) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
     """Return the serdes of the sinks that may write a topic, by step.
 
     A sink that writes the topic and no other comes before those whose topic a function names: what
@@ -31,8 +34,8 @@ def sinks_of(topology: TopologyGraph, topic: str) -> dict[str, tuple[Serde[Any],
     first = fixed[:1]
     return {
         node.name: (
-            (first[0] if first else node).key or BytesSerde(),
-            (first[0] if first else node).value or BytesSerde(),
+            binder.serde((first[0] if first else node).key or BytesSerde(), topic, key=True),
+            binder.serde((first[0] if first else node).value or BytesSerde(), topic, key=False),
         )
         for node in [*fixed, *chosen]
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mustela.errors import EnvironmentFault
 from mustela.kernel.core.each import call_each
 from mustela.kernel.core.failures import Failures
 from mustela.plan.batch import Batch
@@ -23,6 +24,8 @@ def encode_column(
     """
     try:
         return serde.serialize_many(column), []
+    except EnvironmentFault:
+        raise  # no row is to blame
     except Exception:  # noqa: BLE001 - a serde of the user's may raise anything
         return call_each(serde.serialize, (column,), failing(batch, failures))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mustela.errors import DataError, InvariantError, Origin
+from mustela.errors import DataError, EnvironmentFault, InvariantError, Origin
 from mustela.kernel.core.options import Handler
 from mustela.kernel.core.output import DeadLetters, StageOutput
 from mustela.model import Headers, RecordContext
@@ -163,8 +163,10 @@ class Failures:
         Raises:
             DataError: If the handler is ``fail``.
             InvariantError: If that is what the cause is: no handler is asked about our mistakes.
+            EnvironmentFault: Likewise: a schema registry that does not answer is no fault of the
+                record's.
         """
-        if isinstance(cause, InvariantError):
+        if isinstance(cause, InvariantError | EnvironmentFault):
             raise cause
         context = batch.context(row)
         key = batch.keys[row] if batch.keys else None

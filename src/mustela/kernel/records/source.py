@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from mustela.errors import EnvironmentFault
 from mustela.kernel.core.each import keep_mask
 from mustela.kernel.core.encode import failing
 from mustela.kernel.core.failures import DeserializationError, Failures
@@ -104,6 +105,8 @@ def _decode(
     try:
         if not bad:
             return serde.deserialize_many(column)
+    except EnvironmentFault:
+        raise  # asked again row by row, a schema registry would answer no better
     except Exception:  # noqa: BLE001 - found again below, with its row
         pass
     decoded: list[Any] = []

@@ -1,0 +1,124 @@
+"""Serdes told where they are used, and of the application's schema registry."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from mustela.plan.epoch import changelog_topic
+from mustela.plan.plan import Exchange, Plan
+from mustela.serdes.base import Serde, SerdePlace
+from mustela.state.interfaces import StoreSpec
+from mustela.topology.global_table import GlobalTableNode
+from mustela.topology.node import Node
+from mustela.topology.sink import SinkNode
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["SerdeBinder", "bind_serdes"]
+
+T = TypeVar("T")
+
+_OWN = "mustela."
+"""A dataclass of the user's is nothing to look into."""
+_KEYS = frozenset({"key", "key_serde", "foreign_key", "record_key"})
+
+
+@dataclass(frozen=True, slots=True)
+class SerdeBinder:
+    """Tells serdes their places.
+
+    Attributes:
+        application_id: The application, whose name its own topics begin with.
+        registry: Properties of its schema registry.
+    """
+
+    application_id: str
+    registry: Mapping[str, str]
+
+    def serde(self, serde: Serde[Any], topic: str, *, key: bool) -> Serde[Any]:
+        """Return a serde as it is for a topic that others read and write, too.
+
+        Example:
+            >>> from mustela.serdes.primitives import StrSerde
+            >>> SerdeBinder("a", {}).serde(StrSerde(), "orders", key=True)
+            <StrSerde str>
+        """
+        place = SerdePlace(topic, "key" if key else "value")
+        return serde.bound(place, self.registry)
+
+    def bind(self, value: T, place: SerdePlace | None = None) -> T:
+        """Return nodes, stores and what holds them with each serde as it is at its place.
+
+        What holds no serde that depends on its place is returned as it is.
+        """
+        found: Any = value
+        place = self._place(value) or place
+        if isinstance(value, Serde):
+            if place is not None:
+                found = cast("Serde[Any]", value).bound(place, self.registry)
+        elif dataclasses.is_dataclass(value) and type(value).__module__.startswith(_OWN):
+            found = self._fields(value, place)
+        elif type(value) is tuple:
+            items = cast("tuple[Any, ...]", value)
+            bound = tuple(self.bind(item, place) for item in items)
+            found = items if _same(items, bound) else bound
+        elif isinstance(value, Mapping):
+            entries = cast("Mapping[Any, Any]", value)
+            changed = {key: self.bind(item, place) for key, item in entries.items()}
+            found = entries if _same(entries.values(), changed.values()) else changed
+        return cast("T", found)
+
+    def _fields(self, value: Any, place: SerdePlace | None) -> Any:
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            old = getattr(value, field.name)
+            part = "key" if field.name in _KEYS else "value"
+            here = None if place is None else dataclasses.replace(place, part=part)
+            new = self.bind(old, here)
+            if new is not old:
+                changed[field.name] = new
+        return dataclasses.replace(value, **changed) if changed else value
+
+    def _place(self, value: object) -> SerdePlace | None:
+        """Return the topic of what a node or a store holds; None for what is in another one."""
+        match value:
+            case SourceNode() | TableSourceNode():
+                return SerdePlace(next(iter(value.topics), ""))
+            case GlobalTableNode():
+                return SerdePlace(value.topic)
+            case SinkNode():
+                return SerdePlace(value.topic if isinstance(value.topic, str) else "")
+            case StoreSpec():
+                log = changelog_topic(self.application_id, value.log_name)
+                return SerdePlace(log, internal=True)
+            case Exchange():
+                return self._own(value.step)
+            case Node():
+                first = next(iter(value.stores), None)
+                return self._own(value.name) if first is None else self._place(first)
+            case _:
+                return None
+
+    def _own(self, name: str) -> SerdePlace:
+        """Return the place of what Kafka Streams would have a repartition topic for."""
+        return SerdePlace(f"{self.application_id}-{name}-repartition", internal=True)
+
+
+def bind_serdes(plan: Plan, application_id: str, registry: Mapping[str, str]) -> Plan:
+    """Return a plan whose serdes know where they are used.
+
+    Args:
+        plan: The plan.
+        application_id: The application's name.
+        registry: Properties of its schema registry, by Confluent's names.
+
+    Raises:
+        RegistryOptionError: If one of them has a value that it cannot have.
+    """
+    return SerdeBinder(application_id, registry).bind(plan)
+
+
+def _same(before: Any, after: Any) -> bool:
+    return all(one is other for one, other in zip(before, after, strict=True))

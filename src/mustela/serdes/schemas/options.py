@@ -1,0 +1,170 @@
+"""How a serde finds its registry, and what it may do there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from mustela.serdes.schemas.faults import RegistryOptionError
+from mustela.serdes.schemas.subjects import STRATEGIES
+
+__all__ = ["PROPERTIES", "RegistryOptions"]
+
+PROPERTIES: Final = (
+    "url",
+    "basic.auth.credentials.source",
+    "basic.auth.user.info",
+    "bearer.auth.credentials.source",
+    "bearer.auth.token",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "request.timeout.ms",
+    "max.retries",
+    "retries.wait.ms",
+    "auto.register.schemas",
+    "use.latest.version",
+    "normalize.schemas",
+    "key.subject.name.strategy",
+    "value.subject.name.strategy",
+)
+"""The properties of a registry by Confluent's names, without ``schema.registry.`` before them."""
+
+_TRUTHS: Final = {"true": True, "false": False}
+_NUMBERS: Final = {"request.timeout.ms": 10_000, "max.retries": 3, "retries.wait.ms": 500}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryOptions:
+    """A registry as a serde is told of it; a plain value that travels to workers.
+
+    Attributes:
+        urls: Addresses, the first that answers is used; ``mock://scope`` is in this process.
+        user_info: ``user:password`` for basic authentication, empty for none.
+        token: Bearer token, empty for none.
+        ca: PEM file of certificates to trust; empty for the system's own.
+        certificate: PEM file of the client's certificate; empty for none.
+        key: PEM file of its key; empty where the certificate's file has it.
+        key_password: Password of that key.
+        check_host: Whether the registry's certificate must be of its host.
+        timeout_ms: How long a request may take.
+        retries_max: How often a request is made again.
+        retry_wait_ms: Pause before the first of these; it doubles.
+        auto_register: Whether a schema that a subject lacks is registered.
+        use_latest: Whether values are written with the subject's latest schema.
+        normalize: Whether the registry brings schemas to a normal form.
+        key_strategy: How the subject of keys is named.
+        value_strategy: How that of values is named.
+
+    Example:
+        >>> RegistryOptions.of({"url": "mock://tests", "use.latest.version": "true"}).use_latest
+        True
+    """
+
+    urls: tuple[str, ...]
+    user_info: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+    check_host: bool = True
+    timeout_ms: int = _NUMBERS["request.timeout.ms"]
+    retries_max: int = _NUMBERS["max.retries"]
+    retry_wait_ms: int = _NUMBERS["retries.wait.ms"]
+    auto_register: bool = True
+    use_latest: bool = False
+    normalize: bool = False
+    key_strategy: str = "TopicNameStrategy"
+    value_strategy: str = "TopicNameStrategy"
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> RegistryOptions | None:
+        """Read properties by Confluent's names; None where they name no registry.
+
+        Args:
+            properties: With or without ``schema.registry.`` before the names.
+
+        Raises:
+            RegistryOptionError: If there is no such property, or it cannot have that value.
+        """
+        given = {name.removeprefix("schema.registry."): text for name, text in properties.items()}
+        unknown = sorted(given.keys() - set(PROPERTIES))
+        if unknown:
+            msg = f"a schema registry has no property {unknown[0]!r}"
+            raise RegistryOptionError(
+                msg, evidence={"known": ", ".join(PROPERTIES)}, fix="use one of these"
+            )
+        urls, in_url = _addresses(given.get("url", ""))
+        if not urls:
+            return None
+        strict = given.get("ssl.endpoint.identification.algorithm", "https").lower()
+        return cls(
+            urls=urls,
+            user_info=given.get("basic.auth.user.info", "") or in_url,
+            token=given.get("bearer.auth.token", ""),
+            ca=given.get("ssl.ca.location", ""),
+            certificate=given.get("ssl.certificate.location", ""),
+            key=given.get("ssl.key.location", ""),
+            key_password=given.get("ssl.key.password", ""),
+            check_host=strict not in {"", "none"},
+            timeout_ms=_number(given, "request.timeout.ms"),
+            retries_max=_number(given, "max.retries"),
+            retry_wait_ms=_number(given, "retries.wait.ms"),
+            auto_register=_truth(given, "auto.register.schemas", default=True),
+            use_latest=_truth(given, "use.latest.version", default=False),
+            normalize=_truth(given, "normalize.schemas", default=False),
+            key_strategy=_strategy(given, "key.subject.name.strategy"),
+            value_strategy=_strategy(given, "value.subject.name.strategy"),
+        )
+
+
+def _addresses(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the addresses without a user in them, and that user with the password."""
+    found: list[str] = []
+    user_info = ""
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        parts = urlsplit(one)
+        if parts.scheme not in {"http", "https", "mock"} or not (parts.netloc or parts.path):
+            msg = "schema.registry.url is no address of a registry"
+            raise RegistryOptionError(msg, fix="write http://host:port, https://… or mock://scope")
+        if parts.username is not None:
+            user_info = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+        found.append(urlunsplit(bare).rstrip("/"))
+    return tuple(found), user_info
+
+
+def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name)
+    if text is None:
+        return default
+    if text.lower() not in _TRUTHS:
+        raise _not_allowed(name, text, "true or false")
+    return _TRUTHS[text.lower()]
+
+
+def _number(given: Mapping[str, str], name: str) -> int:
+    text = given.get(name, str(_NUMBERS[name]))
+    if not text.isdecimal():
+        raise _not_allowed(name, text, "a whole number, 0 or more")
+    return int(text)
+
+
+def _strategy(given: Mapping[str, str], name: str) -> str:
+    text = given.get(name, "TopicNameStrategy").rpartition(".")[2]
+    if text not in STRATEGIES:
+        raise _not_allowed(name, text, ", ".join(STRATEGIES))
+    return text
+
+
+def _not_allowed(name: str, text: str, allowed: str) -> RegistryOptionError:
+    return RegistryOptionError(
+        f"schema.registry.{name} cannot be {text!r:.80}",
+        evidence={"allowed": allowed},
+        fix="use what is allowed",
+    )
