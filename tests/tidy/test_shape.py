@@ -31,6 +31,9 @@ MAY_RUN_CODE_FROM_DATA = {
     "src/mustela/topology/written_fold.py": "functions are written from a table of our own lines",
 }
 
+# The one file of the kernel that knows what event time means to an application.
+CLOCKS = "src/mustela/kernel/core/event_time.py"
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -98,6 +101,18 @@ def test_modules_are_named_for_what_they_hold(sources: list[Source]) -> None:
     """No module is called utils, helpers, common or the like."""
     vague = [source.name for source in sources if source.path.stem in VAGUE_NAMES]
     assert not vague, "\n".join(vague)
+
+
+def test_operators_do_not_ask_which_clock_they_have(library: list[Source]) -> None:
+    """They are given one when they open, and what differs is in it."""
+    asking = [
+        f"{source.name}:{node.lineno}"
+        for source in library
+        if source.name.startswith("src/mustela/kernel/") and source.name != CLOCKS
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and dotted(node).endswith("options.event_time")
+    ]
+    assert not asking, f"{asking}: use operator.event_clock, or by_event_time in {CLOCKS}"
 
 
 def test_data_is_not_run_as_code(library: list[Source]) -> None:

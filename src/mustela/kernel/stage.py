@@ -9,6 +9,7 @@ from typing import Any
 
 from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.kernel.core.divided import joined
+from mustela.kernel.core.event_time import by_event_time
 from mustela.kernel.core.isolate import for_branch
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.left_out import give_up
@@ -214,10 +215,10 @@ class StageRunner:
     def due_times(self, groups: Iterable[int]) -> dict[int, Due]:
         """Return when each key group wants to run though no record comes, and what it has parked.
 
-        With ``event_time = stream-time`` event time stands still while no record comes.
+        Event time that records alone move stands still while none comes: nobody waits for it.
         """
-        by_record = self.options.event_time == "stream-time"
-        event = [] if by_record else [op.due_event_times() for op in self._operators]
+        waiting = by_event_time(self.options, watermark=self._operators, stream_time=[])
+        event = [operator.due_event_times() for operator in waiting]
         wall = [operator.due_processing_times() for operator in self._operators]
         parked = [operator.parked() for operator in self._operators]
         return {

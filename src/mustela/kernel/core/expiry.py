@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from mustela.kernel.core.codec import StoreCodec
-from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.event_time import EventClock, WallClock
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.core.operator import Operator
@@ -56,12 +56,13 @@ class StoreExpiry:
         self.store = operator.lane_store(spec)
         self.lag_ms = operator.step.lag_ms
         self._time = operator.context.time
-        self.by_stream = operator.options.event_time == "stream-time" and not self.by_clock
         groups = self.store.groups
         self.views: dict[int, TtlView] = {group: self._view(group) for group in groups}
         whole: Any = {group: view.view for group, view in self.views.items()}
         rows = LaneStore(spec.name, whole, operator.options.key_groups)
-        self.clock = EventClock(operator.context, rows, lag_ms=self.lag_ms)
+        self.clock: EventClock = (
+            WallClock(self._time) if self.by_clock else operator.event_clock(rows)
+        )
 
     def _view(self, group: int) -> TtlView:
         found: Any = self.store.group(group)
@@ -70,7 +71,7 @@ class StoreExpiry:
 
     def now(self, group: int) -> int:
         """Return the time behind all that a key group was given so far."""
-        return self._time.now_ms if self.by_clock else self.clock.closed_until(group)
+        return self.clock.closed_until(group)
 
     def sweep(self) -> list[tuple[int, Expired]]:
         """Remove what is over; return it with its key groups."""
@@ -211,15 +212,10 @@ class ExpiringOperator(Operator[Any]):
         return [_Row(*row, now) for row, now in zip(found, self._judged(found), strict=True)]
 
     def _judged(self, rows: Sequence[tuple[Order, int, int, bytes, int, bool]]) -> list[int]:
-        expiry, time = self._expiry, self.context.time
-        if expiry.by_clock:
-            return [time.now_ms] * len(rows)
-        if expiry.by_stream:
-            groups = expiry.store.groups_of([row[3] for row in rows])
-            return expiry.clock.advance([row[4] for row in rows], groups)
-        if not all(row[0] for row in rows):
-            return [time.watermark - expiry.lag_ms] * len(rows)
-        return [reached - expiry.lag_ms for reached in time.judge(row[0] for row in rows)]
+        """Return what time it is for each row."""
+        order, keys = [row[0] for row in rows], [row[3] for row in rows]
+        origins = Origins([row[4] for row in rows], None, order if all(order) else None)
+        return self._expiry.clock.row_times(Batch(keys, keys, origins), keys)
 
     def _times_of(self, rows: Sequence[_Row]) -> dict[bytes, int]:
         """Return when the rows of the table were written whose keys are met."""

@@ -11,6 +11,12 @@ from typing import Any, Final
 from mustela.errors import InvariantError
 from mustela.kernel.core.each import drop, without
 from mustela.kernel.core.encode import encode_column
+from mustela.kernel.core.event_time import (
+    EventClock,
+    StreamTimeClock,
+    WatermarkClock,
+    by_event_time,
+)
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.core.operator import EXCHANGED, N, Operator
 from mustela.plan.batch import Batch
@@ -70,6 +76,19 @@ class KeyedOperator(Operator[N]):
         prefix = STORE_KEY_PREFIX.get(spec.kind, 0)
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
         return self.context.state.store(spec.name, prefix=prefix, suffix=suffix, spec=spec)
+
+    def event_clock(self, store: LaneStore | None) -> EventClock:
+        """Return a clock of this operator's own.
+
+        Args:
+            store: Where it keeps what it has to know in the next epoch, if anything; None for a
+                clock that begins anew with each.
+        """
+        return by_event_time(
+            self.options,
+            watermark=lambda: WatermarkClock(self.context.time, self.step.lag_ms),
+            stream_time=lambda: StreamTimeClock(store),
+        )()
 
     def without_null_keys(self, batch: Batch) -> Batch:
         """Drop and count the rows without a key."""

@@ -10,14 +10,13 @@ from typing import Any, Final
 
 from mustela.kernel.core.each import call_each, drop, without
 from mustela.kernel.core.encode import encode_column, failing
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.operator import EXCHANGED
 from mustela.kernel.joins.stream_join_origins import JoinOrigins
-from mustela.kernel.joins.stream_join_pace import PacedWaiting
 from mustela.kernel.joins.stream_join_part import Part, Reach
-from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, StreamTimes, insert
+from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, insert
 from mustela.kernel.joins.stream_join_spans import SPAN_BYTES, RecordSpans
+from mustela.kernel.joins.stream_join_time import JoinRows, join_clock
 from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords
 from mustela.plan.batch import Batch, in_turn
 from mustela.serdes.base import Serde
@@ -42,36 +41,6 @@ class _Side:
     batch: Batch
     keys: list[Any]
     values: list[Any]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """The rows of both sides, left ones first, and what each of them is judged by.
-
-    Attributes:
-        batch: The rows.
-        lefts: How many of them are left ones.
-        nulls: Whether a key or a value may be null.
-        order: Their places in merged order.
-        keys: Keys as bytes, None for null.
-        values: Values as bytes, None for null.
-        groups: The key group of each; only where somebody needs it.
-        now: Event time as each row is handled.
-        floors: What is older is no longer there for the row to meet.
-        triggers: Whether a row closes windows.
-    """
-
-    batch: Batch
-    lefts: int
-    order: Sequence[int]
-    keys: list[Any]
-    values: list[Any]
-    times: list[int]
-    nulls: bool = False
-    groups: list[int] = field(default_factory=list[int])
-    now: list[int] = field(default_factory=list[int])
-    floors: list[int] = field(default_factory=list[int])
-    triggers: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(slots=True)
@@ -126,7 +95,6 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             spec.rows_of(spec.value_serde or ValueSerde())
             for spec in (node.left, node.left if node.single_store else node.right)
         ]
-        self._by_stream = self.options.event_time == "stream-time"
         kept = (node.left,) if node.single_store else (node.left, node.right)
         stores = [self.lane_store(spec) for spec in kept]
         self._outer = node.outer_sides
@@ -134,25 +102,16 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             SideRows(store, segment_ms=window.segment_ms, waits=waits)
             for store, waits in zip(stores, self._outer, strict=False)
         ]
-        self._seen = [StreamTimes(store) for store in stores]
-        self._clock = EventClock(self.context, stores[LEFT], lag_ms=self.step.lag_ms)
+        unmatched = None if node.unmatched is None else self.lane_store(node.unmatched)
+        self._clock = join_clock(self, stores, unmatched)
         self._reach = Reach(
             older=(window.before_ms, window.after_ms),
             younger=(window.after_ms, window.before_ms),
-            # Kafka Streams asks for time 0 where a span ends before it
-            highest_min=0 if self._by_stream else None,
+            highest_min=self._clock.highest_min,
         )
         self._spans = None if node.spans is None else RecordSpans(node.spans, window)
         self._waits = [younger + window.grace_ms for younger in self._reach.younger]
-        self._waiting: WaitingRecords | None = None
-        if node.unmatched is not None:
-            store = self.lane_store(node.unmatched)
-            self._waiting = (
-                PacedWaiting(store, window)
-                if self._by_stream
-                else WaitingRecords(store, width_ms=window.block_ms)
-            )
-            self._now = StreamTimes(store)
+        self._waiting = self._clock.waiting
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Join the rows of both sides, in merged order."""
@@ -222,7 +181,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if lost:
             self.count(what, lost)
 
-    def _merged(self, sides: list[_Side]) -> _Rows:
+    def _merged(self, sides: list[_Side]) -> JoinRows:
         left, right = sides
         batch = Batch.concatenate([side.batch for side in sides])
         order = batch.order if len(left.keys) and len(right.keys) else None
@@ -230,7 +189,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if order is not None:
             turn = in_turn(order, [len(left.keys), len(right.keys)], self.step.turns)
             places = sorted(places, key=turn.__getitem__)
-        return _Rows(
+        return JoinRows(
             batch=batch,
             lefts=len(left.keys),
             order=places,
@@ -242,45 +201,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     # --- when a row comes ---------------------------------------------------------------------
 
-    def _judge(self, rows: _Rows) -> None:
+    def _judge(self, rows: JoinRows) -> None:
         """Say for each row what time it is, and what the other side still holds for it."""
         rows.groups = self._groups_of(rows.keys)
-        if self._by_stream:
-            self._judge_by_stream(rows)
-        else:
-            kept = self.node.window.kept_ms
-            rows.now = self._clock.row_times(rows.batch, ())
-            rows.floors = [now - kept for now in rows.now]
-            rows.triggers = bytearray(b"\x01") * len(rows.now)
+        self._clock.judge(rows)
 
-    def _judge_by_stream(self, rows: _Rows) -> None:
-        """Each key group has the time of its records, and each store that of what it has kept."""
-        groups, times, lefts = rows.groups, rows.times, rows.lefts
-        retention = self.node.window.retention_ms
-        # One store for both sides is the same as two: a row is kept after its left part.
-        seen = [times_.load(groups) for times_ in self._seen] * (2 // len(self._seen))
-        tracked = self._now.load(groups) if self._waiting is not None else dict.fromkeys(groups, -1)
-        rows.now, rows.floors = [0] * len(times), [0] * len(times)
-        rows.triggers = bytearray(len(times))
-        for row in rows.order:
-            group, time = groups[row], times[row]
-            now = tracked[group]
-            if time >= now:
-                tracked[group] = now = time
-                rows.triggers[row] = 1
-            rows.now[row] = now
-            mine = LEFT if row < lefts else RIGHT
-            rows.floors[row] = seen[1 - mine][group] - retention + 1
-            if rows.keys[row] is None or rows.values[row] is None:
-                rows.triggers[row] = 0
-            elif time > seen[mine][group]:
-                seen[mine][group] = time
-        for times_ in self._seen:
-            times_.save()
-        if self._waiting is not None:
-            self._now.save()
-
-    def _part(self, rows: _Rows, order: Sequence[int]) -> Part:
+    def _part(self, rows: JoinRows, order: Sequence[int]) -> Part:
         lefts = rows.lefts
         columns = (rows.keys, rows.times, rows.values, rows.groups, rows.floors)
         keys, times, values, groups, floors = ([column[row] for row in order] for column in columns)
@@ -292,7 +218,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     # --- matching -----------------------------------------------------------------------------
 
-    def _match(self, rows: _Rows, order: Sequence[int], results: _Results) -> None:
+    def _match(self, rows: JoinRows, order: Sequence[int], results: _Results) -> None:
         """Find the partners of each row, keep it, and close the windows that are over by then."""
         part = self._part(rows, order)
         for group, places in part.by_group(nulls=rows.nulls):
@@ -306,7 +232,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         for side in self._sides:
             side.forget()
 
-    def _match_inner(self, rows: _Rows, part: Part, results: _Results) -> None:
+    def _match_inner(self, rows: JoinRows, part: Part, results: _Results) -> None:
         lows, highs, times, values = part.lows, part.highs, part.times, part.values
         spans = self._spans
         left, right = self._sides
@@ -349,7 +275,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         results.times.extend([max(other, time) for other in met])
         return met, values
 
-    def _match_outer(self, rows: _Rows, part: Part, results: _Results) -> None:
+    def _match_outer(self, rows: JoinRows, part: Part, results: _Results) -> None:
         waiting = self._waiting
         assert waiting is not None
         lows, highs, times, values = part.lows, part.highs, part.times, part.values
@@ -390,19 +316,19 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             else:
                 mine.fresh[key] = at
 
-    def _close(self, waiting: WaitingRecords, rows: _Rows, row: int, results: _Results) -> None:
+    def _close(self, waiting: WaitingRecords, rows: JoinRows, row: int, results: _Results) -> None:
         """Add the results of closed windows, before those of the row that comes upon them."""
         side = LEFT if row < rows.lefts else RIGHT
         for closed in waiting.take(rows.groups[row], rows.now[row], side):
-            results.add_closed(closed, row if self._by_stream else -1, self._opened(closed))
+            results.add_closed(closed, self._clock.cause(row), self._opened(closed))
 
-    def _add_without_key(self, rows: _Rows, row: int, results: _Results) -> None:
+    def _add_without_key(self, rows: JoinRows, row: int, results: _Results) -> None:
         """Add the result of a row that nobody can meet, if it is one."""
         side = LEFT if row < rows.lefts else RIGHT
         if rows.values[row] is not None and self._outer[side]:
             self._add_alone(results, row, rows.times[row])
 
-    def _met(self, waiting: WaitingRecords, rows: _Rows, row: int, met: _Met) -> None:
+    def _met(self, waiting: WaitingRecords, rows: JoinRows, row: int, met: _Met) -> None:
         """Let the partners that a row has found, by time and value, wait no longer."""
         side = RIGHT if row < rows.lefts else LEFT
         if not self._outer[side]:
@@ -419,7 +345,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             waiting.discard(group, time + wait, side, key, stored=time in stored)
 
     def _unmet(
-        self, waiting: WaitingRecords, rows: _Rows, row: int, high: int, results: _Results
+        self, waiting: WaitingRecords, rows: JoinRows, row: int, high: int, results: _Results
     ) -> None:
         """Let a row wait that has no partner yet, or add its result if none is to be expected."""
         side = LEFT if row < rows.lefts else RIGHT
@@ -448,26 +374,26 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return closed.close - self._waits[closed.side]
 
     def finish(self) -> Batch | None:
-        """Close what is over at the watermark, and drop the segments that nobody can meet."""
+        """Close what is over when the epoch ends, and drop the segments that nobody can meet."""
         closed: Batch | None = None
         if self._waiting is not None:
-            if not self._by_stream:
-                closed = self._close_by_watermark(self._waiting)
+            closed = self._close_at_end(self._waiting)
             self._waiting.save()
-        self._expire()
+        for number, side in enumerate(self._sides):
+            for group, bound in self._clock.forgets(number, side.store.groups):
+                side.expire_before(group, bound)
         return closed
 
-    def _close_by_watermark(self, waiting: WaitingRecords) -> Batch | None:
+    def _close_at_end(self, waiting: WaitingRecords) -> Batch | None:
         results = _Results()
-        for group in self._sides[LEFT].store.groups:
-            now = self._clock.closed_until(group)
+        for group, now in self._clock.ends(self._sides[LEFT].store.groups):
             waiting.begin(group, now)
             for closed in waiting.take(group, now):
                 results.add_closed(closed, -1, self._opened(closed))
         if not results.rows:
             return None
         nothing = Batch.empty()
-        return self._joined(_Rows(nothing, 0, (), [], [], []), results)
+        return self._joined(JoinRows(nothing, 0, (), [], [], []), results)
 
     def due_event_times(self) -> dict[int, int]:
         """Return when the window of the first record that waits closes."""
@@ -476,15 +402,6 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         lag = self.step.lag_ms
         due = self._waiting.due(self._sides[LEFT].store.groups)
         return {group: time + lag for group, time in due.items()}
-
-    def _expire(self) -> None:
-        window = self.node.window
-        for side, seen in zip(self._sides, self._seen, strict=True):
-            for group in side.store.groups:
-                if not self._by_stream:
-                    side.expire_before(group, self._clock.closed_until(group) - window.kept_ms)
-                elif group in seen.now:
-                    side.expire_before(group, seen.now[group] - window.retention_ms + 1)
 
     # --- a stream with itself -----------------------------------------------------------------
 
@@ -503,7 +420,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             if keys[left] is not None and values[left] is not None
             for row in (left, left + count)
         ]
-        rows = _Rows(
+        rows = JoinRows(
             batch=side.batch.take(twice),
             lefts=count,
             order=order,
@@ -527,7 +444,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     # --- results ------------------------------------------------------------------------------
 
-    def _joined(self, rows: _Rows, results: _Results) -> Batch | None:
+    def _joined(self, rows: JoinRows, results: _Results) -> Batch | None:
         """Call the joiner for all results at once."""
         if not results.rows:
             return None
@@ -564,7 +481,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
 
     def _call(
         self,
-        rows: _Rows,
+        rows: JoinRows,
         results: _Results,
         columns: tuple[list[Any], list[Any], list[Any]],
         key_bytes: list[Any],

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from typing import Final
 
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.joins.stream_join_part import Part, WindowLook
-from mustela.state.kinds.layout import STREAM_TIME
 from mustela.state.kinds.list import KeyRows, ListRows
 
-__all__ = ["KeyRows", "SideRows", "StreamTimes", "insert"]
+__all__ = ["KeyRows", "SideRows", "insert"]
 
 EXPIRED_MIN: Final = 1_000
 """Lists that a batch drops at least, where so many are over."""
-
-_LENGTH: Final = 8
 
 
 class SideRows:
@@ -97,32 +93,3 @@ def insert(rows: KeyRows, time: int, value: bytes) -> None:
     place = bisect_right(times, time)
     times.insert(place, time)
     values.insert(place, value)
-
-
-class StreamTimes:
-    """The largest timestamp of each key group, kept in a store; -1 where nothing came yet.
-
-    Args:
-        store: Where it is kept.
-    """
-
-    def __init__(self, store: LaneStore) -> None:
-        self.now: dict[int, int] = {}
-        self._store = store
-        self._saved: dict[int, int] = {}
-
-    def load(self, groups: Iterable[int]) -> dict[int, int]:
-        """Fetch the times of key groups; what is returned may be changed until `save`."""
-        for group in set(groups).difference(self.now):
-            data = self._store.group(group).get(STREAM_TIME)
-            found = -1 if data is None else int.from_bytes(data, "big", signed=True)
-            self.now[group] = self._saved[group] = found
-        return self.now
-
-    def save(self) -> None:
-        """Write the times that moved."""
-        for group, now in self.now.items():
-            if now != self._saved[group]:
-                data = now.to_bytes(_LENGTH, "big", signed=True)
-                self._store.group(group).put(STREAM_TIME, data)
-                self._saved[group] = now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +11,6 @@ import msgspec
 
 from mustela.kernel.core.each import drop, without
 from mustela.kernel.core.encode import encode_column
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.joins.stream_table_join import StreamTableJoinOperator
 from mustela.model import TIME_MAX, Headers
 from mustela.plan.batch import Batch, Order, Origins
@@ -58,12 +56,14 @@ class _Arrived:
         key_bytes: Their keys.
         encoded: Their values as bytes.
         times: When each is judged.
+        asking: The rows that have a key: those meet the table, and move time.
     """
 
     batch: Batch
     key_bytes: list[Any]
     encoded: list[bytes | None]
     times: list[int]
+    asking: list[int]
 
 
 class StreamTableGraceJoinOperator(StreamTableJoinOperator):
@@ -82,8 +82,8 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         self._grace_ms = grace_ms
         self._value: Serde[Any] = buffer.rows_of(buffer.value_serde or ValueSerde())
         self._buffered = self.lane_store(buffer)
-        self._clock = EventClock(self.context, self._buffered, lag_ms=self.step.lag_ms)
-        self._by_stream = self.options.event_time == "stream-time"
+        self._clock = self.event_clock(self._buffered)
+        self._clock.keep_moves()
         self._streams: list[Batch] = []
         self._changes: list[Batch] = []
 
@@ -137,13 +137,12 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
             judged = self._clock.row_times(stream.take(rows), [key_bytes[row] for row in rows])
             for row, time in zip(rows, judged, strict=True):
                 times[row] = time
-        return _Arrived(stream, key_bytes, drop(encoded, failed), times)
+        return _Arrived(stream, key_bytes, drop(encoded, failed), times, rows)
 
     def _by_group(self, arrived: _Arrived) -> dict[int, list[int]]:
-        rows = [row for row, key in enumerate(arrived.key_bytes) if key is not None]
-        groups = self._buffered.groups_of([arrived.key_bytes[row] for row in rows])
+        groups = self._buffered.groups_of([arrived.key_bytes[row] for row in arrived.asking])
         mine: dict[int, list[int]] = {}
-        for row, group in zip(rows, groups, strict=True):
+        for row, group in zip(arrived.asking, groups, strict=True):
             mine.setdefault(group, []).append(row)
         return mine
 
@@ -180,18 +179,11 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         keys = [arrived.key_bytes[row] for row in waiting]
         buffer.put_many(keys, [stamps[row] for row in waiting], encoded)
         due = buffer.take_due(self._clock.closed_until(group) - self._grace_ms)
-        times = [arrived.times[row] for row in rows]
-        order = batch.order or []
         came = _came(due, {row: (stamps[row], arrived.key_bytes[row]) for row in waiting})
         going: list[_Going] = []
         for number, (record, own) in enumerate(zip(due, came, strict=True)):
             kept = _DECODE(record.value)
-            if self._by_stream:
-                nth = rows[bisect_left(times, record.time + self._grace_ms)]
-                cause = nth if own is None else max(nth, own)
-                place, turn = order[cause], turns.get(cause, 0)
-            else:
-                place, turn = (self._fires(record.time), -1, -1, -1), 0
+            place, turn = self._place(group, record.time, own, arrived, turns)
             going.append(
                 _Going(
                     (*place, _LAST, turn, group + 1, number),
@@ -203,6 +195,21 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
                 )
             )
         return going
+
+    def _place(
+        self, group: int, time: int, own: int | None, arrived: _Arrived, turns: dict[int, int]
+    ) -> tuple[Order, int]:
+        """Return where a record goes on, and its turn there.
+
+        That is behind the row that let its time pass, or its own if that came later; at its moment,
+        where no row did.
+        """
+        moved = self._clock.moved_to(group, time + self._grace_ms)
+        if moved is None:
+            return (self._fires(time), -1, -1, -1), 0
+        cause = max(arrived.asking[moved.row], -1 if own is None else own)
+        order = arrived.batch.order or []
+        return order[cause], turns.get(cause, 0)
 
     def _met(self, going: list[_Going], changes: Batch, changed: list[bytes]) -> Batch:
         """Join records that go on with the versions of their times."""

@@ -7,7 +7,6 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from mustela.kernel.core.each import drop, without
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.isolate import copy_column
 from mustela.kernel.tables.table_lookup import JoinOperator, LookupTable, in_order, spread
 from mustela.kernel.tables.versioned_lookup import VersionedLookup
@@ -50,13 +49,10 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         self._left = self.node.kind == "left"
         self._table: LookupTable | None = None
         self._versions: VersionedLookup | None = None
-        self._windows: EventClock | None = None
         if self.node.table.store.kind == "versioned":
             self._versions = VersionedLookup(self, self.node.table)
         else:
             self._table = LookupTable(self, self.node.table)
-            if self._table.timed is not None:
-                self._windows = EventClock(self.context, self._table.timed, lag_ms=self.step.lag_ms)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Join the records of the stream; changes of the table give no result by themselves."""
@@ -71,24 +67,22 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         result: Batch | None = None
         if len(stream):
             found, failed = self._found(self._table, (stream, key_bytes), changes, changed)
-            if self._windows is not None:
+            if self._table.clock is not None:
                 found = self._known(found, (stream, key_bytes), (changes, changed))
             if failed:
                 stream = without(stream, failed)
                 key_bytes, found = drop(key_bytes, failed), drop(found, failed)
             result = self._joined(stream, key_bytes, found)
         self._table.tell(changes, changed)
-        if self._windows is not None:
-            moves = Origins(self._table.moves(changes, changed), None, changes.order)
-            self._windows.row_times(Batch(changed, changed, moves), changed)
+        if self._table.clock is not None:
+            moves = Origins(self._table.moves(changed), None, changes.order)
+            self._table.clock.row_times(Batch(changed, changed, moves), changed)
         return result
 
     def finish(self) -> Batch | None:
         """Forget the windows that can change no more."""
-        if self._windows is not None:
-            assert self._table is not None
-            self._windows.save()
-            self._table.expire(self._windows)
+        if self._table is not None:
+            self._table.end()
         return None
 
     def _admitted(self, stream: Batch, *, ordered: bool) -> tuple[Batch, list[Any]]:
@@ -142,14 +136,14 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
     ) -> list[Any]:
         """Return the rows without those of windows that are forgotten when a record asks.
 
-        By stream time that moves with the changes alone, as it does for the table.
+        Records do not move its time, as they do not move that of the table.
         """
-        assert self._windows is not None
         assert self._table is not None
+        assert self._table.clock is not None
         (records, key_bytes), (told, changed) = stream, changes
         asking = [row for row, key in enumerate(key_bytes) if key is not None]
         keys = [*changed, *(key_bytes[row] for row in asking)]
-        times = [*self._table.moves(told, changed), *repeat(_NO_TIME, len(asking))]
+        times = [*self._table.moves(changed), *repeat(_NO_TIME, len(asking))]
         order: list[Order] | None = None
         index: Sequence[int] = range(len(keys))
         causes, places = told.order or [], records.order
@@ -157,7 +151,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
             order = [*causes, *behind([places[row] for row in asking], causes)]
             index = sorted(index, key=order.__getitem__)
         both = Batch(keys, keys, Origins(times, None, order)).take(index)
-        judged = self._windows.row_times(both, both.keys)
+        judged = self._table.clock.row_times(both, both.keys)
         at = dict(zip(index, judged, strict=True))
         first = len(changed)
         asked = keys[first:]

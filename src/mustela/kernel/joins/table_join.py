@@ -11,7 +11,6 @@ from mustela.kernel.core.changes import latest_only
 from mustela.kernel.core.codec import NO_TIMESTAMP
 from mustela.kernel.core.each import call_each, without
 from mustela.kernel.core.encode import failing
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.isolate import copy_column
 from mustela.kernel.tables.table import KeyedTableOperator
 from mustela.kernel.tables.table_lookup import JoinOperator, LookupTable
@@ -93,16 +92,6 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
             LookupTable(self, side, kept_ms=kept)
             for side, kept in zip(self.node.sides, kept_ms, strict=True)
         )
-        lag_ms = self.step.lag_ms
-        self._sides = [
-            (
-                table,
-                None
-                if (copy := table.timed) is None
-                else EventClock(self.context, copy, lag_ms=lag_ms),
-            )
-            for table in (self._left, self._right)
-        ]
         self._has_row = _HAS_ROW[self.node.kind]
         self._every = self.options.emit == "every" or self.step.each_change
 
@@ -136,10 +125,8 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
 
     def finish(self) -> Batch | None:
         """Forget the windows that are known no longer."""
-        for table, clock in self._sides:
-            if clock is not None:
-                clock.save()
-                table.expire(clock)
+        self._left.end()
+        self._right.end()
         return None
 
     def _rows(
@@ -165,26 +152,20 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         An event is judged by the time before it: an epoch that holds nothing else forgets when it
         ends.
         """
-        left, right = (
-            set[int]()
-            if clock is None
-            else self._forgotten_by(table, clock, changes, key_bytes, own)
-            for (table, clock), own in zip(
-                self._sides, (range(lefts), range(lefts, len(key_bytes))), strict=True
-            )
+        return (
+            self._forgotten_by(self._left, changes, key_bytes, range(lefts)),
+            self._forgotten_by(self._right, changes, key_bytes, range(lefts, len(key_bytes))),
         )
-        return left, right
 
     @staticmethod
     def _forgotten_by(
-        table: LookupTable,
-        clock: EventClock,
-        changes: Batch,
-        key_bytes: list[bytes],
-        own: range,
+        table: LookupTable, changes: Batch, key_bytes: list[bytes], own: range
     ) -> set[int]:
         """Return the changes of a window that one side has forgotten; its own are ``own``."""
-        order, moves = changes.order, table.moves(changes, key_bytes)
+        clock = table.clock
+        if clock is None:
+            return set()
+        order, moves = changes.order, table.moves(key_bytes)
         moves = [time if row in own else NO_TIMESTAMP for row, time in enumerate(moves)]
         if order is None:
             clock.row_times(Batch(key_bytes, key_bytes, Origins(moves, None, None)), key_bytes)

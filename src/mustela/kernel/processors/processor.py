@@ -17,13 +17,12 @@ state and global tables, ``operator.lane_store(spec)``), and ``self.task``, the 
 group (``task.group``, ``task.processor``, ``task.store(spec)``). To forward outside of ``process``,
 call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers and metadata apply.
 
-How to act on time. ``operator.timing`` is made by `make_timing`, once, before the first instance;
-None where a node has nothing to do with time. The operator tells it of each new task
-(``timing.opened(task)``, behind ``init``), of each record before and behind ``process``
-(``timing.before(task, hand)``, ``timing.after(task, hand)``, if ``timing.watches_records``), of
-the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
-forwards leaves with the operator's own rows, or passes the group at once. The node must say
-`acts_on_time`, and have a store for what is to be remembered.
+How to act on time. ``operator.timing`` is made once, before the first instance; None where a node
+has nothing to do with time. The operator tells it of each new task (``timing.opened(task)``, behind
+``init``), of each record that lets time pass (``timing.after(task, hand, now)``, behind
+``process``), of the end of the epoch (``timing.finish()``, which may forward), and asks it for due
+times. What it forwards leaves with the operator's own rows, or passes the group at once. The node
+must say `acts_on_time`, and have a store for what is to be remembered.
 """
 
 from __future__ import annotations
@@ -53,15 +52,9 @@ from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 
-__all__ = ["ProcessorOperator", "make_timing"]
+__all__ = ["ProcessorOperator"]
 
 _PREFETCHED: Final = frozenset({"key_value", "timestamped_key_value"})
-
-
-def make_timing(operator: ProcessorOperator) -> ProcessorTime | None:
-    """Return what acts on time for a step, None where nothing does."""
-    spec = operator.node.timers
-    return None if spec is None else ProcessorTime(operator, operator.lane_store(spec))
 
 
 class ProcessorOperator(ProcessorStep):
@@ -78,7 +71,9 @@ class ProcessorOperator(ProcessorStep):
         self.tasks = {}
         self._lane_stores: dict[str, LaneStore] = {}
         self._bad_rows = self.user_failures(None)
-        self.timing = make_timing(self)
+        timers = None if node.timers is None else self.lane_store(node.timers)
+        self.clock = self.event_clock(timers)
+        self.timing = None if timers is None else ProcessorTime(self, timers)
         timed = [spec for spec in self.node.stores if spec.ttl_ms is not None]
         self._expiries = [ProcessorExpiry(self, spec) for spec in timed]
 
@@ -161,15 +156,11 @@ class ProcessorOperator(ProcessorStep):
         record_headers = () if headers is None else headers[row]
         place = None if order is None else order[row]
         hand = Hand(timestamp, record_headers, place, batch, row)
-        timing = self.timing if self.timing is not None and self.timing.watches_records else None
-        if timing is not None:
-            timing.before(task, hand)
-        self.hand = hand
+        self.hand, timing = hand, self.timing
+        # Who has no timers goes by all records that were read up to here, as Kafka's task does.
+        passed = self.clock.move(group, timestamp if timing or place is None else place[0])
         for expiry in self._expiries:
             expiry.meet(group, timestamp)
-        reached = timestamp if place is None else place[0]
-        if reached > task.stream_time:
-            task.stream_time = reached
         try:
             make = fixed_key_record if self.node.fixed_key else Record
             task.process(make(batch.keys[row], batch.values[row], timestamp, record_headers))
@@ -180,8 +171,8 @@ class ProcessorOperator(ProcessorStep):
             self.hand = None
             for expiry in self._expiries:
                 expiry.leave(group)
-        if timing is not None:
-            timing.after(task, hand)
+        if timing is not None and passed is not None:
+            timing.after(task, hand, passed)
 
     def finish(self) -> Batch | None:
         """Let time pass, then close the instances; return what was forwarded."""

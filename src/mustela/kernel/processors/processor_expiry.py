@@ -7,7 +7,7 @@ from functools import partial
 
 from mustela.kernel.core.expiry import StoreExpiry
 from mustela.kernel.processors.processor_step import ProcessorStep
-from mustela.kernel.processors.processor_time import watermark_at
+from mustela.kernel.processors.processor_time import event_time_at
 from mustela.state.interfaces import StoreSpec
 
 __all__ = ["ProcessorExpiry"]
@@ -28,9 +28,7 @@ class ProcessorExpiry(StoreExpiry):
 
     def _here(self, group: int) -> int:
         """Return what time it is for what is being worked on."""
-        if self.by_clock or self.by_stream:
-            return self.now(group)
-        return watermark_at(self._operator)
+        return event_time_at(self._operator, self.clock, group)
 
     def _put_at(self, group: int) -> int:
         """Return the time of what is put now without one: that of the record, or the timer."""
@@ -39,8 +37,7 @@ class ProcessorExpiry(StoreExpiry):
 
     def meet(self, group: int, timestamp: int) -> None:
         """A record of a key group is worked on, until `leave`."""
-        if self.by_stream:
-            self.clock.advance([timestamp], [group])
+        self.clock.move(group, timestamp)
         clock = self.views[group].clock
         self._before.append((clock.now, clock.otherwise))
         clock.now, clock.otherwise = partial(self._here, group), partial(self._put_at, group)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
+from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.processors.processor_stores import ReadOnlyRows, open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record
@@ -78,6 +79,7 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
         topics: The plan's topics.
         sender: Where what is forwarded goes.
         tasks: The instances by key group.
+        clock: Its event time.
         timing: What acts on time, a `processor_time.ProcessorTime`, or None.
     """
 
@@ -86,6 +88,7 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
     topics: Sequence[str]
     sender: Sender
     tasks: dict[int, Task]
+    clock: EventClock
     timing: Any
 
     @property
@@ -134,15 +137,13 @@ class Task:
         context: What the processor may ask and do.
         processor: The user's.
         process: Its method.
-        stream_time: How far the records have come that it saw.
     """
 
-    __slots__ = ("_stores", "context", "group", "operator", "process", "processor", "stream_time")
+    __slots__ = ("_stores", "context", "group", "operator", "process", "processor")
 
     def __init__(self, operator: ProcessorStep, group: int) -> None:
         self.operator = operator
         self.group = group
-        self.stream_time = -1
         self.context: Any = None
         self.processor: Any = operator.node.supplier()
         self.process: Callable[[Any], object] = self.processor.process

@@ -1,11 +1,10 @@
 """What acts on time in a processor step: its timers, its punctuators, and what time it is.
 
-By stream time (``event_time = stream-time``) each key group has a time of its own, the largest
-timestamp of the records that came to the step. A record that comes moves it, is processed, and then
-what is due by it fires, before the next record: that is what Kafka Streams does, and so it makes no
-difference how records are cut into epochs. By watermark the records of an epoch are processed
-first, then the step comes to the epoch's watermark, and what is due fires then. By the clock things
-fire at the end of an epoch, at the epoch's one wall-clock time.
+Where a record lets event time pass (see `EventClock.move`), it is processed, and then what is due
+by it fires, before the next record: that is what Kafka Streams does, and so it makes no difference
+how records are cut into epochs. Where time passes when an epoch ends, the epoch's records are
+processed first, and what is due fires then. By the clock things fire at the end of an epoch, at the
+epoch's one wall-clock time.
 
 At the end of an epoch all timers of the lane fire in the order of their times, whichever key group
 they belong to; those by event time first, then punctuators by stream time, timers by the clock, and
@@ -52,35 +51,26 @@ class ProcessorTime:
 
     Args:
         operator: The step.
-        store: Where timers, schedules and stream time are kept.
-
-    Attributes:
-        watches_records: Whether time moves from record to record.
+        store: Where timers and schedules are kept.
     """
 
     def __init__(self, operator: ProcessorStep, store: LaneStore) -> None:
         self._operator = operator
         self._store = store
         self._time = operator.context.time
-        self._clock = EventClock(operator.context, store, lag_ms=operator.step.lag_ms)
+        self._clock = operator.clock
         self._timers = StepTimers(store, self._prefetch)
         self._schedules: dict[int, GroupSchedules] = {}
         self._firing: StoredTimer | None = None
         self._last: dict[int, tuple[int, int]] = {}
-        self.watches_records = operator.options.event_time == "stream-time"
 
     def opened(self, task: Task) -> None:
         """Close the list of schedules of a task whose ``init`` has run."""
         self._of(task.group).seal()
 
-    def before(self, task: Task, hand: Hand) -> None:
-        """Let a record move the stream time of its key group."""
-        if hand.timestamp > self._clock.closed_until(task.group):
-            self._clock.advance([hand.timestamp], [task.group])
-
-    def after(self, task: Task, hand: Hand) -> None:
-        """Fire what is due behind a record."""
-        group, now = task.group, self._clock.closed_until(task.group)
+    def after(self, task: Task, hand: Hand, now: int) -> None:
+        """Fire what is due at the time that has passed behind a record."""
+        group = task.group
         while self._timers.due_time(EVENT, group, now) is not None:
             self._fire(EVENT, group, now, hand.order)
         if self._of(group).next_ms(PunctuationType.STREAM_TIME) <= now:
@@ -110,12 +100,6 @@ class ProcessorTime:
     def due_processing_times(self) -> dict[int, int]:
         """Return the time of the clock at which each key group has a timer or a tick."""
         return self._next(CLOCK, PunctuationType.WALL_CLOCK_TIME)
-
-    def event_time(self, task: Task) -> int:
-        """Return the event time of a key group at what is being worked on, -1 if there is none."""
-        if self.watches_records:
-            return self._clock.closed_until(task.group)
-        return watermark_at(self._operator)
 
     def schedule(
         self,
@@ -269,20 +253,21 @@ class ProcessorTime:
         return (time, -1, -1, -1, group, number)
 
 
-def watermark_at(operator: ProcessorStep) -> int:
-    """Return the watermark at which a step judges what it works on.
+def event_time_at(operator: ProcessorStep, clock: EventClock, group: int) -> int:
+    """Return the time at which a step judges what it works on, -1 if there is none yet.
 
     For a record it is the time that has come in its place, as for the windows of other steps; for
-    what fires it is the watermark behind the epoch's records.
+    what fires it is the time behind the epoch's records.
+
+    Args:
+        operator: The step.
+        clock: The step's, or that of one of its stores.
+        group: The key group that is being worked on.
     """
-    time, hand = operator.context.time, operator.hand
+    hand = operator.hand
     if hand is None or hand.batch is None:
-        reached = time.watermark
-    elif hand.order is None:
-        reached = time.before
-    else:
-        reached = time.judge([hand.order])[0]
-    return max(reached - operator.step.lag_ms, -1)
+        return max(clock.closed_until(group), -1)
+    return max(clock.at(group, hand.order), -1)
 
 
 class TimeMethods:
@@ -297,12 +282,7 @@ class TimeMethods:
 
     def current_watermark(self) -> int:
         """Return event time; see `ProcessingContext`."""
-        timing = self.operator.timing
-        if timing is not None:
-            return timing.event_time(self.task)
-        if self.operator.options.event_time == "stream-time":
-            return self.task.stream_time
-        return watermark_at(self.operator)
+        return event_time_at(self.operator, self.operator.clock, self.task.group)
 
     def current_system_time(self) -> int:
         """Return the epoch's wall-clock time; see `ProcessingContext`."""

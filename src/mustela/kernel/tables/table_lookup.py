@@ -13,7 +13,6 @@ from mustela.kernel.core.encode import failing
 from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.isolate import copy_column, is_immutable_column
 from mustela.kernel.core.keyed import KeyedOperator
-from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.core.operator import N
 from mustela.kernel.tables.table import call_present
 from mustela.kernel.tables.versioned_lookup import versions_before
@@ -55,15 +54,17 @@ class LookupTable:
     A table that lives in the same stage has taken the changes of this epoch already when the join
     runs. So the join reads what was before the epoch, and remembers the changes it was given.
 
-    A copy of windows has a time of its own. By watermark it is the application's, as of the records
-    that come, and a window is known while one of the tables may change it. By stream time it is
-    where the latest window of the table begins, and a window is known until one begins that is
-    later by the table's own retention: Kafka Streams looks windows up in the table's store.
+    A copy of windows has a clock of its own, which the starts of windows move, where rows move it:
+    Kafka Streams looks windows up in the table's own store. A window is known while one of the
+    tables may change it, or while that store keeps it (see `EventClock.kept_ms`).
 
     Args:
         operator: The join.
         lookup: Where the rows are.
         kept_ms: How long the table itself keeps its windows; as long as the copy if not given.
+
+    Attributes:
+        clock: That of a copy whose rows leave it by their time; None for any other.
     """
 
     def __init__(
@@ -72,10 +73,13 @@ class LookupTable:
         self._operator = operator
         self._lookup = lookup
         self._store = operator.lane_store(lookup.store)
-        self._by_stream = operator.options.event_time == "stream-time"
-        self._kept_ms = lookup.store.retention_ms if lookup.store.kind == "window" else None
-        if self._kept_ms is not None and self._by_stream and kept_ms is not None:
-            self._kept_ms = kept_ms
+        self._kept_ms: int | None = None
+        self.clock: EventClock | None = None
+        needed = lookup.store.retention_ms if lookup.store.kind == "window" else None
+        if lookup.own and needed is not None:
+            self.clock = operator.event_clock(self._store)
+            retained = needed if kept_ms is None else kept_ms
+            self._kept_ms = self.clock.kept_ms(needed=needed, retained=retained)
         self._codec = StoreCodec(lookup.store, lookup.store.value_serde or ValueSerde())
         self._told: dict[bytes, tuple[Any, int]] = {}
 
@@ -119,11 +123,6 @@ class LookupTable:
                     values[place], times[place] = version.value, version.timestamp
         return self._codec.decode_many(values)[0], times
 
-    @property
-    def timed(self) -> LaneStore | None:
-        """The copy whose rows leave it by their time, if it is one."""
-        return self._store if self._lookup.own and self._kept_ms is not None else None
-
     def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
         """Take changes over: what is looked up from now on is looked up behind them."""
         if not key_bytes:
@@ -155,23 +154,23 @@ class LookupTable:
         end = begin + TIME_BYTES or None
         return [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
 
-    def moves(self, changes: Batch, key_bytes: Sequence[bytes]) -> list[int]:
+    def moves(self, key_bytes: Sequence[bytes]) -> list[int]:
         """Return the times to which changes of a table of windows move the time of its copy."""
-        return self._window_times(key_bytes) if self._by_stream else changes.timestamps
+        return self._window_times(key_bytes)
 
     def is_kept(self, keys: Sequence[bytes], times: Sequence[int]) -> list[bool]:
         """Say of windows of a copy whether they are still known at a time each."""
         assert self._kept_ms is not None, self._lookup.store.name
-        lag = self._kept_ms - self._by_stream
         pairs = zip(self._window_times(keys), times, strict=True)
-        return [begin >= time - lag for begin, time in pairs]
+        return [begin >= time - self._kept_ms for begin, time in pairs]
 
-    def expire(self, clock: EventClock) -> None:
-        """Forget the windows of a copy that can change no more."""
-        if not self._lookup.own or self._kept_ms is None:
+    def end(self) -> None:
+        """End the epoch: forget the windows of a copy that can change no more."""
+        if self.clock is None or self._kept_ms is None:
             return
+        self.clock.save()
         for group in self._store.groups:
-            bound = clock.closed_until(group) - self._kept_ms + self._by_stream
+            bound = self.clock.closed_until(group) - self._kept_ms
             WindowRows(self._store.group(group)).expire_before(bound)
 
     def _encoded(self, changes: Batch) -> list[Any]:

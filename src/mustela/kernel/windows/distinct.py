@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from mustela.kernel.core.each import call_each, without
 from mustela.kernel.core.encode import failing
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.operator import Operator
 from mustela.kernel.windows.window_close import LateRecord
@@ -49,7 +48,7 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
         store = self.node.store
         self.use_key_serde(store.key_serde)
         self._store = self.lane_store(store)
-        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._clock = self.event_clock(self._store)
         self._kept_ms = self.node.within_ms + self.node.grace_ms
 
     def key_serde_out(self) -> Serde[Any] | None:

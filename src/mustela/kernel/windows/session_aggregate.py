@@ -74,9 +74,10 @@ class SessionAggregateOperator(WindowOperator):
         self._gap = windows.gap_ms
         self._lasting = windows.gap_ms + windows.grace_ms
         self._in_sight = self._lasting
-        if self.options.event_time == "stream-time" and self.node.emit != "close":
-            kept = self.node.store.retention_ms
-            self._in_sight = max(self._lasting, (kept or 0) - 1)
+        if self.node.emit != "close":
+            retained = self.node.store.retention_ms or 0
+            kept_ms = self._clock.kept_ms(needed=self._lasting, retained=retained)
+            self._in_sight = max(self._lasting, kept_ms)
         self._merge = make_merge(self.node)
         self._fold = make_session_fold(self.node)
         self._initializer = self.node.initializer or (lambda: None)

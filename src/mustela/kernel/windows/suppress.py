@@ -11,7 +11,6 @@ import msgspec
 from mustela.errors import UsageError
 from mustela.kernel.core.each import drop, without
 from mustela.kernel.core.encode import encode_column
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.model import TIME_MAX, Headers, Windowed
 from mustela.plan.batch import Batch, Order, Origins
@@ -67,8 +66,8 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
     """Of the changes of a key that are held back together, the last one goes on.
 
     Its old value is the one that went on before, so that what is behind sees a table whose rows
-    are those that went on. By stream time rows go on as soon as a change moves the time, by
-    watermark behind the rows of the epoch.
+    are those that went on. Where a change lets time pass, rows go on with it; where time passes
+    when the epoch ends, behind its rows.
     """
 
     def open(self) -> None:
@@ -76,9 +75,8 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         self.use_key_serde(self.node.key)
         self._value: Serde[Any] = self.node.buffer.rows_of(self.node.value or ValueSerde())
         self._store = self.lane_store(self.node.buffer)
-        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._clock = self.event_clock(self._store)
         self._buffers: dict[int, SlotBuffer] = {}
-        self._by_stream = self.options.event_time == "stream-time"
         self._weighs = self.node.max_bytes is not None
         self._bounded = self._weighs or self.node.max_records is not None
 
@@ -89,17 +87,16 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         if not key_bytes:
             return None
         times = self._slot_times(batch)
-        if not (self._by_stream or self._bounded):
+        passed = self._clock.passed_by(batch, key_bytes)
+        if passed is None and not self._bounded:
             for buffer, places in self._routed(key_bytes):
                 self._hold(buffer, places, (key_bytes, times, encoded))
             return None
-        return self._row_by_row(batch, key_bytes, times, encoded)
+        return self._row_by_row(batch, key_bytes, passed, (times, encoded))
 
     def finish(self) -> Batch | None:
-        """Let go of what is due at the epoch's watermark."""
+        """Let go of what is due now that the epoch ends; no row has let go of it before."""
         self._clock.save()
-        if self._by_stream:
-            return None
         released: list[_Released] = []
         for group in self._store.groups:
             rows = self._due(group, self._clock.closed_until(group))
@@ -183,9 +180,21 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         buffer.put_many(keys, [times[place] for place in places], values)
 
     def _row_by_row(
-        self, batch: Batch, key_bytes: list[bytes], times: list[int], slots: list[bytes]
+        self,
+        batch: Batch,
+        key_bytes: list[bytes],
+        passed: list[int] | None,
+        columns: tuple[list[int], list[bytes]],
     ) -> Batch | None:
-        now = self._clock.row_times(batch, key_bytes) if self._by_stream else []
+        """Hold changes back one by one; what is due by one of them, or has no room, goes on.
+
+        Args:
+            batch: The changes.
+            key_bytes: Their keys.
+            passed: The time that has passed behind each, if any has.
+            columns: The times of their slots, and the slots.
+        """
+        times, slots = columns
         groups = self._store.groups_of(key_bytes)
         for buffer, places in self._routed(key_bytes):
             buffer.load_many([key_bytes[place] for place in places])
@@ -198,8 +207,8 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
             self._hold(buffer, [row], (key_bytes, times, slots))
             going: list[Buffered] = []
             first[group] = min(first[group], times[row])
-            if self._by_stream and first[group] + self._delay <= now[row]:
-                going = self._due(group, now[row])
+            if passed is not None and first[group] + self._delay <= passed[row]:
+                going = self._due(group, passed[row])
                 first[group] = self._first(group)
             if self._bounded and self._is_full(buffer):
                 going += self._make_room(buffer, batch, row)

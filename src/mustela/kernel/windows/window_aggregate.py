@@ -19,7 +19,6 @@ from mustela.kernel.aggregates.aggregate import (
 )
 from mustela.kernel.aggregates.watched import watched
 from mustela.kernel.core.changes import ChangeOrigins
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.isolate import copy_value, is_immutable_column
 from mustela.kernel.windows.window_close import (
     WindowCloser,
@@ -76,7 +75,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         assert isinstance(windows, TimeWindowSpec | UnlimitedWindowSpec)
         self._windows = windows
         self.skips_null_values = False
-        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._clock = self.event_clock(self._store)
         self._starts: dict[int, list[int]] = {}
         self._headers = self._open_headers()
         self._closer = WindowCloser(

@@ -251,10 +251,11 @@ class WindowCloser:
         values, times = self._codec.decode_many(rows)
         if self._node.is_session:
             times = list(ends)
-        moved_to = self._clock.moved_to
         order: list[Order] = [
-            (*(moved_to(group, time) or (time, -1, -1, -1))[:SOURCE_ORDER], group, number)
-            for group, number, time in zip(groups, numbers, at, strict=True)
+            (*(cause.order[:SOURCE_ORDER] if cause else (time, -1, -1, -1)), group, number)
+            for group, number, time, cause in zip(
+                groups, numbers, at, map(self._clock.moved_to, groups, at), strict=True
+            )
         ]
         wants_old = self._operator.step.wants_old
         window_key: Serde[Any] = self._node.window_key

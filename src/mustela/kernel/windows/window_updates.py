@@ -10,7 +10,6 @@ import msgspec
 
 from mustela.kernel.aggregates.aggregate import AggregateOperator
 from mustela.kernel.core.changes import ChangeOrigins
-from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.isolate import copy_value
 from mustela.kernel.windows.window_aggregate import make_window_fold
 from mustela.kernel.windows.window_close import (
@@ -120,7 +119,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         super().open()
         options = self.options
         self._store = self.lane_store(self.node.store)
-        self._clock = EventClock(self.context, self._store, lag_ms=self.step.lag_ms)
+        self._clock = self.event_clock(self._store)
         self._closer = WindowCloser(self, self._store, self._clock, self._codec)
         self._fold = make_window_fold(self.node, partials=False)
         self._tells = self.node.emit == "update"
