@@ -29,6 +29,7 @@ __all__ = [
     "RowOutline",
     "TaskReport",
     "changelog_topic",
+    "changelog_topics",
     "epochs_topic",
     "global_identity",
 ]
@@ -44,6 +45,11 @@ def changelog_topic(application_id: str, store: str) -> str:
         'wordcount-counts-changelog'
     """
     return f"{application_id}-{store}-changelog"
+
+
+def changelog_topics(application_id: str, plan: Plan) -> set[str]:
+    """Return the names that the changelogs of a plan's stores have, or would have."""
+    return {changelog_topic(application_id, log) for log in plan.log_names.values()}
 
 
 def epochs_topic(application_id: str) -> str:

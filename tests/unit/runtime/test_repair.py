@@ -229,6 +229,9 @@ def test_offsets_of_a_group_alone_are_a_start_where_no_state_is(bench: Bench) ->
     """An application that never ran may begin where its group is, but not over rows of another."""
     del bench.admin.partitions["app-epochs"]
     assert bench.repair.group_alone(bench.repair.look())
+    bench.admin.partitions |= {"app-two-epochs": 1, "app-two-counts-changelog": 1}
+    bench.admin.ends[TopicPartition("app-two-counts-changelog", 0)] = 3
+    assert bench.repair.group_alone(bench.repair.look())
     bench.admin.partitions["app-counts-changelog"] = 1
     assert bench.repair.group_alone(bench.repair.look())
     bench.admin.ends[TopicPartition("app-counts-changelog", 0)] = 3

@@ -180,7 +180,7 @@ class CommittedState:
     def wake(self, topic: str, now_ms: int) -> None:
         """Read a source again, from where it was left."""
         for part in self.dormant.pop(topic, []):
-            place = TopicPartition(part.topic, part.partition)
+            place = part.place
             self.sources.put(place, LogPosition(part.end, part.leader_epoch))
             self.watermark.partitions[place] = PartitionTime(part.max_timestamp, now_ms)
 

@@ -87,7 +87,7 @@ def _take_sources(
     for topic, parts in by_topic.items():
         if topic in ids and ids[topic] == record.topic_ids.get(topic, ids[topic]):
             for part in parts:
-                place = TopicPartition(part.topic, part.partition)
+                place = part.place
                 leader = part.leader_epoch
                 if leader < 0:
                     leader = leaders.get(place, -1)

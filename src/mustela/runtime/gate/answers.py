@@ -12,7 +12,7 @@ from mustela.runtime.commit.epochs import EpochsTopicGoneError
 from mustela.runtime.gate import errors
 from mustela.runtime.gate.differences import Difference, Kind
 
-__all__ = ["ANSWERS", "Answer", "Verdict", "stop_of", "told"]
+__all__ = ["ANSWERS", "Answer", "Verdict", "refuse", "stop_of", "told"]
 
 _SHOWN_MAX = 5
 
@@ -287,6 +287,17 @@ def stop_of(found: Iterable[Difference], application_id: str) -> MustelaError | 
         fix=_filled(answer.fix, first, application_id),
         fields=_fields(same),
     )
+
+
+def refuse(found: Iterable[Difference], application_id: str) -> None:
+    """See that nothing stops the application.
+
+    Raises:
+        MustelaError: For the first difference that does.
+    """
+    error = stop_of(found, application_id)
+    if error is not None:
+        raise error
 
 
 def _evidence(same: list[Difference]) -> dict[str, object]:

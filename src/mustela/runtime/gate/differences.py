@@ -10,7 +10,7 @@ from typing import Any
 from mustela.connectors.kafka.admin import TopicDescription
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topic, changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.record.epoch_record import EpochRecord, StoreState, epochs_topic
 from mustela.runtime.topics.neighbours import Neighbour
@@ -25,11 +25,13 @@ __all__ = [
     "ProgramFacts",
     "differences",
     "expired",
+    "ids_of",
     "led_by_others",
     "marked",
     "names_taken",
     "shared_changelogs",
     "truncated",
+    "unchanged",
     "without_leader",
 ]
 
@@ -118,7 +120,6 @@ class ProgramFacts:
     plan: Plan
     key_groups: int
     event_time: str
-    meanings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ def shared_changelogs(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Di
 
 
 def _without_record(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
-    logs = {changelog_topic(program.application_id, log) for log in program.plan.log_names.values()}
+    logs = changelog_topics(program.application_id, program.plan)
     full = {place.topic for place, end in broker.ends.items() if place.topic in logs and end > 0}
     for topic in sorted(full - broker.shared.keys()):
         yield Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic, now="holds rows")
@@ -261,7 +262,7 @@ def _added(
     """
     if not record.fingerprint:
         return {}
-    recorded = {TopicPartition(part.topic, part.partition) for part in record.partitions}
+    recorded = {part.place for part in record.partitions}
     return {
         place: first
         for place, first in broker.starts.items()
@@ -273,18 +274,13 @@ def _recorded(
     record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
 ) -> dict[TopicPartition, int]:
     """Return the recorded offsets of the topics that are read, and are still the same."""
-    return {
-        TopicPartition(part.topic, part.partition): part.end
-        for part in record.partitions
-        if part.topic in program.plan.topics
-        and part.topic in broker.topics
-        and broker.topics[part.topic].topic_id == record.topic_ids.get(part.topic)
-    }
+    read = unchanged(record.topic_ids, ids_of(broker.topics)) & set(program.plan.topics)
+    return {part.place: part.end for part in record.partitions if part.topic in read}
 
 
 def _offsets(record: EpochRecord, broker: BrokerFacts) -> Iterator[Difference]:
     """Compare the group's offsets with the record that they mirror, whoever reads the topic now."""
-    ends = {TopicPartition(part.topic, part.partition): part.end for part in record.partitions}
+    ends = {part.place: part.end for part in record.partitions}
     for place, theirs in sorted(broker.group.items()):
         there, ours = broker.topics.get(place.topic), ends.get(place)
         same = there is None or there.topic_id == record.topic_ids.get(place.topic)
@@ -325,6 +321,21 @@ def _stores(
         yield from _log(record, broker, program, spec, moved=moved)
 
 
+def ids_of(topics: Mapping[str, TopicDescription]) -> dict[str, str]:
+    """Return the id that each topic has now."""
+    return {topic: found.topic_id for topic, found in topics.items()}
+
+
+def unchanged(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Return the topics that are still those that they were, by their ids.
+
+    Example:
+        >>> unchanged({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4"})
+        {'a'}
+    """
+    return {topic for topic, topic_id in then.items() if now.get(topic) == topic_id}
+
+
 def led_by_others(
     record: EpochRecord, ends: Mapping[TopicPartition, LogPosition]
 ) -> dict[TopicPartition, LogPosition]:
@@ -336,7 +347,7 @@ def led_by_others(
     """
     read: dict[TopicPartition, LogPosition] = {}
     for part in record.partitions:
-        place = TopicPartition(part.topic, part.partition)
+        place = part.place
         leader = ends[place].leader_epoch if place in ends else -1
         if -1 not in (leader, part.leader_epoch) and leader != part.leader_epoch:
             read[place] = LogPosition(part.end, part.leader_epoch)
@@ -351,7 +362,7 @@ def without_leader(
         place: ends[place].leader_epoch
         for part in record.partitions
         if part.leader_epoch < 0
-        and (place := TopicPartition(part.topic, part.partition)) in ends
+        and (place := part.place) in ends
         and 0 < part.end <= ends[place].offset
         and ends[place].leader_epoch >= 0
     }

@@ -8,19 +8,21 @@ from dataclasses import dataclass, field, replace
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicDescription
 from mustela.model import TopicPartition
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topic, changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.epochs import EpochReader
-from mustela.runtime.gate.answers import stop_of, told
+from mustela.runtime.gate.answers import refuse, told
 from mustela.runtime.gate.differences import (
     BrokerFacts,
     Difference,
     Kind,
     ProgramFacts,
     differences,
+    ids_of,
     led_by_others,
     names_taken,
     shared_changelogs,
+    unchanged,
     without_leader,
 )
 from mustela.runtime.ports import World
@@ -28,7 +30,7 @@ from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
-from mustela.runtime.topics.log_formats import named
+from mustela.runtime.topics.log_formats import askable_leaders
 from mustela.runtime.topics.neighbours import Neighbour, neighbours_of, sharing
 
 __all__ = ["Examination", "Gate"]
@@ -72,9 +74,7 @@ class Examination:
             MustelaError: For the first difference that is a stop.
         """
         name = self.program.application_id
-        error = stop_of(self.found, name)
-        if error is not None:
-            raise error
+        refuse(self.found, name)
         for difference in self.found:
             say(told(difference, name))
 
@@ -145,30 +145,29 @@ class Gate:
             ChangelogSharedError: If one has.
         """
         name = self._settings.application_id
-        logs = {changelog_topic(name, log) for log in plan.log_names.values()}
+        logs = changelog_topics(name, plan)
         neighbours = neighbours_of(name, logs)
         if neighbours:
             topics = self._cluster.describe({*logs, *(one.epochs for one in neighbours)})
             shared = self._sharing(neighbours, topics)
             program = ProgramFacts(application_id=name, plan=plan, key_groups=0, event_time="")
             broker = BrokerFacts(topics=topics, starts={}, ends={}, group={}, shared=shared)
-            error = stop_of(shared_changelogs(broker, program), name)
-            if error is not None:
-                raise error
+            refuse(shared_changelogs(broker, program), name)
 
     def _sharing(
         self, neighbours: Iterable[Neighbour], topics: Mapping[str, TopicDescription]
     ) -> dict[str, Neighbour]:
-        ids = {topic: found.topic_id for topic, found in topics.items()}
         return sharing(
-            neighbours, lambda other: EpochReader(self._epochs_of(other), other).last(), ids
+            neighbours,
+            lambda other: EpochReader(self._epochs_of(other), other).last(),
+            ids_of(topics),
         )
 
     def _ask(
         self, record: EpochRecord | None, program: ProgramFacts, epochs_id: str
     ) -> BrokerFacts:
         name, plan, cluster = program.application_id, program.plan, self._cluster
-        logs = {changelog_topic(name, log) for log in plan.log_names.values()}
+        logs = changelog_topics(name, plan)
         known = set(record.topic_ids) if record else set[str]()
         wanted = set(plan.topics) - set(plan.found_topics)
         if record is not None:
@@ -178,18 +177,15 @@ class Gate:
         neighbours = neighbours_of(name, logs)
         maybe = {*plan.topics, *logs, *known, *(one.epochs for one in neighbours)}
         topics = describe_all(cluster, self._clock, wanted, maybe=maybe)
+        still = unchanged(record.topic_ids, ids_of(topics)) if record else set[str]()
         sources = [
-            TopicPartition(part.topic, part.partition)
+            part.place
             for part in (record.partitions if record else ())
-            if record is not None
-            and part.topic in topics
-            and topics[part.topic].topic_id == record.topic_ids.get(part.topic)
-            and part.partition < topics[part.topic].partitions
+            if part.topic in still and part.partition < topics[part.topic].partitions
         ]
         same = {
             TopicPartition(topic, partition)
-            for topic, topic_id in (record.topic_ids.items() if record else ())
-            if topic in topics and topics[topic].topic_id == topic_id
+            for topic in still
             for partition in range(topics[topic].partitions)
         }
         written = [
@@ -207,6 +203,6 @@ class Gate:
             group=cluster.group_offsets(name),
             kept=cluster.kept_ends({p: at for p, at in read.items() if p.topic in plan.topics}),
             epochs_id=epochs_id,
-            leaders=named(cluster, nameless),
+            leaders=askable_leaders(cluster, nameless),
             shared=self._sharing(neighbours, topics),
         )

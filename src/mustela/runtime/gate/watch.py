@@ -10,7 +10,7 @@ from mustela.clock import Clock
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.plan.ranges import RangeReport
-from mustela.runtime.gate.answers import stop_of
+from mustela.runtime.gate.answers import refuse
 from mustela.runtime.gate.differences import truncated
 from mustela.runtime.record.source_offsets import SourceOffsets, leaders_read
 
@@ -163,9 +163,7 @@ class TruncationWatch:
     def _stop(
         self, sources: SourceOffsets, lost: Mapping[TopicPartition, tuple[int | None, int | None]]
     ) -> None:
-        differences = [
-            truncated(place, sources.next_offsets[place], *lost[place]) for place in sorted(lost)
-        ]
-        error = stop_of(differences, self._application_id)
-        if error is not None:
-            raise error
+        refuse(
+            [truncated(place, sources.next_offsets[place], *lost[place]) for place in sorted(lost)],
+            self._application_id,
+        )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mustela.errors import EnvironmentFault, InvariantError
+from mustela.model import TopicPartition
 from mustela.plan.epoch import epochs_topic
 
 __all__ = [
@@ -59,6 +60,11 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seen_ms: int = 0
     idle: bool = False
     leader_epoch: int = -1
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
 
 class StoreState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -241,7 +241,7 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
     anew = {topic for topic, id_ in edit.topic_ids.items() if record.topic_ids.get(topic) != id_}
     partitions: dict[TopicPartition, PartitionState] = {}
     for part in record.partitions:
-        place = TopicPartition(part.topic, part.partition)
+        place = part.place
         if place not in edit.dropped:
             partitions[place] = part
     for place, offset in edit.offsets.items():

@@ -9,10 +9,9 @@ from functools import partial
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
-from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.epochs import EpochReader
-from mustela.runtime.gate.answers import stop_of
+from mustela.runtime.gate.answers import refuse
 from mustela.runtime.gate.differences import Difference, Kind, led_by_others, marked
 from mustela.runtime.ports import World
 from mustela.runtime.record.epoch_record import (
@@ -32,6 +31,8 @@ from mustela.runtime.repairs.upgrading import (
     written,
 )
 from mustela.runtime.topics.application_topics import internal_topics
+from mustela.runtime.topics.found_topics import internal_topics_of
+from mustela.runtime.topics.neighbours import CHANGELOG
 
 __all__ = [
     "NoEpochRecordError",
@@ -96,7 +97,7 @@ class Repair:
         ids: dict[str, str] = {}
         added = frozenset[TopicPartition]()
         if record is not None:
-            recorded = {TopicPartition(p.topic, p.partition): p.end for p in record.partitions}
+            recorded = {part.place: part.end for part in record.partitions}
             ids = dict(record.topic_ids)
         own = {epochs_topic(self._name)}
         topics = {*ids, *more, *(place.topic for place in (*recorded, *group))} - own
@@ -154,13 +155,8 @@ class Repair:
             StateWithoutRecordError: If a changelog holds rows, which the record of a new
                 application would not know.
         """
-        ends_with = changelog_topic(self._name, "")[len(self._name) + 1 :]
-        begins_with = f"{self._name}-"
-        logs = [
-            topic
-            for topic in self._cluster.topics()
-            if topic.startswith(begins_with) and topic.endswith(ends_with)
-        ]
+        own = internal_topics_of(self._name, self._cluster.topics())
+        logs = [topic for topic in own if topic.endswith(CHANGELOG)]
         places = [
             TopicPartition(topic, partition)
             for topic, found in self._cluster.describe(logs).items()
@@ -169,8 +165,7 @@ class Repair:
         ends = self._cluster.end_offsets(places) if places else {}
         full = sorted({place.topic for place, end in ends.items() if end > 0})
         left = [Difference(kind=Kind.STATE_WITHOUT_RECORD, subject=topic) for topic in full]
-        if (error := stop_of(left, self._name)) is not None:
-            raise error
+        refuse(left, self._name)
         return any(view.group is not None for view in sight.views.values())
 
     def take_over(self) -> None:

@@ -8,7 +8,7 @@ from mustela.config.settings import Settings
 from mustela.config.units import reset_duration_ms
 from mustela.connectors.kafka.admin import TopicDescription
 from mustela.connectors.kafka.truncation import LogPosition
-from mustela.errors import MustelaError, UsageError
+from mustela.errors import UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
@@ -16,8 +16,8 @@ from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.epochs import refuse_gone
 from mustela.runtime.commit.epochs_watch import EpochsWatch
 from mustela.runtime.gate.adopt import adopted
-from mustela.runtime.gate.answers import stop_of, told
-from mustela.runtime.gate.differences import Difference, Kind, expired
+from mustela.runtime.gate.answers import refuse, told
+from mustela.runtime.gate.differences import Difference, Kind, expired, unchanged
 from mustela.runtime.gate.gate import Gate
 from mustela.runtime.ports import World
 from mustela.runtime.start.unlogged import UnloggedStores
@@ -25,7 +25,7 @@ from mustela.runtime.time.watermark import steady_ms, watermark_options
 from mustela.runtime.topics.application_topics import ensure_topics, internal_topics, sink_topics
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
-from mustela.runtime.topics.log_formats import named
+from mustela.runtime.topics.log_formats import askable_leaders
 from mustela.runtime.topics.staleness import stale_ages
 
 __all__ = ["NoStartOffsetError", "Recovery"]
@@ -56,7 +56,7 @@ class Recovery:
     ) -> None:
         self._settings = settings
         self._plan = plan
-        self._admin = world.cluster
+        self._cluster = world.cluster
         self._gate = Gate(settings, world)
         self._epochs = EpochsWatch(settings.application_id, world)
         self._new_id = world.new_id
@@ -70,13 +70,13 @@ class Recovery:
 
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
-        self.cluster_id = self._admin.cluster_id()
-        self._partitions = ensure_topics(self._admin, self._settings, self._plan, self._clock)
+        self.cluster_id = self._cluster.cluster_id()
+        self._partitions = ensure_topics(self._cluster, self._settings, self._plan, self._clock)
 
     def tell_of_weak_topics(self) -> None:
         """Say once which internal topics can lose what was committed."""
         if not self._is_told_of_weak:
-            for text in self._admin.weak_topics(internal_topics(self._settings, self._plan)):
+            for text in self._cluster.weak_topics(internal_topics(self._settings, self._plan)):
                 self._say(text)
             self._is_told_of_weak = True
 
@@ -86,7 +86,7 @@ class Recovery:
         for _, store in self._plan.stores.values():
             if store.logged:
                 topics.append(changelog_topic(self._settings.application_id, store.log_name))
-        return stale_ages(self._admin.configs(topics))
+        return stale_ages(self._cluster.configs(topics))
 
     @property
     def widest_source(self) -> int:
@@ -103,7 +103,7 @@ class Recovery:
 
     def sink_partitions(self) -> dict[str, int]:
         """Return the partition count of each sink topic that exists."""
-        known = describe_all(self._admin, self._clock, sink_topics(self._plan))
+        known = describe_all(self._cluster, self._clock, sink_topics(self._plan))
         return {topic: described.partitions for topic, described in known.items()}
 
     def read_state(self, *, lanes: int) -> CommittedState:
@@ -121,7 +121,7 @@ class Recovery:
         there, may_go = seen.broker.topics, set(self._plan.found_topics)
         for topic in self._plan.topics:
             if topic not in there and topic not in may_go:
-                raise self._admin.missing_topic(topic, use="source")
+                raise self._cluster.missing_topic(topic, use="source")
         self._partitions = {
             topic: there[topic].partitions for topic in self._plan.topics if topic in there
         }
@@ -132,7 +132,7 @@ class Recovery:
         self._has_new_stores = not self._plan.log_names.keys() <= known.keys()
         then = seen.record.topic_ids if seen.record else {}
         is_whole = seen.record is not None and bool(seen.record.fingerprint)
-        self._start_offsets(state, known=_still(then, state.topic_ids), is_whole=is_whole)
+        self._start_offsets(state, known=unchanged(then, state.topic_ids), is_whole=is_whole)
         return state
 
     def claimed(self, state: CommittedState) -> None:
@@ -158,25 +158,25 @@ class Recovery:
         """
         before = dict(state.topic_ids)
         if self._plan.has_patterns:
-            there = self._admin.topics()
+            there = self._cluster.topics()
             self._plan = state.plan = with_found(self._plan, self._settings, (), there)
         internal = internal_topics(self._settings, self._plan)
         may_go = set(self._plan.found_topics)
         wanted = {*internal, *self._plan.topics} - (may_go - (before.keys() - state.dormant.keys()))
-        described = describe_all(self._admin, self._clock, wanted, maybe=may_go)
+        described = describe_all(self._cluster, self._clock, wanted, maybe=may_go)
         refuse_gone(self._settings.application_id, internal.keys() - described.keys())
         self._look_at_epochs(state, described[self._epochs.topic])
         for topic in self._plan.topics:
             if topic in described:
                 self._see(state, topic, described[topic].topic_id, may_go=topic in may_go)
             elif topic not in may_go:
-                raise self._admin.missing_topic(topic, use="source")
+                raise self._cluster.missing_topic(topic, use="source")
             elif topic in state.topic_ids and topic not in state.dormant:
                 state.let_rest(topic)
         self._partitions = {
             topic: found.partitions for topic, found in described.items() if topic not in internal
         }
-        self._start_offsets(state, known=_still(before, state.topic_ids), is_whole=True)
+        self._start_offsets(state, known=unchanged(before, state.topic_ids), is_whole=True)
 
     def refuse_recreated(
         self,
@@ -201,13 +201,13 @@ class Recovery:
             EpochsTopicGoneError: If the epochs topic was.
         """
         read = {place.topic for place in places}
-        described = self._admin.describe({*read, *beside, self._epochs.topic})
+        described = self._cluster.describe({*read, *beside, self._epochs.topic})
         self._look_at_epochs(state, described.get(self._epochs.topic))
         for topic in read & described.keys():
             now = described[topic].topic_id
             then = state.topic_ids.get(topic, now)
             if now != then:
-                raise _recreated(topic, then, now, self._settings.application_id)
+                self._differs(Kind.SOURCE_RECREATED, topic, then, now)
         return {topic: described[topic] for topic in beside if topic in described}
 
     def _look_at_epochs(self, state: CommittedState, found: TopicDescription | None) -> None:
@@ -221,11 +221,21 @@ class Recovery:
             state.wake(topic, steady_ms(self._clock))
         elif may_go and topic in state.dormant:
             state.forget(topic)
-            replaced = Difference(kind=Kind.SOURCE_REPLACED, subject=topic, then=then, now=now)
-            self._say(told(replaced, self._settings.application_id))
+            self._differs(Kind.SOURCE_REPLACED, topic, then, now)
         else:
-            raise _recreated(topic, then, now, self._settings.application_id)
+            self._differs(Kind.SOURCE_RECREATED, topic, then, now)
         state.topic_ids[topic] = now
+
+    def _differs(self, kind: Kind, topic: str, then: str, now: str) -> None:
+        """Say that a topic is another one now, or stop for it.
+
+        Raises:
+            SourceTopicRecreatedError: If it is one that must not be.
+        """
+        name = self._settings.application_id
+        difference = Difference(kind=kind, subject=topic, then=then, now=now)
+        refuse([difference], name)
+        self._say(told(difference, name))
 
     def _start_offsets(self, state: CommittedState, known: set[str], *, is_whole: bool) -> None:
         """Give every live partition without a recorded offset a start.
@@ -256,7 +266,7 @@ class Recovery:
                 why="auto_offset_reset is none",
                 fix="set auto_offset_reset to earliest, latest or by_duration:<duration>",
             )
-        starts = self._admin.earliest_offsets(earliest)
+        starts = self._cluster.earliest_offsets(earliest)
         if is_whole:
             self._refuse_expired({p: at for p, at in starts.items() if p.topic in known})
         if since:
@@ -281,10 +291,10 @@ class Recovery:
         """
         asked = [*(place for place, at in starts.items() if at > 0), *latest]
         # Asked after the offsets: in the time of that leader the log had them all.
-        ends = self._admin.log_ends(asked) if asked else {}
+        ends = self._cluster.log_ends(asked) if asked else {}
         offsets = {**starts, **{place: ends[place].offset for place in latest}}
         leaders = {p: end.leader_epoch for p, end in ends.items() if 0 < offsets[p] <= end.offset}
-        leaders = named(self._admin, leaders)
+        leaders = askable_leaders(self._cluster, leaders)
         for place, at in offsets.items():
             state.sources.put(place, LogPosition(at, leaders.get(place, -1)))
 
@@ -295,18 +305,18 @@ class Recovery:
             SourceExpiredError: If one does not begin with its first record.
         """
         lost = [expired(place, None, first) for place, first in sorted(added.items()) if first > 0]
-        error = stop_of(lost, self._settings.application_id)
-        if error is not None:
-            raise error
+        refuse(lost, self._settings.application_id)
 
     def _since(self, spans: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record that is not older than a span; else the end."""
         now = self._clock.now_ms()
-        found = self._admin.offsets_for_times(
+        found = self._cluster.offsets_for_times(
             {place: max(0, now - span) for place, span in spans.items()}
         )
         offsets = {place: offset for place, offset in found.items() if offset is not None}
-        offsets.update(self._admin.end_offsets([place for place in spans if place not in offsets]))
+        offsets.update(
+            self._cluster.end_offsets([place for place in spans if place not in offsets])
+        )
         return offsets
 
     def _resets(self) -> dict[str, str]:
@@ -316,15 +326,3 @@ class Recovery:
                 for topic in source.topics:
                     resets[topic] = source.auto_offset_reset  # type: ignore[assignment]
         return resets  # type: ignore[return-value]
-
-
-def _still(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    """Return the topics that are the same as they were."""
-    return {topic for topic, topic_id in then.items() if now.get(topic) == topic_id}
-
-
-def _recreated(topic: str, then: str, now: str, application_id: str) -> MustelaError:
-    difference = Difference(kind=Kind.SOURCE_RECREATED, subject=topic, then=then, now=now)
-    error = stop_of([difference], application_id)
-    assert error is not None, "a topic that was made anew is a stop"
-    return error

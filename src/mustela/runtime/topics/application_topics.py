@@ -94,7 +94,7 @@ def first_chooser(plan: Plan) -> Origin | None:
 
 
 def ensure_topics(
-    admin: Cluster, settings: Settings, plan: Plan, clock: Clock
+    cluster: Cluster, settings: Settings, plan: Plan, clock: Clock
 ) -> Mapping[str, int]:
     """Check all topics, create the internal ones, and return the sources' partition counts.
 
@@ -106,12 +106,12 @@ def ensure_topics(
     sinks = sink_topics(plan)
     wanted = internal_topics(settings, plan)
     dead_letters = dead_letter_topics(settings, plan)
-    known = admin.describe([*plan.topics, *sinks, *wanted, *dead_letters])
+    known = cluster.describe([*plan.topics, *sinks, *wanted, *dead_letters])
     required = _required(settings, plan, sinks)
     if required.keys() - known.keys():
-        known |= describe_all(admin, clock, required)
-        _refuse_missing(admin, required, known)
-    admin.check_internal([spec for name, spec in wanted.items() if name in known])
+        known |= describe_all(cluster, clock, required)
+        _refuse_missing(cluster, required, known)
+    cluster.check_internal([spec for name, spec in wanted.items() if name in known])
     missing = [spec for name, spec in wanted.items() if name not in known]
     widest = max((known[name].partitions for name in plan.topics), default=1)
     missing.extend(
@@ -124,7 +124,7 @@ def ensure_topics(
         for topic in [*sinks, *dead_letters]
         if topic not in known
     )
-    admin.create(missing)
+    cluster.create(missing)
     return {topic: known[topic].partitions for topic in plan.topics}
 
 
@@ -145,7 +145,7 @@ def _required(
 
 
 def _refuse_missing(
-    admin: Cluster, required: Mapping[str, tuple[str, Origin | None]], known: Collection[str]
+    cluster: Cluster, required: Mapping[str, tuple[str, Origin | None]], known: Collection[str]
 ) -> None:
     """Name all missing topics at once, so that nobody has to find them one start at a time.
 
@@ -153,7 +153,7 @@ def _refuse_missing(
         MissingTopicError: If there is one.
     """
     errors = [
-        admin.missing_topic(topic, use=use, at=at)
+        cluster.missing_topic(topic, use=use, at=at)
         for topic, (use, at) in required.items()
         if topic not in known
     ]

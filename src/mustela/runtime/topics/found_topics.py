@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from mustela.config.settings import Settings
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.lease import lease_topic
 from mustela.runtime.record.epoch_record import epochs_topic
+from mustela.runtime.topics.neighbours import CHANGELOG
 
 __all__ = ["internal_topics_of", "with_found"]
 
 _KAFKAS_OWN = "__"
-_CHANGELOG = "-changelog"
 
 
 def internal_topics_of(
@@ -45,7 +45,7 @@ def internal_topics_of(
         topic
         for topic in there
         if topic.startswith(f"{application_id}-")
-        and topic.endswith(_CHANGELOG)
+        and topic.endswith(CHANGELOG)
         and not topic.startswith(others)
     }
     return sorted(mine | logs)
@@ -71,7 +71,7 @@ def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iter
         return plan
     name, letters = settings.application_id, settings.dead_letter_topic
     topics = [*known, *sorted(there)]
-    own = [changelog_topic(name, log) for log in plan.log_names.values()]
+    own = changelog_topics(name, plan)
     left_out = {*internal_topics_of(name, topics, own), letters}
     return plan.with_topics(
         topic for topic in topics if not (topic.startswith(_KAFKAS_OWN) or topic in left_out)

@@ -23,13 +23,13 @@ class GlobalFollower:
 
     Args:
         plan: Names the tables.
-        admin: Answers where topics end.
+        cluster: Answers where topics end.
         say: Tells the user of a table that is read anew.
     """
 
-    def __init__(self, plan: Plan, admin: Cluster, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, cluster: Cluster, say: Callable[[str], None]) -> None:
         self._tables = plan.global_tables
-        self._admin = admin
+        self._cluster = cluster
         self._say = say
         self.marks: dict[str, GlobalMark] = {}
         self._sure: dict[str, GlobalMark] = {}
@@ -42,11 +42,11 @@ class GlobalFollower:
         """
         if not self._tables:
             return
-        described = self._admin.describe([table.topic for table in self._tables])
+        described = self._cluster.describe([table.topic for table in self._tables])
         for table in self._tables:
             found = described.get(table.topic)
             if found is None:
-                raise self._admin.missing_topic(table.topic, use="global table", at=table.origin)
+                raise self._cluster.missing_topic(table.topic, use="global table", at=table.origin)
             known = self.marks.get(table.topic)
             if known is None:
                 known = GlobalMark(found.topic_id, ())
@@ -82,7 +82,7 @@ class GlobalFollower:
             self.find()
             return False
         if self._sure != self.marks and described.keys() >= self.marks.keys():
-            lost = self._lost(self._admin.log_ends(self.places))
+            lost = self._lost(self._cluster.log_ends(self.places))
             self._read_anew(lost)
             if lost:
                 return False
@@ -140,7 +140,7 @@ class GlobalFollower:
             for place, at in self._positions()
             if at.offset > 0 and place in ends and ends[place].leader_epoch > at.leader_epoch >= 0
         }
-        return {place.topic for place in self._admin.kept_ends(led)} if led else set()
+        return {place.topic for place in self._cluster.kept_ends(led)} if led else set()
 
     def _read_anew(self, lost: Collection[str]) -> None:
         for topic in sorted(lost):

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from mustela.model import TopicPartition
 from mustela.runtime.ports import Cluster
 
-__all__ = ["named"]
+__all__ = ["askable_leaders"]
 
 _FORMAT = "message.format.version"
 _WITHOUT = ("0.8", "0.9", "0.10")
 
 
-def named(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def askable_leaders(
+    cluster: Cluster, leaders: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Return those of the leader epochs that a log can be asked for later.
 
     A broker that writes an older format knows who leads, and not where an epoch's records end: it
