@@ -18,7 +18,10 @@ __all__ = [
     "Origin",
     "UsageError",
     "all_codes",
+    "show_key",
 ]
+
+_KEY_SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +162,21 @@ def all_codes() -> dict[str, type[MustelaError]]:
             msg = f"error code {cls.code} belongs to both {other.__name__} and {cls.__name__}"
             raise InvariantError(msg)
     return found
+
+
+def show_key(key: object) -> str:
+    """Render a key so that a long one does not flood a log, but its length is known.
+
+    Example:
+        >>> show_key("apple")
+        "'apple'"
+        >>> show_key("a" * 1000)
+        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (1002 characters)"
+    """
+    try:
+        text = repr(key)
+    except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
+        text = f"<{type(key).__name__}, whose repr raised {type(error).__name__}>"
+    if len(text) <= _KEY_SHOWN_MAX:
+        return text
+    return f"{text[:_KEY_SHOWN_MAX]}… ({len(text)} characters)"

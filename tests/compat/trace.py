@@ -19,9 +19,9 @@ __all__ = ["Trace"]
 
 # Classes that are given by the library and not made by users, with the modules they are in.
 _MODULES = {
-    "FixedKeyProcessorContext": "mustela.kernel.processors.processor_context",
+    "FixedKeyProcessorContext": "mustela.api.context",
     "KeyValueStore": "mustela.state.kinds.key_value",
-    "ProcessorContext": "mustela.kernel.processors.processor_context",
+    "ProcessorContext": "mustela.api.context",
     "ProcessorMetrics": "mustela.api.metrics",
     "Schedule": "mustela.kernel.processors.punctuation",
     "SessionStore": "mustela.state.kinds.session_store",

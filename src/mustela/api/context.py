@@ -1,19 +1,18 @@
-"""What a processor may ask and do: the context, as users see it.
+"""What a processor may ask and do: its context, over the port of an engine.
 
-The kernel's contexts derive from these classes. A method is declared and explained here, and
-written in `mustela.kernel.processors.processor_context`.
+All checks of what users give and all that errors say are here, and in the two parts of the context
+for time (`context_time`) and for other lanes (`context_lanes`). An engine fills `ContextPort`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from mustela.api.context_shared import SharedContext
+from mustela.api.context_lanes import LanesContext
+from mustela.api.context_port import ContextPort, RecordMetadata, StepFacts
 from mustela.api.context_time import TimeContext
-from mustela.api.context_transact import TransactContext
-from mustela.api.metrics import MetricsContext
+from mustela.api.metrics import ProcessorMetrics
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.serdes.base import Serde
 
@@ -22,24 +21,15 @@ __all__ = ["FixedKeyProcessorContext", "ProcessingContext", "ProcessorContext", 
 K = TypeVar("K")
 V = TypeVar("V")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordMetadata:
-    """Where the record in hand was read.
-
-    Attributes:
-        topic: The source topic.
-        partition: Its partition.
-        offset: The record's offset.
-    """
-
-    topic: str
-    partition: int
-    offset: int
+_RECORDS: Any = (Record, FixedKeyRecord)
 
 
-class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsContext):
+class ProcessingContext(TimeContext, LanesContext):
     """What the contexts of both kinds of processors have in common."""
+
+    def __init__(self, port: ContextPort, step: StepFacts, group: int) -> None:
+        super().__init__(port, step, group)
+        self._metrics = ProcessorMetrics(port.count)
 
     @property
     def application_id(self) -> str:
@@ -51,7 +41,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...     def init(self, context):
             ...         self.tag = context.application_id
         """
-        raise NotImplementedError
+        return self._step.application_id
 
     @property
     def task_id(self) -> int:
@@ -65,7 +55,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...     def init(self, context):
             ...         self.key_group = context.task_id
         """
-        raise NotImplementedError
+        return self._group
 
     @property
     def step_name(self) -> str:
@@ -77,7 +67,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...     def init(self, context):
             ...         self.name = context.step_name
         """
-        raise NotImplementedError
+        return self._step.name
 
     @property
     def key_serde(self) -> Serde[Any]:
@@ -90,7 +80,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...         size = len(self.context.key_serde.serialize(record.key))
             ...         self.context.forward(record.with_value(size))
         """
-        raise NotImplementedError
+        return self._step.key
 
     @property
     def value_serde(self) -> Serde[Any]:
@@ -103,7 +93,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...         size = len(self.context.value_serde.serialize(record.value))
             ...         self.context.forward(record.with_value(size))
         """
-        raise NotImplementedError
+        return self._step.value
 
     @property
     def headers(self) -> Headers:
@@ -116,7 +106,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...         if ("from", b"web") in self.context.headers:
             ...             self.context.forward(record)
         """
-        raise NotImplementedError
+        return self._port.headers()
 
     def app_configs(self) -> Mapping[str, Any]:
         """Return the application's settings by name.
@@ -127,7 +117,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...     def init(self, context):
             ...         self.emit = context.app_configs().get("emit")
         """
-        raise NotImplementedError
+        return dict(self._step.app_configs)
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
         """Return the application's settings whose dotted names begin with a prefix, without it.
@@ -147,6 +137,17 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             if name.startswith(prefix)
         }
 
+    def metrics(self) -> ProcessorMetrics:
+        """Return what the processor counts its own things with; see `ProcessorMetrics`.
+
+        Example:
+            >>> from mustela.processors import ContextualProcessor
+            >>> class Counted(ContextualProcessor):
+            ...     def process(self, record):
+            ...         self.context.metrics().counter("seen").increment()
+        """
+        return self._metrics
+
     def record_metadata(self) -> RecordMetadata | None:
         """Return where the record in hand was read, None if no topic has it.
 
@@ -157,7 +158,7 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...         place = self.context.record_metadata()
             ...         self.context.forward(record.with_value(place and place.offset))
         """
-        raise NotImplementedError
+        return self._port.metadata()
 
     def state_store(self, name: str) -> Any:
         """Return a store that is connected to this processor, or a global store to be read.
@@ -177,7 +178,10 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...     def init(self, context):
             ...         self.counts = context.state_store("counts")
         """
-        raise NotImplementedError
+        found = self._port.store(name)
+        if found is None:
+            raise self._step.no_store(name)
+        return found
 
     def get_state_store(self, name: str) -> Any:
         """Return a store; the same as `state_store`, by Kafka's name.
@@ -203,7 +207,27 @@ class ProcessingContext(TimeContext, SharedContext, TransactContext, MetricsCont
             ...         self.context.forward(record)
             ...         self.context.commit()
         """
-        raise NotImplementedError
+        self._port.commit()
+
+    def _check_child(self, name: str) -> None:
+        children, outputs = self._step.children, self._step.outputs
+        if children is None or name in children or (outputs is not None and name in outputs):
+            return
+        raise self._step.no_child(name, "child")
+
+    def _output(self, name: str, record: Any) -> None:
+        outputs = self._step.outputs
+        if outputs is not None and name not in outputs:
+            raise self._step.no_child(name, "output")
+        if not (isinstance(record, _RECORDS) and self._port.send(record, name)):
+            raise self._unsent(record, _RECORDS)
+
+    def _unsent(self, record: object, kind: Any) -> Exception:
+        """Return why a record cannot be sent: it is none, or nothing is in hand."""
+        if isinstance(record, kind):
+            return self._step.cannot_forward()
+        wanted = getattr(kind, "__name__", "Record")
+        return TypeError(f"forward takes a {wanted}, not {type(record).__name__} {record!r:.60}")
 
 
 def _dotted(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -216,6 +240,8 @@ def _dotted(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, 
 
 class ProcessorContext(ProcessingContext, Generic[K, V]):
     """What a `Processor` may ask and do."""
+
+    _takes: ClassVar[Any] = Record
 
     def forward(self, record: Record[K, V], child: str | None = None) -> None:
         """Send a record on.
@@ -236,7 +262,10 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
             ...     def process(self, record):
             ...         self.context.forward(record, "large" if record.value > 99 else None)
         """
-        raise NotImplementedError
+        if child is not None:
+            self._check_child(child)
+        if not (isinstance(record, self._takes) and self._port.send(record, child)):
+            raise self._unsent(record, self._takes)
 
     def output(self, name: str, record: Record[Any, Any]) -> None:
         """Send a record to a side output alone.
@@ -257,11 +286,13 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
             ...         else:
             ...             self.context.forward(record)
         """
-        raise NotImplementedError
+        self._output(name, record)
 
 
 class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
     """What a `FixedKeyProcessor` may ask and do."""
+
+    _takes: ClassVar[Any] = FixedKeyRecord
 
     def forward(self, record: FixedKeyRecord[K, V], child: str | None = None) -> None:
         """Send a record on; it is one that was derived from the record in hand.
@@ -279,7 +310,10 @@ class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
             ...     def process(self, record):
             ...         self.context.forward(record.with_value(record.value * 2))
         """
-        raise NotImplementedError
+        if child is not None:
+            self._check_child(child)
+        if not (isinstance(record, self._takes) and self._port.send(record, child)):
+            raise self._unsent(record, self._takes)
 
     def output(self, name: str, record: FixedKeyRecord[K, Any] | Record[Any, Any]) -> None:
         """Send a record to a side output alone; its key may be any.
@@ -298,4 +332,4 @@ class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
             ...         if record.value is None:
             ...             self.context.output("empty", record)
         """
-        raise NotImplementedError
+        self._output(name, record)

@@ -1,16 +1,28 @@
-"""What a processor's context says of time: the clocks, timers and schedules, as users see them."""
+"""What a processor's context says of time: the clocks, timers and schedules."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
 
-from mustela.api.timers import Cancellable, PunctuationType, Punctuator, TimeDomain
+from mustela.api.context_port import OverPort
+from mustela.api.timers import (
+    Cancellable,
+    PunctuationType,
+    Punctuator,
+    TimeDomain,
+    TimerError,
+    interval_ms,
+    moment_ms,
+)
 
 __all__ = ["TimeContext"]
 
+_EVENT = TimeDomain.EVENT_TIME
+_CLOCK = TimeDomain.PROCESSING_TIME
 
-class TimeContext:
+
+class TimeContext(OverPort):
     """The methods of a context that have to do with time."""
 
     def current_stream_time(self) -> int:
@@ -27,7 +39,7 @@ class TimeContext:
             ...         age = self.context.current_stream_time() - record.timestamp
             ...         self.context.forward(record.with_value(age))
         """
-        raise NotImplementedError
+        return self._port.time(_EVENT)
 
     def current_watermark(self) -> int:
         """Return the time up to which event time has come, in milliseconds, -1 while there is none.
@@ -43,7 +55,7 @@ class TimeContext:
             ...         late = record.timestamp < self.context.current_watermark()
             ...         self.context.forward(record.with_value(late))
         """
-        raise NotImplementedError
+        return self._port.time(_EVENT)
 
     def current_system_time(self) -> int:
         """Return the epoch's one wall-clock time in milliseconds.
@@ -57,7 +69,7 @@ class TimeContext:
             ...         delay = self.context.current_system_time() - record.timestamp
             ...         self.context.forward(record.with_value(delay))
         """
-        raise NotImplementedError
+        return self._port.time(_CLOCK)
 
     def current_processing_time(self) -> int:
         """Return the epoch's one wall-clock time, by which processing-time timers fire.
@@ -72,7 +84,7 @@ class TimeContext:
             ...     def on_timer(self, timer, context):
             ...         context.forward(timer.with_value("again"))
         """
-        raise NotImplementedError
+        return self._port.time(_CLOCK)
 
     def schedule(
         self,
@@ -134,7 +146,16 @@ class TimeContext:
             ...     driver.create_output_topic("out").read_values_to_list()
             [25000, 30000]
         """
-        raise NotImplementedError
+        if not callable(punctuator):
+            msg = f"a punctuator is called with the time, and {punctuator!r} cannot be called"
+            raise TimerError(msg, at=self._step.at)
+        if not self._step.acts_on_time:
+            raise self._step.no_timers(method="schedule", missing="punctuates = True")
+        kind, start_ms = (
+            PunctuationType(punctuation_type),
+            None if start is None else moment_ms(start),
+        )
+        return self._port.schedule(kind, interval_ms(interval), punctuator, start_ms)
 
     def register_event_time_timer(
         self, at: int | datetime, key: Any = None, name: str | None = None
@@ -177,7 +198,7 @@ class TimeContext:
             ...     driver.create_output_topic("silences").read_records_to_list()
             [Record(key='ann', value='silent', timestamp=150, topic='silences', partition=0, offset=0)]
         """  # noqa: E501 - the doctest's answer
-        raise NotImplementedError
+        self._set("register_event_time_timer", _EVENT, key, name, moment_ms(at))
 
     def register_processing_time_timer(
         self, at: int | datetime, key: Any = None, name: str | None = None
@@ -216,7 +237,7 @@ class TimeContext:
             ...     driver.create_output_topic("reminders").read_key_values_to_list()
             [('o-1', 'pay')]
         """
-        raise NotImplementedError
+        self._set("register_processing_time_timer", _CLOCK, key, name, moment_ms(at))
 
     def delete_timer(
         self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
@@ -255,4 +276,17 @@ class TimeContext:
             ...     driver.create_output_topic("unpaid").read_key_values_to_list()
             [('o-2', 'unpaid')]
         """
-        raise NotImplementedError
+        for each in TimeDomain if domain is None else (TimeDomain(domain),):
+            self._set("delete_timer", each, key, name, None)
+
+    def _set(
+        self, method: str, domain: TimeDomain, key: Any, name: str | None, at_ms: int | None
+    ) -> None:
+        step = self._step
+        if not step.acts_on_time:
+            raise step.no_timers(method=method, missing="def on_timer(self, timer, context)")
+        group = self._port.set_timer(domain, key, name or "", at_ms)
+        if group is None:
+            raise step.no_key(method)
+        if group != self._group:
+            raise step.key_elsewhere(method, key, group, self._group)

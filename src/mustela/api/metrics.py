@@ -8,7 +8,7 @@ from typing import Final
 
 from mustela.api.errors import BadNameError
 
-__all__ = ["MetricCounter", "MetricsContext", "ProcessorMetrics"]
+__all__ = ["MetricCounter", "ProcessorMetrics"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -106,18 +106,3 @@ class ProcessorMetrics:
                 )
             found = self._counters[name] = MetricCounter(name, self._add)
         return found
-
-
-class MetricsContext:
-    """The method of a context that gives metrics."""
-
-    def metrics(self) -> ProcessorMetrics:
-        """Return what the processor counts its own things with; see `ProcessorMetrics`.
-
-        Example:
-            >>> from mustela.processors import ContextualProcessor
-            >>> class Counted(ContextualProcessor):
-            ...     def process(self, record):
-            ...         self.context.metrics().counter("seen").increment()
-        """
-        raise NotImplementedError

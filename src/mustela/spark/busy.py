@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
+from mustela.errors import show_key
 from mustela.kernel.core.each import call_each
-from mustela.kernel.core.failures import show_key
 from mustela.plan.batch import Batch
 from mustela.state.locking import hold, is_held
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -14,8 +14,8 @@ from mustela.api.context import (
     ProcessorContext,
     RecordMetadata,
 )
+from mustela.api.context_port import StepFacts
 from mustela.api.errors import StoreAccessError, UnknownChildError
-from mustela.api.metrics import ProcessorMetrics
 from mustela.api.stores import StoreBuilder
 from mustela.api.timers import (
     FixedKeyTimer,
@@ -24,9 +24,10 @@ from mustela.api.timers import (
     TimeDomain,
     Timer,
     TimerKeyError,
-    interval_ms,
     moment_ms,
 )
+from mustela.api.transact import Request
+from mustela.api.update import Operation, reply_output
 from mustela.kernel.core.isolate import isolated
 from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record, fixed_key_record
@@ -48,7 +49,6 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
-_KEY: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +121,126 @@ class CapturedRequest:
     at: Any = None
 
 
-@dataclass(slots=True)
-class _Hand:
-    key: Any = None
-    headers: Headers = ()
-    metadata: RecordMetadata | None = None
+class _Notes:
+    """The port of a mock: nothing is done, all is noted.
+
+    Args:
+        step_name: The step's name.
+        task_id: The key group.
+        key: Serde of the keys.
+        timer: What makes a timer.
+    """
+
+    def __init__(
+        self, step_name: str, task_id: int, key: Serde[Any], timer: Callable[..., Timer[Any]]
+    ) -> None:
+        self._step_name = step_name
+        self._task_id = task_id
+        self._key = key
+        self._timer = timer
+        self.hand: Record[Any, Any] | FixedKeyRecord[Any, Any] | None = None
+        self.place: RecordMetadata | None = None
+        self.times = dict.fromkeys(TimeDomain, -1)
+        self.stores: dict[str, Any] = {}
+        self.forwards: list[CapturedForward] = []
+        self.punctuators: list[CapturedPunctuator] = []
+        self.requests: list[CapturedRequest] = []
+        self.timers: dict[tuple[TimeDomain, bytes | None, str], Timer[Any]] = {}
+        self.counts: Counter[str] = Counter()
+        self.committed = False
+
+    def time(self, domain: TimeDomain) -> int:
+        return self.times[domain]
+
+    def headers(self) -> Headers:
+        return () if self.hand is None else self.hand.headers
+
+    def metadata(self) -> RecordMetadata | None:
+        return self.place
+
+    def store(self, name: str) -> Any:
+        return self.stores.get(name)
+
+    def any_key_store(self, name: str) -> Any:
+        return self.stores.get(name)  # the mock has one lane
+
+    def send(self, record: Any, target: str | None) -> bool:
+        copied: Any = record.with_value(isolated(record.value))
+        self.forwards.append(CapturedForward(copied, target))
+        return True
+
+    def ask(self, asked: Operation | Request, key: Any, store: str | None) -> bool:
+        if isinstance(asked, Request):
+            reply_to, at, keys = None, None, asked.keys
+            reply_key = self.hand.key if key is None and self.hand is not None else key
+        else:
+            reply_to = asked.reply and asked.reply.removeprefix(reply_output(self._step_name, ""))
+            at, keys, reply_key = asked.at, key, asked.reply_key
+        self.requests.append(
+            CapturedRequest(
+                fn=asked.fn,
+                args=isolated(asked.args),
+                store=store,
+                keys=isolated(keys),
+                reply_to=reply_to,
+                reply_key=isolated(reply_key),
+                at=at,
+            )
+        )
+        return True
+
+    def schedule(
+        self, kind: PunctuationType, interval_ms: int, punctuator: Punctuator, start_ms: int | None
+    ) -> CapturedPunctuator:
+        interval = timedelta(milliseconds=interval_ms)
+        self.punctuators.append(CapturedPunctuator(interval, kind, punctuator, start_ms))
+        return self.punctuators[-1]
+
+    def set_timer(self, domain: TimeDomain, key: Any, name: str, at_ms: int | None) -> int | None:
+        if key is None and self.hand is not None:
+            key = self.hand.key
+        if key is None:
+            return None
+        place = (domain, self._key.serialize(key), name)
+        self.timers.pop(place, None)
+        if at_ms is not None:
+            made = self._timer(key=key, timestamp=at_ms, name=name, domain=domain)
+            self.timers[place] = made
+        return self._task_id
+
+    def count(self, name: str, number: int) -> None:
+        self.counts[name] += number
+
+    def commit(self) -> None:
+        self.committed = True
 
 
-@dataclass(slots=True)
-class _Captured:
-    forwards: list[CapturedForward] = field(default_factory=list[CapturedForward])
-    punctuators: list[CapturedPunctuator] = field(default_factory=list[CapturedPunctuator])
-    requests: list[CapturedRequest] = field(default_factory=list[CapturedRequest])
-    timers: dict[tuple[TimeDomain, bytes | None, str], Timer[Any]] = field(
-        default_factory=dict[tuple[TimeDomain, bytes | None, str], Timer[Any]]
-    )
-    counts: Counter[str] = field(default_factory=Counter[str])
-    committed: bool = False
+class _MockFacts(StepFacts):
+    """What is known of a step that is a mock: errors say how the mock is told more."""
+
+    def no_store(self, name: str) -> StoreAccessError:
+        """Return the error of a store that was not added."""
+        error = super().no_store(name)
+        error.fix = "add it: context.add_state_store(Stores.key_value_store_builder(...))"
+        return error
+
+    def no_child(self, name: str, what: str) -> UnknownChildError:
+        """Return the error of a name that the mock was not given."""
+        error = super().no_child(name, what)
+        error.fix = "name it when the mock is created, or let it accept any name"
+        return error
+
+    def no_key(self, method: str) -> TimerKeyError:
+        """Return the error of a timer without a key."""
+        error = super().no_key(method)
+        error.fix = f"pass one: {method}(…, key=…), or call set_record_in_hand(record) first"
+        return error
 
 
 class _MockContext(ProcessingContext):
     """What both mocks can do."""
 
-    _takes: type[Any] = Record
+    _timer: Callable[..., Timer[Any]] = Timer
 
     def __init__(  # noqa: PLR0913 - all that a processor may ask
         self,
@@ -157,73 +254,34 @@ class _MockContext(ProcessingContext):
         children: Iterable[str] | None = None,
         side_outputs: Iterable[str] | None = None,
     ) -> None:
-        self._children = None if children is None else frozenset(children)
-        self._side_outputs = None if side_outputs is None else frozenset(side_outputs)
-        self._application_id = application_id
-        self._step_name = step_name
-        self._task_id = task_id
-        self._configs = dict(app_configs or {})
-        self._serdes: tuple[Serde[Any], Serde[Any]] = (
-            ValueSerde(sort_keys=True) if key is None else resolve_serde(key, key=True),
-            ValueSerde() if value is None else resolve_serde(value),
+        key_serde = ValueSerde(sort_keys=True) if key is None else resolve_serde(key, key=True)
+        self._notes = _Notes(step_name, task_id, key_serde, self._timer)
+        facts = _MockFacts(
+            name=step_name,
+            application_id=application_id,
+            app_configs=dict(app_configs or {}),
+            key=key_serde,
+            value=ValueSerde() if value is None else resolve_serde(value),
+            processor="mock",
+            acts_on_time=True,
+            stores=self._notes.stores.keys(),
+            children=None if children is None else frozenset(children),
+            outputs=None if side_outputs is None else frozenset(side_outputs),
+            reads=None,
+            updates=None,
+            replies=None,
+            transacts=True,
         )
-        self._stream_time = self._system_time = -1
-        self._stores: dict[str, Any] = {}
-        self._hand = _Hand()
-        self._captured = _Captured()
-        self._metrics = ProcessorMetrics(self._count)
-
-    @property
-    def application_id(self) -> str:
-        """The application's id."""
-        return self._application_id
-
-    @property
-    def task_id(self) -> int:
-        """The key group."""
-        return self._task_id
-
-    @property
-    def step_name(self) -> str:
-        """The step's name."""
-        return self._step_name
-
-    @property
-    def key_serde(self) -> Serde[Any]:
-        """The serde of the keys."""
-        return self._serdes[0]
-
-    @property
-    def value_serde(self) -> Serde[Any]:
-        """The serde of the values."""
-        return self._serdes[1]
-
-    @property
-    def headers(self) -> Headers:
-        """The headers of the record in hand."""
-        return self._hand.headers
-
-    def app_configs(self) -> Mapping[str, Any]:
-        """Return the settings that the mock was given."""
-        return dict(self._configs)
-
-    def metrics(self) -> ProcessorMetrics:
-        """Return what the processor counts with; `counts` has what it counted."""
-        return self._metrics
+        super().__init__(self._notes, facts, task_id)
 
     @property
     def counts(self) -> dict[str, int]:
         """What the processor has counted with ``metrics()``, by name."""
-        return dict(self._captured.counts)
-
-    def _count(self, name: str, more: int) -> None:
-        self._captured.counts[name] += more
-
-    # The record in hand.
+        return dict(self._notes.counts)
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
         """Say where the record in hand was read."""
-        self._hand.metadata = RecordMetadata(topic=topic, partition=partition, offset=offset)
+        self._notes.place = RecordMetadata(topic=topic, partition=partition, offset=offset)
 
     def set_record_in_hand(self, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> None:
         """Say which record is processed: its headers are the context's, and timers have its key.
@@ -231,39 +289,15 @@ class _MockContext(ProcessingContext):
         Args:
             record: The record that `Processor.process` is about to be given.
         """
-        self._hand.key, self._hand.headers = record.key, record.headers
-
-    def record_metadata(self) -> RecordMetadata | None:
-        """Return what `set_record_metadata` was given."""
-        return self._hand.metadata
-
-    # Times.
+        self._notes.hand = record
 
     def set_current_stream_time(self, time: int | datetime) -> None:
         """Set event time: stream time and watermark."""
-        self._stream_time = moment_ms(time)
+        self._notes.times[TimeDomain.EVENT_TIME] = moment_ms(time)
 
     def set_current_system_time(self, time: int | datetime) -> None:
         """Set the clock."""
-        self._system_time = moment_ms(time)
-
-    def current_stream_time(self) -> int:
-        """Return what `set_current_stream_time` was given, else -1."""
-        return self._stream_time
-
-    def current_watermark(self) -> int:
-        """Return what `set_current_stream_time` was given, else -1."""
-        return self._stream_time
-
-    def current_system_time(self) -> int:
-        """Return what `set_current_system_time` was given, else -1."""
-        return self._system_time
-
-    def current_processing_time(self) -> int:
-        """Return what `set_current_system_time` was given, else -1."""
-        return self._system_time
-
-    # Punctuators and timers.
+        self._notes.times[TimeDomain.PROCESSING_TIME] = moment_ms(time)
 
     def schedule(
         self,
@@ -274,64 +308,18 @@ class _MockContext(ProcessingContext):
         start: int | datetime | None = None,
     ) -> CapturedPunctuator:
         """Note a punctuator; see `scheduled_punctuators`."""
-        interval_ms(interval)
-        begins = None if start is None else moment_ms(start)
-        kind = PunctuationType(punctuation_type)
-        captured = CapturedPunctuator(interval, kind, punctuator, begins)
-        self._captured.punctuators.append(captured)
-        return captured
+        super().schedule(interval, punctuation_type, punctuator, start=start)
+        return self._notes.punctuators[-1]
 
     @property
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
         """The punctuators in the order in which they were scheduled, cancelled ones too."""
-        return list(self._captured.punctuators)
-
-    def register_event_time_timer(
-        self, at: int | datetime, key: Any = None, name: str | None = None
-    ) -> None:
-        """Note a timer; see `timers`."""
-        self._register(TimeDomain.EVENT_TIME, at, key, name)
-
-    def register_processing_time_timer(
-        self, at: int | datetime, key: Any = None, name: str | None = None
-    ) -> None:
-        """Note a timer; see `timers`."""
-        self._register(TimeDomain.PROCESSING_TIME, at, key, name)
-
-    def delete_timer(
-        self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
-    ) -> None:
-        """Forget a timer."""
-        key = self._timer_key("delete_timer", key)
-        for each in TimeDomain if domain is None else (TimeDomain(domain),):
-            self._captured.timers.pop((each, self.key_serde.serialize(key), name or ""), None)
-
-    def _register(self, domain: TimeDomain, at: int | datetime, key: Any, name: str | None) -> None:
-        key = self._timer_key(f"register_{domain.name.lower()}_timer", key)
-        place = (domain, self.key_serde.serialize(key), name or "")
-        make: Any = Timer if self._takes is Record else FixedKeyTimer
-        at_ms = moment_ms(at)
-        self._captured.timers[place] = make(
-            key=key, timestamp=at_ms, name=name or "", domain=domain
-        )
-
-    def _timer_key(self, method: str, key: Any) -> Any:
-        found = self._hand.key if key is None else key
-        if found is None:
-            msg = f"{method} was called without a key, and there is no current record"
-            raise TimerKeyError(
-                msg,
-                why="a timer belongs to a key",
-                fix=f"pass one: {method}(…, key=…), or call set_record_in_hand(record) first",
-            )
-        return found
+        return list(self._notes.punctuators)
 
     @property
     def timers(self) -> list[Timer[Any]]:
         """The timers that are set, in order of time: hand one to ``on_timer`` to let it fire."""
-        return sorted(self._captured.timers.values(), key=lambda timer: timer.timestamp)
-
-    # Stores.
+        return sorted(self._notes.timers.values(), key=lambda timer: timer.timestamp)
 
     def add_state_store(self, builder: StoreBuilder) -> Any:
         """Make a store in memory, and return it as the processor will see it.
@@ -341,81 +329,26 @@ class _MockContext(ProcessingContext):
         """
         spec = builder.spec()
         place = EnvironmentSpec(
-            application_id=self._application_id, stage="mock", group=0, groups=1, stores=(spec,)
+            application_id=self.application_id, stage="mock", group=0, groups=1, stores=(spec,)
         )
         view: Any = Overlay(MemoryEnvironment(place).snapshot(Committed())).store(spec.name)
         view = by_record_key(view, spec)
-        self._stores[spec.name] = open_group_store(view, spec, plain=builder.plain)
-        return self._stores[spec.name]
-
-    def state_store(self, name: str) -> Any:
-        """Return a store that was added."""
-        if name not in self._stores:
-            msg = f"the mock has no store {name!r}"
-            raise StoreAccessError(
-                msg,
-                evidence={"its stores": ", ".join(self._stores) or "none"},
-                fix="add it: context.add_state_store(Stores.key_value_store_builder(...))",
-                fields={"step": self._step_name, "store": name},
-            )
-        return self._stores[name]
-
-    def any_key_store(self, name: str) -> Any:
-        """Return a store that was added: the mock has one lane."""
-        return self.state_store(name)
-
-    # What is asked of other lanes.
-
-    def update(
-        self,
-        store: str,
-        key: Any,
-        fn: Callable[..., Any],
-        *args: Any,
-        reply_to: str | None = None,
-        reply_key: Any = _KEY,
-        at: Any = None,
-    ) -> None:
-        """Note what is to be changed; see `requests`."""
-        answered = key if reply_key is _KEY else reply_key
-        self._captured.requests.append(
-            CapturedRequest(
-                fn=fn,
-                args=isolated(args),
-                store=store,
-                keys=isolated(key),
-                reply_to=reply_to,
-                reply_key=isolated(answered),
-                at=at,
-            )
-        )
-
-    def transact(self, keys: Any, fn: Callable[..., Any], *args: Any, key: Any = None) -> None:
-        """Note the transaction that is asked for; see `requests`."""
-        answered = self._hand.key if key is None else key
-        self._captured.requests.append(
-            CapturedRequest(fn=fn, args=isolated(args), keys=isolated(keys), reply_key=answered)
-        )
+        found = self._notes.stores[spec.name] = open_group_store(view, spec, plain=builder.plain)
+        return found
 
     @property
     def requests(self) -> list[CapturedRequest]:
         """What ``update`` and ``transact`` were asked for, in order; nothing of it is done."""
-        return list(self._captured.requests)
-
-    # What comes out.
-
-    def commit(self) -> None:
-        """Note that a commit was asked for."""
-        self._captured.committed = True
+        return list(self._notes.requests)
 
     @property
     def committed(self) -> bool:
         """Whether a commit was asked for."""
-        return self._captured.committed
+        return self._notes.committed
 
     def reset_commit(self) -> None:
         """Forget that a commit was asked for."""
-        self._captured.committed = False
+        self._notes.committed = False
 
     def forwarded(self, child: str | None = None) -> list[CapturedForward]:
         """Return what was forwarded, in order.
@@ -424,38 +357,22 @@ class _MockContext(ProcessingContext):
             child: Only what the step of this name gets: records to it, and records to all.
         """
         if child is None:
-            return list(self._captured.forwards)
+            return list(self._notes.forwards)
         return [
-            one
-            for one in self._captured.forwards
-            if one.output is None and one.child in {None, child}
+            one for one in self._notes.forwards if one.output is None and one.child in {None, child}
         ]
 
     def outputs(self, name: str) -> list[Any]:
         """Return the records that went to a side output."""
-        return [one.record for one in self._captured.forwards if one.output == name]
+        return [one.record for one in self._notes.forwards if one.output == name]
+
+    def _output(self, name: str, record: Any) -> None:
+        super()._output(name, record)
+        self._notes.forwards.append(CapturedForward(self._notes.forwards.pop().record, output=name))
 
     def reset_forwards(self) -> None:
         """Forget what was forwarded."""
-        self._captured.forwards.clear()
-
-    def forward(self, record: Any, child: str | None = None) -> None:
-        """Note a record; see `forwarded`."""
-        _check(child, self._children, "child")
-        self._capture(record, child, None, self._takes)
-
-    def output(self, name: str, record: Any) -> None:
-        """Note a record for a side output; see `outputs`."""
-        _check(name, self._side_outputs, "output")
-        self._capture(record, None, name, (Record, FixedKeyRecord))
-
-    def _capture(self, record: Any, child: str | None, output: str | None, kind: Any) -> None:
-        if not isinstance(record, kind):
-            wanted = getattr(kind, "__name__", "Record")
-            msg = f"forward takes a {wanted}, not {type(record).__name__} {record!r:.60}"
-            raise TypeError(msg)
-        copied: Any = record.with_value(isolated(record.value))  # pyright: ignore[reportUnknownMemberType]
-        self._captured.forwards.append(CapturedForward(copied, child, output))
+        self._notes.forwards.clear()
 
 
 class MockProcessorContext(_MockContext, ProcessorContext[K, V], Generic[K, V]):
@@ -530,7 +447,7 @@ class MockFixedKeyProcessorContext(_MockContext, FixedKeyProcessorContext[K, V],
         [('a', 3)]
     """
 
-    _takes = FixedKeyRecord
+    _timer = FixedKeyTimer
 
     @staticmethod
     def record(
@@ -538,15 +455,3 @@ class MockFixedKeyProcessorContext(_MockContext, FixedKeyProcessorContext[K, V],
     ) -> FixedKeyRecord[Any, Any]:
         """Return a record, which users cannot make themselves."""
         return fixed_key_record(key, value, timestamp, headers)
-
-
-def _check(name: str | None, known: frozenset[str] | None, what: str) -> None:
-    if name is None or known is None or name in known:
-        return
-    msg = f"the mock has no {what} {name!r}"
-    raise UnknownChildError(
-        msg,
-        evidence={"it has": ", ".join(sorted(known)) or "none"},
-        fix="name it when the mock is created, or let it accept any name",
-        fields={"child": name},
-    )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mustela.errors import InvariantError, Origin
-from mustela.kernel.core.failures import ProcessingError, failing_line, show_key
+from mustela.errors import InvariantError, Origin, show_key
+from mustela.kernel.core.failures import ProcessingError, failing_line
 from mustela.kernel.core.isolate import copy_value, is_immutable_column
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.options import KernelOptions

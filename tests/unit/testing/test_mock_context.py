@@ -139,6 +139,7 @@ def test_a_mock_says_what_is_wrong_as_a_context_does() -> None:
     context: MockProcessorContext[Any, Any] = MockProcessorContext(
         children=["left"], side_outputs=[]
     )
+    no_record: Any = ("a", 1)
     with pytest.raises(StoreAccessError, match="no store 'last'"):
         context.state_store("last")
     with pytest.raises(UnknownChildError):
@@ -146,7 +147,7 @@ def test_a_mock_says_what_is_wrong_as_a_context_does() -> None:
     with pytest.raises(UnknownChildError):
         context.output("side", Record("a", 1, 0))
     with pytest.raises(TypeError):
-        context.forward(("a", 1))
+        context.forward(no_record)
     with pytest.raises(TimerKeyError):
         context.register_event_time_timer(5)
     with pytest.raises(TimerError):
@@ -155,6 +156,24 @@ def test_a_mock_says_what_is_wrong_as_a_context_does() -> None:
         context.metrics().counter("two words")
     with pytest.raises(ValueError, match="goes up"):
         context.metrics().counter("seen").increment(-1)
+
+
+def test_a_mock_takes_what_a_context_takes() -> None:
+    """Both check alike: what a processor may not do at work it may not do here."""
+    context: MockProcessorContext[Any, Any] = MockProcessorContext(
+        children=["left"], side_outputs=["side"]
+    )
+    nothing: Any = None
+    with pytest.raises(TimerError, match="cannot be called"):
+        context.schedule(timedelta(1), PunctuationType.STREAM_TIME, nothing)
+    with pytest.raises(TypeError, match="function of the old value"):
+        context.update("far", "b", nothing)
+    with pytest.raises(TypeError, match="function of the transaction"):
+        context.transact(["b"], nothing)
+    with pytest.raises(StoreAccessError, match="no store 'last'"):
+        context.any_key_store("last")
+    context.forward(Record("a", 1, 0), "side")
+    assert [one.child for one in context.forwarded()] == ["side"]
 
 
 class Length(ContextualFixedKeyProcessor[str, str, int]):
@@ -178,8 +197,9 @@ def test_a_fixed_key_processor_has_a_mock_too() -> None:
         ("a", 3),
         ("a", 0),
     ]
+    other: Any = Record("a", 1, 0)
     with pytest.raises(TypeError):
-        context.forward(Record("a", 1, 0))
+        context.forward(other)
 
 
 @pytest.mark.parametrize("kind", ["window", "session", "versioned", "lru"])

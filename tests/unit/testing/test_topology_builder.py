@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from mustela.api.errors import (
     UnknownStoreError,
 )
 from mustela.errors import MustelaError
-from mustela.processors import ContextualProcessor, RecordMetadata
+from mustela.processors import ContextualProcessor, PunctuationType, RecordMetadata
 from mustela.stores import StoreBuilder
 
 
@@ -293,6 +295,37 @@ def test_a_global_store_is_read_only_and_its_processor_forwards_nothing() -> Non
     topology.add_source("in", "in")
     with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match="cannot forward"):
         driver.create_input_topic("facts").pipe_input(b"a", b"x")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda context: context.any_key_store("other"),
+        lambda context: context.update("other", "a", max),
+        lambda context: context.transact(["a"], print),
+        lambda context: context.register_event_time_timer(5),
+        lambda context: context.delete_timer(),
+        lambda context: context.schedule(
+            timedelta(seconds=1), PunctuationType.WALL_CLOCK_TIME, print
+        ),
+    ],
+)
+def test_a_global_stores_processor_is_told_that_it_has_no_lane(
+    call: Callable[[Any], object],
+) -> None:
+    """What needs one is refused with a way to do it; time and counts are there for it too."""
+
+    class Ask(ContextualProcessor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            assert self.context.current_watermark() == self.context.current_stream_time() == 7
+            assert self.context.current_processing_time() == self.context.current_system_time()
+            self.context.metrics().counter("seen").increment()
+            call(self.context)
+
+    topology = Topology().add_global_store(store("kept", value=str), "facts", Ask)
+    topology.add_source("in", "in")
+    with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match="has no lane"):
+        driver.create_input_topic("facts").pipe_input(b"a", b"x", timestamp=7)
 
 
 def test_a_bad_record_of_a_global_store_meets_the_handler() -> None:

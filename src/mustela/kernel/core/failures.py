@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mustela.errors import DataError, EnvironmentFault, InvariantError, Origin
+from mustela.errors import DataError, EnvironmentFault, InvariantError, Origin, show_key
 from mustela.kernel.core.options import Handler
 from mustela.kernel.core.output import DeadLetters, StageOutput
 from mustela.model import Headers, RecordContext
@@ -21,11 +21,9 @@ __all__ = [
     "LateRecordError",
     "ProcessingError",
     "SerializationError",
-    "show_key",
 ]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_KEY_SHOWN_MAX = 40
 
 
 class ProcessingError(DataError):
@@ -54,24 +52,6 @@ class SerializationError(DataError):
     """A key or value cannot be encoded; ``fields`` as in `ProcessingError`."""
 
     code = "SERIALIZATION"
-
-
-def show_key(key: object) -> str:
-    """Render a key so that a long one does not flood a log, but its length is known.
-
-    Example:
-        >>> show_key("apple")
-        "'apple'"
-        >>> show_key("a" * 1000)
-        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (1002 characters)"
-    """
-    try:
-        text = repr(key)
-    except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
-        text = f"<{type(key).__name__}, whose repr raised {type(error).__name__}>"
-    if len(text) <= _KEY_SHOWN_MAX:
-        return text
-    return f"{text[:_KEY_SHOWN_MAX]}… ({len(text)} characters)"
 
 
 def failing_line(error: BaseException, function: Callable[..., Any] | None) -> Origin | None:

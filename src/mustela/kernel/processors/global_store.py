@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from mustela.api.context import ProcessorContext, RecordMetadata
+from mustela.api.context_port import StepFacts
 from mustela.api.errors import StoreAccessError, UnknownChildError
+from mustela.api.timers import TimeDomain
 from mustela.kernel.core.failures import DeserializationError, Failures, ProcessingError
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
+from mustela.kernel.processors.processor_step import AnyRecord
 from mustela.kernel.processors.processor_stores import open_group_store
 from mustela.model import Headers, Record
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.serdes.base import Serde
 from mustela.state.kinds.layout import RowView
 from mustela.topology.global_table import GlobalTableNode
 
-__all__ = ["GlobalContext", "GlobalRecords", "write_global_store"]
+__all__ = ["GlobalPort", "GlobalRecords", "write_global_store"]
 
 
 class GlobalRecords(NamedTuple):
@@ -63,9 +65,9 @@ def write_global_store(
     Raises:
         DataError: If a record is bad and its handler is ``fail``.
     """
-    context = GlobalContext(node, rows, options, now_ms)
+    port = GlobalPort(node, rows, now_ms)
     processor: Any = node.supplier()
-    processor.init(context)
+    processor.init(_context(node, port, processor, options))
     output = StageOutput()
     decoding, processing = options.deserialization_handler, options.processing_handler
     undecoded = Failures(node, decoding, DeserializationError, lambda: output)
@@ -83,30 +85,26 @@ def write_global_store(
         except Exception as error:  # noqa: BLE001 - a serde of the user's may raise anything
             undecoded.one(batch, row, error)
             continue
-        context.take(batch, row)
+        port.take(batch, row)
         try:
-            processor.process(Record(*decoded, max(records.timestamps[row], 0), context.headers))
+            processor.process(Record(*decoded, max(records.timestamps[row], 0), port.headers()))
         except Exception as error:  # noqa: BLE001 - the processor is the user's
             failed.one(batch, row, error)
-    context.take(None, -1)
+    port.take(None, -1)
     processor.close()
 
 
-class GlobalContext(ProcessorContext[Any, Any]):
-    """What the processor of a global store may ask and do: write its store, and forward nothing.
+class GlobalPort:
+    """The port of a global store's processor, which may write its store and forward nothing.
 
     Args:
         node: The store.
         rows: The copy.
-        options: Settings of the engine.
         now_ms: The epoch's wall-clock time.
     """
 
-    def __init__(
-        self, node: GlobalTableNode, rows: RowView, options: KernelOptions, now_ms: int
-    ) -> None:
+    def __init__(self, node: GlobalTableNode, rows: RowView, now_ms: int) -> None:
         self._node = node
-        self._options = options
         self._now_ms = now_ms
         self._store: Any = open_group_store(rows, node.store, plain=node.plain)
         self._batch: Batch | None = None
@@ -119,41 +117,15 @@ class GlobalContext(ProcessorContext[Any, Any]):
         if batch is not None:
             self._stream_time = max(self._stream_time, batch.timestamps[row])
 
-    @property
-    def application_id(self) -> str:
-        """The application's id."""
-        return self._options.application_id
+    def time(self, domain: TimeDomain) -> int:
+        """Return the epoch's wall-clock time, or the largest timestamp of the records."""
+        return self._stream_time if domain is TimeDomain.EVENT_TIME else self._now_ms
 
-    @property
-    def task_id(self) -> int:
-        """Always -1: every host has all of the store."""
-        return -1
-
-    @property
-    def step_name(self) -> str:
-        """The step's name."""
-        return self._node.name
-
-    @property
-    def key_serde(self) -> Serde[Any]:
-        """The serde of the keys."""
-        return self._node.key
-
-    @property
-    def value_serde(self) -> Serde[Any]:
-        """The serde of the values."""
-        return self._node.value
-
-    @property
     def headers(self) -> Headers:
-        """The headers of the record in hand."""
+        """Return the headers of the record in hand."""
         return () if self._batch is None else self._batch.context(self._row).headers
 
-    def app_configs(self) -> Mapping[str, Any]:
-        """Return the application's settings by name."""
-        return dict(self._options.app_configs)
-
-    def record_metadata(self) -> RecordMetadata | None:
+    def metadata(self) -> RecordMetadata | None:
         """Return where the record in hand was read."""
         if self._batch is None:
             return None
@@ -162,8 +134,12 @@ class GlobalContext(ProcessorContext[Any, Any]):
             topic=self._node.topic, partition=place.partition, offset=place.offset
         )
 
-    def state_store(self, name: str) -> Any:
-        """Return the global store."""
+    def store(self, name: str) -> Any:
+        """Return the global store.
+
+        Raises:
+            StoreAccessError: If another one is meant.
+        """
         if name == self._node.store.name:
             return self._store
         msg = f"the processor of global store {self._node.store.name!r} has no store {name!r}"
@@ -174,24 +150,19 @@ class GlobalContext(ProcessorContext[Any, Any]):
             fields={"step": self._node.name, "store": name},
         )
 
-    def current_stream_time(self) -> int:
-        """Return the largest timestamp of the records that were given."""
-        return self._stream_time
-
-    def current_system_time(self) -> int:
-        """Return the epoch's wall-clock time."""
-        return self._now_ms
+    def count(self, name: str, number: int) -> None:
+        """Do nothing: every host would count the same."""
 
     def commit(self) -> None:
         """Do nothing: what is written is there already."""
 
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+    def send(self, record: AnyRecord, target: str | None) -> bool:
         """Refuse: nothing reads a global store's processor.
 
         Raises:
             UnknownChildError: Always.
         """
-        del record, child
+        del record, target
         msg = f"the processor of global store {self._node.store.name!r} cannot forward"
         raise UnknownChildError(
             msg,
@@ -201,3 +172,44 @@ class GlobalContext(ProcessorContext[Any, Any]):
             'stream(..., name="...").process(...)',
             fields={"step": self._node.name},
         )
+
+    def _refuse(self, *_: object) -> NoReturn:
+        """Refuse what needs a lane.
+
+        Raises:
+            StoreAccessError: Always.
+        """
+        msg = f"the processor of global store {self._node.store.name!r} has no lane"
+        raise StoreAccessError(
+            msg,
+            at=self._node.origin,
+            why="every host runs it, so it reads no other store, keeps no timers, and asks nobody",
+            fix="read the topic as a stream too, and do it in a processor there: "
+            'stream(..., name="...").process(...)',
+            fields={"step": self._node.name},
+        )
+
+    any_key_store = ask = schedule = set_timer = _refuse
+
+
+def _context(
+    node: GlobalTableNode, port: GlobalPort, processor: object, options: KernelOptions
+) -> ProcessorContext[Any, Any]:
+    facts = StepFacts(
+        name=node.name,
+        application_id=options.application_id,
+        app_configs=options.app_configs,
+        key=node.key,
+        value=node.value,
+        processor=type(processor).__name__,
+        acts_on_time=True,
+        stores=(node.store.name,),
+        children=None,
+        outputs=None,
+        reads=None,
+        updates=None,
+        replies=None,
+        transacts=True,
+        at=node.origin,
+    )
+    return ProcessorContext[Any, Any](port, facts, -1)

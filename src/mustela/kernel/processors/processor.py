@@ -7,15 +7,14 @@ steps between them, are run as one by `mustela.kernel.processors.processor_group
 task is a key group here: each has a processor instance of its own, and the stores that it sees are
 its key group's. An instance lives for an epoch.
 
-How to add a context method. Declare it with its docstring and a runnable example in
-`mustela.api.context` (`ProcessingContext` for both kinds of processors), raising
-NotImplementedError there. Write it in a mixin class of a file of your own, add the mixin to the
-bases of `KernelContext` in `mustela.kernel.processors.processor_context`, and work with what each
-context has:
-``self.operator``, a `ProcessorOperator` (``operator.node``, ``operator.context`` with time, lane
-state and global tables, ``operator.lane_store(spec)``), and ``self.task``, the `Task` of one key
-group (``task.group``, ``task.processor``, ``task.store(spec)``). To forward outside of ``process``,
-call ``operator.take_in_hand(Hand(...))`` first: it says which order, headers and metadata apply.
+How to add a context method. Write it with its docstring, a runnable example and its checks in
+`mustela.api.context` (`ProcessingContext` for both kinds of processors), over what the port has. If
+an engine has to do something new for it, add that to `ContextPort`, and write it in `TaskPort`
+(`mustela.kernel.processors.processor_port`), in `GlobalPort` and in the mock's port. A `TaskPort`
+has the `ProcessorOperator` (``node``, ``context`` with time, lane state and global tables,
+``lane_store(spec)``) and the `Task` of one key group (``group``, ``processor``, ``store(spec)``).
+To forward outside of ``process``, call ``operator.take_in_hand(Hand(...))`` first: it says which
+order, headers and metadata apply.
 
 How to act on time. ``operator.timing`` is made once, before the first instance; None where a node
 has nothing to do with time. The operator tells it of each new task (``timing.opened(task)``, behind
@@ -35,9 +34,9 @@ from mustela.errors import InvariantError, MustelaError
 from mustela.kernel.core.expiry import earliest
 from mustela.kernel.core.failures import failing_line
 from mustela.kernel.core.lane_state import LaneStore
-from mustela.kernel.processors.processor_context import make_context
 from mustela.kernel.processors.processor_expiry import ProcessorExpiry
 from mustela.kernel.processors.processor_output import Forwarded
+from mustela.kernel.processors.processor_port import make_context
 from mustela.kernel.processors.processor_step import (
     NO_GROUP,
     DrawnColumns,
@@ -74,6 +73,7 @@ class ProcessorOperator(ProcessorStep):
         timers = None if node.timers is None else self.lane_store(node.timers)
         self.clock = self.event_clock(timers)
         self.timing = None if timers is None else ProcessorTime(self, timers)
+        self.facts = None
         timed = [spec for spec in self.node.stores if spec.ttl_ms is not None]
         self._expiries = [ProcessorExpiry(self, spec) for spec in timed]
 

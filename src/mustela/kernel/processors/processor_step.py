@@ -6,15 +6,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
+from mustela.api.context_port import StepFacts
 from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
-from mustela.kernel.processors.processor_stores import ReadOnlyRows, open_group_store
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.plan.batch import Batch, Order
 from mustela.serdes.base import Serde
-from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.layout import RowView
-from mustela.topology.processor import GlobalStore, ProcessorNode
+from mustela.topology.processor import ProcessorNode
 
 __all__ = ["NO_GROUP", "AnyRecord", "DrawnColumns", "Hand", "ProcessorStep", "Sender", "Task"]
 
@@ -81,6 +79,7 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
         tasks: The instances by key group.
         clock: Its event time.
         timing: What acts on time, a `processor_time.ProcessorTime`, or None.
+        facts: What its contexts know of it; None before there is one.
     """
 
     hand: Hand | None
@@ -90,15 +89,12 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
     tasks: dict[int, Task]
     clock: EventClock
     timing: Any
+    facts: StepFacts | None
 
     @property
     def own_key_serde(self) -> Serde[Any]:
         """The serde by whose bytes its records are in their lane."""
         return self._key
-
-    def store_spec(self, name: str) -> StoreSpec | None:
-        """Return a connected store of that name, or None."""
-        return next((spec for spec in self.node.connected if spec.name == name), None)
 
     def task(self, group: int) -> Task:
         """Return the task of a key group; a new one is opened."""
@@ -139,7 +135,7 @@ class Task:
         process: Its method.
     """
 
-    __slots__ = ("_stores", "context", "group", "operator", "process", "processor")
+    __slots__ = ("context", "group", "operator", "process", "processor")
 
     def __init__(self, operator: ProcessorStep, group: int) -> None:
         self.operator = operator
@@ -147,26 +143,3 @@ class Task:
         self.context: Any = None
         self.processor: Any = operator.node.supplier()
         self.process: Callable[[Any], object] = self.processor.process
-        self._stores: dict[str, Any] = {}
-
-    def global_store(self, store: GlobalStore) -> Any:
-        """Return a store that every host has whole, to be read; the same object each time."""
-        found = self._stores.get(store.spec.name)
-        if found is None:
-            node, name = self.operator.node, store.spec.name
-            rows = ReadOnlyRows(self.operator.context.global_tables[name], name, node.origin)
-            found = open_group_store(rows, store.spec, plain=store.plain)
-            self._stores[name] = found
-        return found
-
-    def store(self, spec: StoreSpec) -> Any:
-        """Return the key group's part of a store as its users see it; the same object each time."""
-        found = self._stores.get(spec.name)
-        if found is None:
-            node = self.operator.node
-            rows: RowView = self.operator.lane_store(spec).group(self.group)
-            if spec.name in node.read_only:
-                rows = ReadOnlyRows(rows, spec.name, node.origin)
-            found = open_group_store(rows, spec, plain=spec.name in node.plain)
-            self._stores[spec.name] = found
-        return found

@@ -14,7 +14,6 @@ punctuators by the clock. A timer that is registered meanwhile and has come fire
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, cast
 
@@ -24,23 +23,17 @@ from mustela.api.timers import (
     Punctuator,
     TimeDomain,
     Timer,
-    TimerError,
-    TimerKeyError,
-    interval_ms,
-    moment_ms,
 )
 from mustela.kernel.core.event_time import EventClock
-from mustela.kernel.core.failures import show_key
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.processor_step import Hand, ProcessorStep, Task
 from mustela.kernel.processors.punctuation import GroupSchedules, Schedule
 from mustela.kernel.processors.timers import StepTimers
 from mustela.plan.batch import Batch, Order, Origins
-from mustela.plan.keygroups import row_groups
 from mustela.plan.time import NEVER
 from mustela.state.kinds.timer import StoredTimer
 
-__all__ = ["ProcessorTime", "TimeMethods"]
+__all__ = ["ProcessorTime", "event_time_at"]
 
 EVENT: Final = TimeDomain.EVENT_TIME
 CLOCK: Final = TimeDomain.PROCESSING_TIME
@@ -268,124 +261,3 @@ def event_time_at(operator: ProcessorStep, clock: EventClock, group: int) -> int
     if hand is None or hand.batch is None:
         return max(clock.closed_until(group), -1)
     return max(clock.at(group, hand.order), -1)
-
-
-class TimeMethods:
-    """The methods of a processor's context that have to do with time."""
-
-    operator: ProcessorStep
-    task: Task
-
-    def current_stream_time(self) -> int:
-        """Return event time; see `ProcessingContext`."""
-        return self.current_watermark()
-
-    def current_watermark(self) -> int:
-        """Return event time; see `ProcessingContext`."""
-        return event_time_at(self.operator, self.operator.clock, self.task.group)
-
-    def current_system_time(self) -> int:
-        """Return the epoch's wall-clock time; see `ProcessingContext`."""
-        return self.operator.context.time.now_ms
-
-    def current_processing_time(self) -> int:
-        """Return the epoch's wall-clock time; see `ProcessingContext`."""
-        return self.operator.context.time.now_ms
-
-    def schedule(
-        self,
-        interval: timedelta,
-        punctuation_type: PunctuationType,
-        punctuator: Punctuator,
-        *,
-        start: int | datetime | None = None,
-    ) -> Schedule:
-        """Schedule a punctuator; see `ProcessingContext`."""
-        if not callable(punctuator):
-            msg = f"a punctuator is called with the time, and {punctuator!r} cannot be called"
-            raise TimerError(msg, at=self.operator.node.origin)
-        return self._timing("schedule", "punctuates = True").schedule(
-            self.task,
-            interval_ms(interval),
-            PunctuationType(punctuation_type),
-            punctuator,
-            start_ms=None if start is None else moment_ms(start),
-        )
-
-    def register_event_time_timer(
-        self, at: int | datetime, key: Any = None, name: str | None = None
-    ) -> None:
-        """Register a timer; see `ProcessingContext`."""
-        self._register(EVENT, at, key, name)
-
-    def register_processing_time_timer(
-        self, at: int | datetime, key: Any = None, name: str | None = None
-    ) -> None:
-        """Register a timer; see `ProcessingContext`."""
-        self._register(CLOCK, at, key, name)
-
-    def delete_timer(
-        self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
-    ) -> None:
-        """Delete timers; see `ProcessingContext`."""
-        timing = self._timing("delete_timer", "def on_timer(self, timer, context)")
-        key_bytes = self._key_bytes(timing, key, "delete_timer")
-        for each in TimeDomain if domain is None else (TimeDomain(domain),):
-            timing.delete(self.task, each, key_bytes, _name(name))
-
-    def _register(self, domain: TimeDomain, at: int | datetime, key: Any, name: str | None) -> None:
-        method = f"register_{domain.name.lower()}_timer"
-        timing = self._timing(method, "def on_timer(self, timer, context)")
-        key_bytes = self._key_bytes(timing, key, method)
-        timing.register(self.task, domain, StoredTimer(moment_ms(at), key_bytes, _name(name)))
-
-    def _timing(self, method: str, fix: str) -> ProcessorTime:
-        timing = self.operator.timing
-        if timing is not None:
-            return timing
-        name = type(self.task.processor).__name__
-        msg = f"{method} was called, but step {self.operator.step.name!r} keeps no timers"
-        raise TimerError(
-            msg,
-            at=self.operator.node.origin,
-            why=f"nothing in class {name} says that it acts on time, so it has no store for that",
-            fix=f"add to class {name}: {fix}",
-        )
-
-    def _key_bytes(self, timing: ProcessorTime, key: Any, method: str) -> bytes:
-        """Return the key of a timer as bytes.
-
-        Raises:
-            TimerKeyError: If there is no key, or it belongs to another key group.
-        """
-        in_hand = timing.key_in_hand()
-        if key is None:
-            if in_hand is None:
-                msg = f"{method} was called without a key, and none is in hand"
-                raise TimerKeyError(
-                    msg,
-                    at=self.operator.node.origin,
-                    why="a timer belongs to a key",
-                    fix=f"give one: {method}(…, key=…)",
-                )
-            return in_hand
-        serde = self.operator.own_key_serde
-        found = serde.serialize(key)
-        if found is not None and found == in_hand:
-            return found
-        groups = self.operator.options.key_groups
-        group = row_groups([found], groups, suffix=serde.group_suffix)[0]
-        if found is None or group != self.task.group:
-            msg = f"{method} was called for key {show_key(key)}, whose state is elsewhere"
-            raise TimerKeyError(
-                msg,
-                evidence={"its key group": group, "this key group": self.task.group},
-                at=self.operator.node.origin,
-                why="a timer fires where the state of its key is, and another task has that",
-                fix="forward a record with that key to a step that registers the timer",
-            )
-        return found
-
-
-def _name(name: str | None) -> bytes:
-    return b"" if name is None else name.encode()

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from mustela.api.timers import TimeDomain, TimerError
-from mustela.kernel.core.failures import show_key
+from mustela.errors import show_key
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.state.kinds.layout import TIME_MIN, RowView
 from mustela.state.kinds.prefixed import PrefixedView

@@ -1,14 +1,27 @@
-"""What a processor's context does with stores of other lanes, as users see it."""
+"""What a processor's context does beyond its key group: any key, changes, transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SharedContext"]
+from mustela.api.context_port import OverPort
+from mustela.api.transact import Request
+from mustela.api.update import Operation, reply_output
+
+__all__ = ["LanesContext"]
 
 
-class SharedContext:
+class _TheKey:
+    def __repr__(self) -> str:
+        return "key"
+
+
+_KEY: Any = _TheKey()
+"""Stands for the key that is changed, as None is a key too."""
+
+
+class LanesContext(OverPort):
     """The methods of a context that reach beyond the key group of the record in hand."""
 
     def any_key_store(self, name: str) -> Any:
@@ -46,7 +59,13 @@ class SharedContext:
             ...     driver.create_output_topic("buyers").read_key_values_to_list()
             [('o-1', 'Ann')]
         """
-        raise NotImplementedError
+        step = self._step
+        if step.reads is not None and name not in step.reads:
+            raise step.not_read(name)
+        found = self._port.any_key_store(name)
+        if found is None:
+            raise step.no_store(name)
+        return found
 
     def update(
         self,
@@ -55,7 +74,7 @@ class SharedContext:
         fn: Callable[..., Any],
         *args: Any,
         reply_to: str | None = None,
-        reply_key: Any = None,
+        reply_key: Any = _KEY,
         at: Any = None,
     ) -> None:
         """Have the value of a key changed in the key's own lane, in this epoch, exactly once.
@@ -106,4 +125,79 @@ class SharedContext:
             ...     driver.create_output_topic("totals").read_key_values_to_list()
             [('ann', 3), ('bob', 3), ('ann', 6)]
         """
-        raise NotImplementedError
+        step = self._step
+        if step.updates is not None and store not in step.updates:
+            raise step.not_updated(store)
+        reply = None
+        if reply_to is not None:
+            if step.replies is not None and reply_to not in step.replies:
+                raise step.no_reply(reply_to)
+            reply = reply_output(step.name, reply_to)
+        if not callable(fn):
+            msg = f"update takes a function of the old value, not {type(fn).__name__} {fn!r:.60}"
+            raise TypeError(msg)
+        answered = key if reply_key is _KEY else reply_key
+        if not self._port.ask(Operation(fn, args, reply, answered, at), key, store):
+            why = "changes are made in the order of the records that ask for them"
+            raise step.cannot_ask(method="update", why=why, store=store)
+
+    def transact(self, keys: Any, fn: Callable[..., Any], *args: Any, key: Any = None) -> None:
+        """Have a transaction run over several keys of any lanes, in this epoch, exactly once.
+
+        It is what one would take locks for. ``fn(tx, *args)`` is called behind this step, with a
+        `Transaction` over the keys that are declared here. Transactions of an epoch that share
+        keys, directly or by way of others, run one after the other in the order of the records
+        that asked for them, those of one record as they were asked for; all others in parallel.
+        If ``fn`` raises, it has no effect, and the processing handler is asked. What it returns or
+        forwards goes to `ProcessedKStream.transacted`.
+
+        The stores belong to these transactions alone: `any_key_store` reads them.
+
+        Args:
+            keys: The keys that the transaction may touch: a list for all of its stores, or a dict
+                of such lists by store.
+            fn: The transaction; it travels to where it is run, and has no side effects.
+            args: What ``fn`` gets behind the transaction.
+            key: The key of a record that ``fn`` returns; that of the record in hand if not given.
+
+        Raises:
+            StoreAccessError: If the step was not given ``transacts=[...]``, or no record is in
+                hand.
+
+        Example:
+            >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
+            >>> from mustela.processors import ContextualProcessor
+            >>> def seat(tx, guest, table):
+            ...     free, seats = tx.store("free"), tx.store("seats")
+            ...     if free.get(table, 2) == 0:
+            ...         tx.abort("full")
+            ...     free.put(table, free.get(table, 2) - 1)
+            ...     seats.put(guest, table)
+            ...     return table
+            >>> class Reserve(ContextualProcessor):
+            ...     def process(self, record):
+            ...         keys = {"free": [record.value], "seats": [record.key]}
+            ...         self.context.transact(keys, seat, record.key, record.value)
+            >>> def store(name, value):
+            ...     supplier = Stores.persistent_key_value_store(name)
+            ...     return Stores.key_value_store_builder(supplier, key=str, value=value)
+            >>> builder = StreamsBuilder()
+            >>> wishes = builder.stream("wishes", key=str, value=str)
+            >>> stores = [store("free", int), store("seats", str)]
+            >>> served = wishes.process(Reserve, transacts=stores)
+            >>> served.transacted().to("seated", key=str, value=str)
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     wish = driver.create_input_topic("wishes")
+            ...     wish.pipe_key_value_list([("ann", "t1"), ("bob", "t1"), ("eve", "t1")])
+            ...     driver.create_output_topic("seated").read_key_values_to_list()
+            [('ann', 't1'), ('bob', 't1')]
+        """
+        step = self._step
+        if not step.transacts:
+            raise step.no_transactions()
+        if not callable(fn):
+            msg = f"transact takes a function of the transaction, not {type(fn).__name__}"
+            raise TypeError(msg)
+        if not self._port.ask(Request(keys, fn, args), key, None):
+            why = "transactions run in the order of the records that ask for them"
+            raise step.cannot_ask(method="transact", why=why)
