@@ -149,7 +149,7 @@ def test_a_kept_demo_shows_what_it_does_and_goes_on(elsewhere: Path) -> None:
     """
     done = run(elsewhere, "--keep", "--lanes", "1")
     assert done.returncode == 0, done.stderr
-    shown, _, then = done.stdout.partition("next lines to type:")
+    shown, _, then = done.stdout.partition("what to type next:")
     lines = [line.strip() for line in then.splitlines() if line.strip()]
     try:
         assert 'app = App("wordcount")' in shown

@@ -60,7 +60,7 @@ def test_an_application_with_too_few_open_files_says_so_and_runs_with_more(
     assert few.returncode == ExitCode.ENVIRONMENT, said
     assert "OPEN_FILES" in said
     assert "ulimit -n" in said
-    assert "bug of Mustela" not in said
+    assert "bug in Mustela" not in said
     more = start(hard)
     try:
         world.until(lambda: len(world.rows(sink)) == 2, "all is counted")

@@ -37,7 +37,7 @@ class Program:
 
 
 def said_anew(watcher: Watcher) -> list[str]:
-    return [text for text in watcher.said if "was deleted and made anew" in text]
+    return [text for text in watcher.said if "was deleted and recreated" in text]
 
 
 @pytest.mark.parametrize("is_running", [True, False])

@@ -16,13 +16,14 @@ from cyclopts import Parameter
 
 from mustela.cli.clients import Follower, open_admin, open_sink
 from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, say
+from mustela.cli.settings import loose_settings
 from mustela.errors import UsageError
 
 if TYPE_CHECKING:
     from mustela.cli.clients import PartitionChunk
     from mustela.serdes.base import Serde
 
-__all__ = ["BadValueError", "parse_value", "send", "tail"]
+__all__ = ["BadValueError", "parse_value", "send", "tail", "topic_serdes"]
 
 STDIN = "-"
 STDIN_BATCH = 10_000
@@ -60,9 +61,7 @@ def send(  # noqa: PLR0913 - its options are its interface
         separator: In lines, the separator between key and value; a line without it has no key.
         bootstrap_servers: The brokers.
     """
-    from mustela.serdes.resolve import resolve_serde
-
-    key_serde, value_serde = resolve_serde(key, key=True), resolve_serde(value)
+    key_serde, value_serde = topic_serdes(topic, key, value)
     rows: Iterable[tuple[str | None, str]]
     if first == STDIN and second is None:
         rows = _lines(sys.stdin, separator)
@@ -103,9 +102,7 @@ def tail(  # noqa: PLR0913 - its options are its interface
         bootstrap_servers: The brokers.
         json: Print each record as JSON, with headers and metadata.
     """
-    from mustela.serdes.resolve import resolve_serde
-
-    key_serde, value_serde = resolve_serde(key, key=True), resolve_serde(value)
+    key_serde, value_serde = topic_serdes(topic, key, value)
     printed = 0
     follower = Follower(topic, bootstrap_servers, from_beginning=from_beginning)
     waiting = threading.Event()
@@ -125,6 +122,18 @@ def tail(  # noqa: PLR0913 - its options are its interface
     finally:
         follower.close()
     return ExitCode.OK
+
+
+def topic_serdes(topic: str, key: str, value: str) -> tuple[Serde[Any], Serde[Any]]:
+    """Return the serdes of a topic, with the schema registry of the settings if they need one."""
+    from mustela.serdes.base import SerdePlace
+    from mustela.serdes.resolve import resolve_serde
+
+    registry = loose_settings().schema_registry
+    return (
+        resolve_serde(key, key=True).bound(SerdePlace(topic, "key"), registry),
+        resolve_serde(value).bound(SerdePlace(topic), registry),
+    )
 
 
 _WRITTEN: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -15,11 +16,13 @@ from mustela.cli.console import ExitCode
 from mustela.cli.doctor import report
 from mustela.cli.events import EventPrinter
 from mustela.cli.examination import Finding, Level
-from mustela.cli.records import BadValueError, parse_value
+from mustela.cli.records import BadValueError, parse_value, topic_serdes
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
 from mustela.runtime.events import AppState, EpochDone, Restoring, StateChanged
 from mustela.runtime.topics.found_topics import internal_topics_of
+from mustela.schemas import AvroSerde
+from mustela.serdes.base import SerdePlace
 from mustela.serdes.resolve import resolve_serde, serde_names
 
 SAMPLES = {
@@ -43,7 +46,19 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in serde_names() if name not in ("void", "none")])
+@dataclass(frozen=True)
+class Order:
+    """What a topic with a schema holds."""
+
+    item: str
+    amount: int
+
+
+UNTYPED = ("void", "none", "avro", "jsonschema", "protobuf")
+"""Nothing can be typed for the first two; the others need a topic and a schema registry."""
+
+
+@pytest.mark.parametrize("name", [name for name in serde_names() if name not in UNTYPED])
 def test_a_typed_text_is_a_value_of_its_serde(name: str) -> None:
     """What a user types for a type can be sent with it, and comes back."""
     serde = resolve_serde(name)
@@ -267,3 +282,16 @@ def test_run_tells_programs_everything(capsys: pytest.CaptureFixture[str]) -> No
     assert [row["event"] for row in found] == ["state", "epoch", "error"]
     assert found[1]["records"] == 10
     assert {row["application_id"] for row in found} == {"shop"}
+
+
+def test_a_typed_text_is_written_by_the_schema_of_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is typed is JSON; the registry's newest schema says which bytes it makes."""
+    monkeypatch.setenv("MUSTELA__SCHEMA_REGISTRY__URL", "mock://typed")
+    place = SerdePlace("orders")
+    registered = AvroSerde(Order).bound(place, {"url": "mock://typed"})
+    written = registered.serialize(Order("pear", 7))
+    _, serde = topic_serdes("orders", "str", "avro")
+    assert serde.serialize(parse_value('{"item": "pear", "amount": 7}', serde.name)) == written
+    assert serde.deserialize(written) == {"item": "pear", "amount": 7}

@@ -169,7 +169,7 @@ def test_queries_of_the_store_show_rows() -> None:
         row: Any = driver.get_key_value_store("means").get("k")
         assert row.mean == 4.0
         assert [r.mean for _, r in driver.get_window_store("by-minute").all()] == [4.0]
-        with pytest.raises(DataError, match="written by its own step alone"):
+        with pytest.raises(DataError, match="only its own step may write"):
             driver.get_key_value_store("means").put("k", row)
 
 

@@ -309,7 +309,7 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
     ),
     "pipe_input at seconds": (
         lambda p: p.piped().pipe_input("a", "b", timestamp=1.5),
-        "1.5 is no moment",
+        "1.5 is not a point in time",
         "milliseconds since 1970",
     ),
     "advance by text": (
