@@ -83,7 +83,7 @@ def test_a_missing_topic_is_named_with_what_was_meant(
     error = admin.missing_topic(wrong, use="sink", at=Origin("app.py", 4, "x.to('t')"))
     assert "topics.create" in (error.fix or "")
     internal = admin.missing_topic(wrong, use="internal").fix or ""
-    assert "create" not in internal
+    assert "topics create" not in internal
     assert "app.py:4" in str(error)
 
 

@@ -116,7 +116,13 @@ def test_what_ended_processes_used_is_not_taken_back(monkeypatch: pytest.MonkeyP
     """A counter does not go back when a worker ends."""
     import mustela.admin.processes as module
 
+    worker = module._Seen(7, 1, "python", started=1, cpu_s=2.5, memory_bytes=10)
+    seen = [worker]
+    monkeypatch.setattr(module, "_ours", lambda: iter(seen))
     looks = Processes()
-    looks._seen[4_000_000, 1] = "worker", 2.5
-    assert looks.look()["worker"] == module.Usage(0, 0, 2.5)
-    assert looks.look()["worker"].cpu_s == 2.5
+    assert looks.look()["worker"] == module.Usage(1, 10, 2.5)
+    seen[:] = [worker._replace(started=2, cpu_s=1.0)]
+    assert looks.look()["worker"] == module.Usage(1, 10, 3.5)
+    seen.clear()
+    assert looks.look()["worker"] == module.Usage(0, 0, 3.5)
+    assert looks.look()["worker"].cpu_s == 3.5
