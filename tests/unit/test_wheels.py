@@ -136,6 +136,7 @@ def test_what_mustela_dev_needs_is_locked() -> None:
     assert needed - read == {f"mustela=={mustela.__version__}"}
 
 
+@pytest.mark.slow
 def test_the_library_is_whole_without_mustela_dev(
     library_wheel: Path, environment: Environment
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_line_that_the_refusal_names_brings_the_commands(
     assert str(environment.home) in place.stdout
 
 
+@pytest.mark.slow
 def test_a_mustela_dev_of_another_version_is_not_loaded(
     library_wheel: Path, development_wheel: Path, environment: Environment, tmp_path: Path
 ) -> None:
