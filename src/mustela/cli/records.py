@@ -126,13 +126,13 @@ def tail(  # noqa: PLR0913 - its options are its interface
 
 def topic_serdes(topic: str, key: str, value: str) -> tuple[Serde[Any], Serde[Any]]:
     """Return the serdes of a topic, with the schema registry of the settings if they need one."""
-    from mustela.serdes.base import SerdePlace
+    from mustela.plan.bound import SerdeBinder
     from mustela.serdes.resolve import resolve_serde
 
-    registry = loose_settings().schema_registry
+    binder = SerdeBinder("", loose_settings().schema_registry)
     return (
-        resolve_serde(key, key=True).bound(SerdePlace(topic, "key"), registry),
-        resolve_serde(value).bound(SerdePlace(topic), registry),
+        binder.serde(resolve_serde(key, key=True), topic, key=True),
+        binder.serde(resolve_serde(value), topic, key=False),
     )
 
 
