@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from mustela.api.cells import Cell, Field
 from mustela.api.errors import BadOptionError
@@ -239,7 +239,27 @@ class Avg(_OfField):
 
 
 @dataclass(frozen=True, slots=True)
-class Min(_OfField):
+class _Extreme(_OfField):
+    """The least or the greatest of a field."""
+
+    _kind: ClassVar[str]  # the cell of the one, where none is taken out
+    _of_all: ClassVar[str]  # the one among all, where some are
+
+    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
+        """The one, or all."""
+        return (Cell(kind="all" if retracts else self._kind, field=self.field, where=self.where),)
+
+    def result(self, places: Sequence[str], *, retracts: bool) -> str:
+        """The one."""
+        return (self._of_all if retracts else "{0}").format(*places)
+
+    def type_of(self, types: Types) -> Any:
+        """The field's, or None."""
+        return _or_none(types(self.field))
+
+
+@dataclass(frozen=True, slots=True)
+class Min(_Extreme):
     """The least of a field, None if there is none. Of a table it keeps every value of a group.
 
     Args:
@@ -257,22 +277,12 @@ class Min(_OfField):
         >>> lowest = bids.aggregate(lowest=Min(), store="lowest")
     """
 
-    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
-        """The least, or all."""
-        return (Cell(kind="all" if retracts else "least", field=self.field, where=self.where),)
-
-    def result(self, places: Sequence[str], *, retracts: bool) -> str:
-        """The least."""
-        one = places[0]
-        return f"{one}[0][0] if {one} else None" if retracts else one
-
-    def type_of(self, types: Types) -> Any:
-        """The field's, or None."""
-        return _or_none(types(self.field))
+    _kind = "least"
+    _of_all = "{0}[0][0] if {0} else None"
 
 
 @dataclass(frozen=True, slots=True)
-class Max(_OfField):
+class Max(_Extreme):
     """The greatest of a field, None if there is none. Of a table it keeps every value of a group.
 
     Args:
@@ -290,23 +300,16 @@ class Max(_OfField):
         >>> highest = bids.aggregate(highest=Max(), store="highest")
     """
 
-    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
-        """The greatest, or all."""
-        return (Cell(kind="all" if retracts else "greatest", field=self.field, where=self.where),)
-
-    def result(self, places: Sequence[str], *, retracts: bool) -> str:
-        """The greatest."""
-        one = places[0]
-        return f"{one}[-1][0] if {one} else None" if retracts else one
-
-    def type_of(self, types: Types) -> Any:
-        """The field's, or None."""
-        return _or_none(types(self.field))
+    _kind = "greatest"
+    _of_all = "{0}[-1][0] if {0} else None"
 
 
 @dataclass(frozen=True, slots=True)
-class _By(Aggregate):
+class _ExtremeBy(Aggregate):
     """A whole value, chosen by a field."""
+
+    _kind: ClassVar[str]  # the cell of the value, where none is taken out
+    _of_all: ClassVar[str]  # the value among all, where some are
 
     by: Field
     _: KW_ONLY
@@ -315,13 +318,21 @@ class _By(Aggregate):
     def __post_init__(self) -> None:
         _check(self, self.by, self.where, role="by")
 
+    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
+        """The value, or all."""
+        return (Cell(kind="all by" if retracts else self._kind, field=self.by, where=self.where),)
+
+    def result(self, places: Sequence[str], *, retracts: bool) -> str:
+        """The value."""
+        return (self._of_all if retracts else "{0} and {0}[1]").format(*places)
+
     def type_of(self, types: Types) -> Any:
         """The value's, or None."""
         return _or_none(types(None))
 
 
 @dataclass(frozen=True, slots=True)
-class MinBy(_By):
+class MinBy(_ExtremeBy):
     """The value whose field is the least, None if there is none.
 
     Of values whose fields are equal, the one whose bytes sort first. Of a table it keeps every
@@ -341,18 +352,12 @@ class MinBy(_By):
         >>> cheapest = offers.aggregate(cheapest=MinBy("price"), store="cheapest")
     """
 
-    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
-        """The value, or all."""
-        return (Cell(kind="all by" if retracts else "least by", field=self.by, where=self.where),)
-
-    def result(self, places: Sequence[str], *, retracts: bool) -> str:
-        """The value."""
-        one = places[0]
-        return f"{one}[0][1] if {one} else None" if retracts else f"{one} and {one}[1]"
+    _kind = "least by"
+    _of_all = "{0}[0][1] if {0} else None"
 
 
 @dataclass(frozen=True, slots=True)
-class MaxBy(_By):
+class MaxBy(_ExtremeBy):
     """The value whose field is the greatest, None if there is none.
 
     Of values whose fields are equal, the one whose bytes sort first. Of a table it keeps every
@@ -379,15 +384,8 @@ class MaxBy(_By):
         'ann'
     """
 
-    def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
-        """The value, or all."""
-        kind = "all by" if retracts else "greatest by"
-        return (Cell(kind=kind, field=self.by, where=self.where),)
-
-    def result(self, places: Sequence[str], *, retracts: bool) -> str:
-        """The value."""
-        one = places[0]
-        return f"best_last({one})" if retracts else f"{one} and {one}[1]"
+    _kind = "greatest by"
+    _of_all = "best_last({0})"
 
 
 @dataclass(frozen=True, slots=True)

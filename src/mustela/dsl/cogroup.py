@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import BadOptionError, JoinKeysError, OtherBuilderError
-from mustela.api.functions import check_function, check_initializer, function_name
-from mustela.api.given_types import read_fold
+from mustela.api.functions import check_function, check_initializer
 from mustela.api.names import path_name
-from mustela.api.options import Materialized, options_or
+from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose_serde
 from mustela.api.windows import (
     SessionWindows,
     SlidingWindows,
@@ -21,17 +19,10 @@ from mustela.api.windows import (
     UnlimitedWindows,
     window_spec,
 )
-from mustela.dsl.materialize import store_spec
+from mustela.dsl.folds import Fold, FoldTable, Group, begin_fold, check_merger
 from mustela.dsl.missing import VerbStage
-from mustela.dsl.registry import Registry
-from mustela.dsl.said import SaidAggregates, SaidTable, Source, is_said, said_fold, tagged
-from mustela.dsl.windowed import (
-    WindowedGroup,
-    WindowFold,
-    WindowTable,
-    add_said_windows,
-    add_window_aggregate,
-)
+from mustela.dsl.said import SaidAggregates, Source, is_said, said_fold, tagged
+from mustela.dsl.windowed import WindowedGroup, add_window_aggregate
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
@@ -56,28 +47,20 @@ Adder = Callable[[Any, Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cogroup:
+class Cogroup(Group):
     """Grouped streams, each with the function that adds its records.
 
     Attributes:
-        registry: The topology while it is being written.
-        path: What default names begin with.
-        parents: The steps that are read.
         adders: For each of them (key, value, aggregate) -> aggregate.
-        key: Serde of the grouping key, where it is known.
         sources: Instead of functions: for each of them the fields that it gives.
         first: The first of them.
     """
 
-    registry: Registry
-    path: str
-    parents: tuple[str, ...]
     adders: tuple[Adder, ...]
-    key: Serde[Any] | None
     sources: tuple[Source, ...]
-    first: Cogrouping[Any, Any]
+    first: Group
 
-    def said(self, table: SaidTable, *, at: Origin) -> tuple[SaidAggregates, str]:
+    def said(self, table: FoldTable, *, at: Origin) -> tuple[SaidAggregates, str]:
         """Return what the fields come to, and the step that brings the streams together."""
         said = said_fold(self.sources, value=table.value, materialized=table.options, at=at)
         parent = self.parents[0]
@@ -89,23 +72,7 @@ class Cogroup:
 class Cogrouping(VerbStage, Generic[K, V]):
     """What `KGroupedStream` can do together with others: cogroup."""
 
-    _registry: Registry
-    _parent: str
-    _path: str
-    _key: Serde[Any] | None
-    _value: Serde[Any] | None
-
-    def _stage_name(self) -> str:
-        return self._path
-
-    def _of_step(self, parent: str, path: str) -> Cogrouping[K, Any]:
-        """Return the same grouping of what another step gives."""
-        raise NotImplementedError
-
-    def _add_said(
-        self, said: SaidAggregates, *, store: str | None, name: str | None
-    ) -> KTable[Any, Any]:
-        raise NotImplementedError
+    _group: Group
 
     @overload
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]: ...
@@ -145,15 +112,17 @@ class Cogrouping(VerbStage, Generic[K, V]):
             [5, 3]
         """
         adders = _adders(self, aggregator, fields, at=user_origin())
-        return self._registry.handles.cogrouped(
+        group = self._group
+        return group.registry.handles.cogrouped(
             Cogroup(
-                registry=self._registry,
-                path=path_name(self._path, "cogroup"),
-                parents=(self._parent,),
+                registry=group.registry,
+                path=path_name(group.path, "cogroup"),
+                parents=group.parents,
                 adders=adders,
-                key=self._key,
-                sources=(Source(value=self._value, fields=fields),) if fields else (),
-                first=self,
+                key=group.key,
+                value=None,
+                sources=(Source(value=group.value, fields=fields),) if fields else (),
+                first=group,
             )
         )
 
@@ -230,15 +199,16 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
             )
         adders = _adders(self, aggregator, fields, at=at)
         _check_alike(mine, fields, at=at)
-        _check_together(mine, grouped, at=at)
-        more = Source(value=grouped._value, fields=fields)  # pyright: ignore[reportPrivateUsage]
+        other = grouped._group  # pyright: ignore[reportPrivateUsage] - a part of this cogroup
+        _check_together(mine, other, at=at)
+        more = Source(value=other.value, fields=fields)
         return mine.registry.handles.cogrouped(
             replace(
                 mine,
-                parents=(*mine.parents, grouped._parent),  # pyright: ignore[reportPrivateUsage]
+                parents=(*mine.parents, *other.parents),
                 adders=(*mine.adders, *adders),
                 sources=(*mine.sources, more) if fields else (),
-                key=mine.key or grouped._key,  # pyright: ignore[reportPrivateUsage]
+                key=mine.key or other.key,
             )
         )
 
@@ -277,37 +247,17 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         """
         at = user_origin()
         mine = self._cogroup
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         if _check_bare(self, mine, {"initializer": initializer}):
-            table = SaidTable(store=store, name=name, options=materialized, value=value)
             said, parent = mine.said(table, at=at)
-            whole = mine.first._of_step(parent, mine.path)  # pyright: ignore[reportPrivateUsage]
-            return whole._add_said(said, store=store, name=name)  # pyright: ignore[reportPrivateUsage]
-        assert initializer is not None
+            whole = mine.registry.handles.grouped(parent, mine.path, mine.first.key, None)
+            return whole._add_said(said, table)  # pyright: ignore[reportPrivateUsage]
         check_initializer(initializer, verb="aggregate", at=at)
-        options = options_or(materialized, Materialized[Any, Any](), at=at)
-        place = mine.registry.place(
-            "aggregate",
-            parents=mine.parents,
-            path=mine.path,
-            at=at,
-            name=name,
-            apart=store or options.store_name or function_name(mine.adders[0]),
-        )
-        key = choose_serde("key", mine.key, options.key, holder="Materialized", at=at)
-        said = choose_serde("value", value, options.value, holder="Materialized", at=at)
-        said = said or read_fold(mine.adders[0], initializer)
-        spec, explicit = store_spec(place, options, store=store, key=key, value=said)
-        node = CogroupNode(
-            **place,
-            kind="aggregate",
-            store=spec,
-            explicit_store=explicit,
-            key=spec.key_serde,
-            initializer=initializer,
-            adders=mine.adders,
-        )
+        fold = Fold(kind="aggregate", initializer=initializer, adders=mine.adders)
+        begun = begin_fold(mine, fold, table, at=at)
+        node = CogroupNode(**begun.facts, adders=fold.adders)
         mine.registry.add(node)
-        return mine.registry.handles.table(node.name, key, said)
+        return mine.registry.handles.table(node.name, begun.key, begun.value)
 
     @overload
     def windowed_by(
@@ -340,14 +290,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         """
         at = user_origin()
         mine = self._cogroup
-        group = WindowedGroup(
-            registry=mine.registry,
-            parents=mine.parents,
-            path=mine.path,
-            key=mine.key,
-            value=None,
-            windows=window_spec(windows, at=at),
-        )
+        group = WindowedGroup.of(mine, window_spec(windows, at=at))
         return mine.registry.handles.windowed_cogroup(group, mine)
 
 
@@ -364,29 +307,20 @@ class _WindowedCogroup(VerbStage, Generic[K, A]):
     def _aggregate(
         self,
         functions: Mapping[str, Any],
-        table: WindowTable,
+        table: FoldTable,
         *,
         at: Origin,
     ) -> KTable[Windowed[K], A]:
-        if _check_bare(self, self._cogroup, functions):
-            said, parent = self._cogroup.said(
-                SaidTable(
-                    store=table.store, name=table.name, options=table.options, value=table.value
-                ),
-                at=at,
-            )
-            group = replace(self._group, parents=(parent,))
-            return add_said_windows(group, said, store=table.store, name=table.name)
+        mine = self._cogroup
+        if _check_bare(self, mine, functions):
+            said, parent = mine.said(table, at=at)
+            whole = replace(self._group, parents=(parent,))
+            return mine.registry.handles.windowed(whole)._add_said(said, table)  # pyright: ignore[reportPrivateUsage]
         initializer, merger = functions["initializer"], functions.get("merger")
         if merger is not None:
-            check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
+            check_merger(merger, at=at)
         check_initializer(initializer, verb="aggregate", at=at)
-        fold = WindowFold(
-            kind="aggregate",
-            initializer=initializer,
-            adders=self._cogroup.adders,
-            merger=merger,
-        )
+        fold = Fold(kind="aggregate", initializer=initializer, adders=mine.adders, merger=merger)
         return add_window_aggregate(self._group, fold, table, at=at)
 
 
@@ -446,7 +380,7 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> hour = SlidingWindows(time_difference=timedelta(hours=1), grace=timedelta(0))
             >>> last_hour = total.windowed_by(hour).aggregate(int, value=int, store="last-hour")
         """
-        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         return self._aggregate({"initializer": initializer}, table, at=user_origin())
 
 
@@ -506,7 +440,7 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> lengths = visits.aggregate(int, lambda _u, one, other: one + other, value=int)
         """
         functions = {"initializer": initializer, "merger": merger}
-        table = WindowTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         return self._aggregate(functions, table, at=user_origin())
 
 
@@ -554,9 +488,9 @@ def _check_bare(
     return is_said(stage, functions, fields, verb=verb)
 
 
-def _check_together(mine: Cogroup, grouped: Cogrouping[Any, Any], *, at: Origin) -> None:
-    parent, key = grouped._parent, grouped._key  # pyright: ignore[reportPrivateUsage]
-    if grouped._registry is not mine.registry:  # pyright: ignore[reportPrivateUsage]
+def _check_together(mine: Cogroup, grouped: Group, *, at: Origin) -> None:
+    (parent,), key = grouped.parents, grouped.key
+    if grouped.registry is not mine.registry:
         msg = f"{mine.parents[0]!r} and {parent!r} come from different builders"
         raise OtherBuilderError(
             msg,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.api.aggregates import Aggregate
-from mustela.api.functions import check_function, check_initializer, function_name
-from mustela.api.given_types import read_fold
-from mustela.api.options import Materialized, options_or
+from mustela.api.functions import check_function
+from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose_serde
 from mustela.api.windows import (
     SessionWindows,
     SlidingWindows,
@@ -20,15 +17,14 @@ from mustela.api.windows import (
     window_spec,
 )
 from mustela.dsl.cogroup import Cogrouping
-from mustela.dsl.materialize import store_spec
-from mustela.dsl.registry import Registry
-from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
+from mustela.dsl.folds import Fold, FoldTable, Group, begin_fold, check_fold
+from mustela.dsl.said import SaidVerbs, is_said
 from mustela.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, WindowedGroup
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.serdes.rows import Row
-from mustela.topology.aggregate import AggregateKind, AggregateNode
+from mustela.topology.aggregate import AggregateNode
 
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable
@@ -39,28 +35,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fold:
-    """What an aggregation does with the records of a key."""
-
-    kind: AggregateKind
-    initializer: Callable[[], Any] | None = None
-    adder: Callable[..., Any] | None = None
-    merger: Callable[[Any, Any, Any], Any] | None = None
-    associative: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """What the user said of the result, and the serde of its values if nothing is said."""
-
-    store: str | None
-    name: str | None
-    options: Materialized[Any, Any] | None
-    value: type[Any] | Serde[Any] | None = None
-    inherited: Serde[Any] | None = None
 
 
 class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
@@ -81,19 +55,8 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         [2, 5]
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        parent: str,
-        path: str,
-        key: Serde[Any] | None,
-        value: Serde[Any] | None,
-    ) -> None:
-        self._registry = registry
-        self._parent = parent
-        self._path = path
-        self._key = key
-        self._value = value
+    def __init__(self, group: Group) -> None:
+        self._group = group
 
     def count(
         self,
@@ -131,8 +94,8 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             ...     driver.create_output_topic("counts").read_values_to_list()
             [1, 2]
         """
-        table = _Table(store=store, name=name, options=materialized, inherited=IntSerde())
-        return self._add(_Fold(kind="count"), table, at=user_origin())
+        table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
+        return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
     def reduce(
         self,
@@ -180,11 +143,11 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         """
         at = user_origin()
         check_function(adder, ("aggregate", "value"), role="adder", verb="reduce", at=at)
-        fold = _Fold(kind="reduce", adder=adder, associative=associative)
-        table = _Table(
-            store=store, name=name, options=materialized, value=value, inherited=self._value
+        fold = Fold(kind="reduce", adders=(adder,), associative=associative)
+        table = FoldTable(
+            store=store, name=name, options=materialized, value=value, inherited=self._group.value
         )
-        return self._add(fold, table, at=at)
+        return self._fold(self._group, fold, table, at=at)
 
     @overload
     def aggregate(
@@ -272,16 +235,12 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         if is_said(self, functions, fields, more={"merger": merger}):
-            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
-            return self._said(fields, said_table, at=at)
-        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
-        check_function(adder, ("key", "value", "aggregate"), role="adder", verb="aggregate", at=at)
-        if merger is not None:
-            check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
-        fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, merger=merger)
-        table = _Table(store=store, name=name, options=materialized, value=value)
-        return self._add(fold, table, at=at)
+            return self._said(fields, table, at=at)
+        check_fold(initializer, adder, merger, at=at)
+        fold = Fold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
+        return self._fold(self._group, fold, table, at=at)
 
     @overload
     def windowed_by(
@@ -311,64 +270,13 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             >>> counts = clicks.windowed_by(hours).count(store="clicks-by-hour")
         """
         at = user_origin()
-        group = WindowedGroup(
-            registry=self._registry,
-            parents=(self._parent,),
-            path=self._path,
-            key=self._key,
-            value=self._value,
-            windows=window_spec(windows, at=at),
-        )
-        return self._registry.handles.windowed(group)
+        group = WindowedGroup.of(self._group, window_spec(windows, at=at))
+        return group.registry.handles.windowed(group)
 
-    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
-        return self._value, False
-
-    def _of_step(self, parent: str, path: str) -> KGroupedStream[K, Any]:
-        return self._registry.handles.grouped(parent, path, self._key, None)
-
-    def _add_said(
-        self, said: SaidAggregates, *, store: str | None, name: str | None
-    ) -> KTable[K, Any]:
-        written = said.fold
-        fold = _Fold(
-            kind="aggregate",
-            initializer=written.initializer,
-            adder=written.adder,
-            merger=written.merger,
-        )
-        table = _Table(store=store, name=name, options=said.options, value=said.cells)
-        parent = self._parent
-        if said.is_timed:
-            parent = with_times(self._registry, parent, said.at)
-        return add_rows(self._registry, self._add(fold, table, at=said.at, parent=parent), said)
-
-    def _add(
-        self, fold: _Fold, table: _Table, *, at: Origin, parent: str | None = None
-    ) -> KTable[K, Any]:
-        options = options_or(table.options, Materialized[Any, Any](), at=at)
-        place = self._registry.place(
-            fold.kind,
-            parents=(parent or self._parent,),
-            path=self._path,
-            at=at,
-            name=table.name,
-            apart=table.store or options.store_name or function_name(fold.adder),
-        )
-        key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
-        value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
-        value = value or table.inherited or read_fold(fold.adder, fold.initializer)
-        spec, explicit = store_spec(place, options, store=table.store, key=key, value=value)
+    def _fold(self, group: Group, fold: Fold, table: FoldTable, *, at: Origin) -> KTable[K, Any]:
+        begun = begin_fold(group, fold, table, at=at)
         node = AggregateNode(
-            **place,
-            kind=fold.kind,
-            store=spec,
-            explicit_store=explicit,
-            key=spec.key_serde,
-            initializer=fold.initializer,
-            adder=fold.adder,
-            merger=fold.merger,
-            associative=fold.associative,
+            **begun.facts, adder=fold.adder, merger=fold.merger, associative=fold.associative
         )
-        self._registry.add(node)
-        return self._registry.handles.table(node.name, key, value)
+        group.registry.add(node)
+        return group.registry.handles.table(node.name, begun.key, begun.value)

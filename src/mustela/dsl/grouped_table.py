@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import SubtractorError
-from mustela.api.functions import check_function, check_initializer, function_name
-from mustela.api.given_types import read_fold
-from mustela.api.options import Materialized, options_or
+from mustela.api.functions import check_function
+from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose_serde
-from mustela.dsl.materialize import store_spec
-from mustela.dsl.registry import Registry
-from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said
+from mustela.dsl.folds import Fold, FoldTable, Group, begin_fold, check_fold
+from mustela.dsl.said import SaidVerbs, is_said
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import IntSerde
 from mustela.serdes.rows import Row
-from mustela.topology.aggregate import AggregateKind
 from mustela.topology.table_aggregate import TableAggregateNode
 
 if TYPE_CHECKING:
@@ -34,25 +29,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fold:
-    """What an aggregation does with the rows of a group."""
-
-    kind: AggregateKind
-    initializer: Callable[[], Any] | None = None
-    adder: Callable[..., Any] | None = None
-    subtractor: Callable[..., Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """What the user said of the result, and the serde of its values if nothing is said."""
-
-    store: str | None
-    name: str | None
-    options: Materialized[Any, Any] | None
-    value: type[Any] | Serde[Any] | None = None
-    inherited: Serde[Any] | None = None
+_TAKEN_OUT = "rows of the table are taken out of it again when they change"
 
 
 class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
@@ -78,16 +55,10 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         [('a', 3), ('a', 5), ('a', 6)]
     """
 
-    def __init__(
-        self, registry: Registry, parent: str, key: Serde[Any] | None, value: Serde[Any] | None
-    ) -> None:
-        self._registry = registry
-        self._parent = parent
-        self._key = key
-        self._value = value
+    _retracts = True
 
-    def _stage_name(self) -> str:
-        return self._parent
+    def __init__(self, group: Group) -> None:
+        self._group = group
 
     def count(
         self,
@@ -117,8 +88,8 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
             >>> by_town = homes.group_by(lambda person, town: (town, person), key=str)
             >>> counts = by_town.count(store="inhabitants")
         """
-        result = _Result(store=store, name=name, options=materialized, inherited=IntSerde())
-        return self._add(_Fold(kind="count"), result, at=user_origin())
+        table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
+        return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
     def reduce(
         self,
@@ -163,11 +134,11 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         arguments = ("aggregate", "value")
         check_function(adder, arguments, role="adder", verb="reduce", at=at)
         _check_subtractor(subtractor, arguments, verb="reduce", at=at)
-        fold = _Fold(kind="reduce", adder=adder, subtractor=subtractor)
-        result = _Result(
-            store=store, name=name, options=materialized, value=value, inherited=self._value
+        fold = Fold(kind="reduce", adders=(adder,), subtractor=subtractor)
+        table = FoldTable(
+            store=store, name=name, options=materialized, value=value, inherited=self._group.value
         )
-        return self._add(fold, result, at=at)
+        return self._fold(self._group, fold, table, at=at)
 
     @overload
     def aggregate(
@@ -263,65 +234,21 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         if is_said(self, functions, fields, more={"subtractor": subtractor}):
-            table = SaidTable(store=store, name=name, options=materialized, value=value)
             return self._said(fields, table, at=at)
-        arguments = ("key", "value", "aggregate")
-        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
-        check_function(adder, arguments, role="adder", verb="aggregate", at=at)
-        _check_subtractor(subtractor, arguments, verb="aggregate", at=at)
-        fold = _Fold(kind="aggregate", initializer=initializer, adder=adder, subtractor=subtractor)
-        result = _Result(store=store, name=name, options=materialized, value=value)
-        return self._add(fold, result, at=at)
+        check_fold(initializer, adder, at=at)
+        _check_subtractor(subtractor, ("key", "value", "aggregate"), verb="aggregate", at=at)
+        fold = Fold(
+            kind="aggregate", initializer=initializer, adders=(adder,), subtractor=subtractor
+        )
+        return self._fold(self._group, fold, table, at=at)
 
-    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
-        return self._value, True
-
-    def _add_said(
-        self, said: SaidAggregates, *, store: str | None, name: str | None
-    ) -> KTable[K, Any]:
-        written = said.fold
-        fold = _Fold(
-            kind="aggregate",
-            initializer=written.initializer,
-            adder=written.adder,
-            subtractor=written.subtractor,
-        )
-        result = _Result(store=store, name=name, options=said.options, value=said.cells)
-        return add_rows(self._registry, self._add(fold, result, at=said.at), said)
-
-    def _add(self, fold: _Fold, result: _Result, *, at: Origin) -> KTable[K, Any]:
-        options = options_or(result.options, Materialized[Any, Any](), at=at)
-        place = self._registry.place(
-            fold.kind,
-            parents=(self._parent,),
-            at=at,
-            name=result.name,
-            apart=result.store or options.store_name or function_name(fold.adder),
-        )
-        key = choose_serde("key", self._key, options.key, holder="Materialized", at=at)
-        value = choose_serde("value", result.value, options.value, holder="Materialized", at=at)
-        value = value or result.inherited or read_fold(fold.adder, fold.initializer)
-        spec, explicit = store_spec(
-            place,
-            options,
-            store=result.store,
-            key=key,
-            value=value,
-            never_expires="rows of the table are taken out of it again when they change",
-        )
-        node = TableAggregateNode(
-            **place,
-            kind=fold.kind,
-            store=spec,
-            explicit_store=explicit,
-            key=spec.key_serde,
-            initializer=fold.initializer,
-            adder=fold.adder,
-            subtractor=fold.subtractor,
-        )
-        self._registry.add(node)
-        return self._registry.handles.table(node.name, key, value)
+    def _fold(self, group: Group, fold: Fold, table: FoldTable, *, at: Origin) -> KTable[K, Any]:
+        begun = begin_fold(group, fold, table, at=at, never_expires=_TAKEN_OUT)
+        node = TableAggregateNode(**begun.facts, adder=fold.adder, subtractor=fold.subtractor)
+        group.registry.add(node)
+        return group.registry.handles.table(node.name, begun.key, begun.value)
 
 
 def _check_subtractor(

@@ -12,6 +12,7 @@ from mustela.dsl.cogroup import (
     SessionWindowedCogroupedKStream,
     TimeWindowedCogroupedKStream,
 )
+from mustela.dsl.folds import Group
 from mustela.dsl.globalktable import GlobalKTable
 from mustela.dsl.grouped import KGroupedStream
 from mustela.dsl.grouped_table import KGroupedTable
@@ -78,13 +79,18 @@ class Handles:
         self, parent: str, path: str, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> KGroupedStream[Any, Any]:
         """Return the records of a step by key; names of what follows begin with the path."""
-        return KGroupedStream(self._registry, parent, path, key, value)
+        return KGroupedStream(self._group(parent, path, key, value))
 
     def grouped_table(
         self, parent: str, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> KGroupedTable[Any, Any]:
         """Return the rows of a step by group."""
-        return KGroupedTable(self._registry, parent, key, value)
+        return KGroupedTable(self._group(parent, parent, key, value))
+
+    def _group(
+        self, parent: str, path: str, key: Serde[Any] | None, value: Serde[Any] | None
+    ) -> Group:
+        return Group(registry=self._registry, parents=(parent,), path=path, key=key, value=value)
 
     def cogrouped(self, cogroup: Cogroup) -> CogroupedKStream[Any, Any]:
         """Return several grouped streams as one."""

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Generic,
     TypeVar,
     Union,
@@ -29,6 +30,7 @@ from mustela.api.names import path_name
 from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
+from mustela.dsl.folds import Fold, FoldTable, Group
 from mustela.dsl.missing import VerbStage
 from mustela.dsl.registry import Registry
 from mustela.dsl.row_types import WHOLE_TYPES, or_none, row_maker, whole_type
@@ -45,17 +47,15 @@ from mustela.topology.fold_cells import itself, tagged_value
 from mustela.topology.stateless import FlatMapValuesNode, MergeNode
 from mustela.topology.table import TableMapValuesNode
 from mustela.topology.timed_values import TimedValuesNode
-from mustela.topology.written_fold import Access, WrittenFold, written_fold, written_rows
+from mustela.topology.written_fold import Access, written_fold, written_rows
 
 if TYPE_CHECKING:
     from mustela.dsl.ktable import KTable
 
 __all__ = [
     "SaidAggregates",
-    "SaidTable",
     "SaidVerbs",
     "Source",
-    "add_rows",
     "is_said",
     "said_fold",
     "tagged",
@@ -81,23 +81,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidTable:
-    """What the user said of the result.
-
-    Attributes:
-        store: Name of the store.
-        name: Name of the step.
-        options: Options of the store.
-        value: Type or serde of the rows.
-    """
-
-    store: str | None
-    name: str | None
-    options: Materialized[Any, Any] | None
-    value: object = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SaidAggregates:
     """What the aggregates of a step come to.
 
@@ -111,7 +94,7 @@ class SaidAggregates:
         at: The user's line.
     """
 
-    fold: WrittenFold
+    fold: Fold
     cells: CellsSerde
     rows: Callable[[Cells], Any]
     value: Serde[Any] | None
@@ -216,8 +199,15 @@ def said_fold(
         row = _row(tuple(names), tuple(types), value, options, at)
     rows = written_rows(results, row.make, row.names, at=at)
     accesses: list[Access] = [_access(source.value) for source in sources]
+    written = written_fold(list(cells), at=at, sources=accesses, retracts=retracts)
     return SaidAggregates(
-        fold=written_fold(list(cells), at=at, sources=accesses, retracts=retracts),
+        fold=Fold(
+            kind="aggregate",
+            initializer=written.initializer,
+            adders=(written.adder,),
+            merger=written.merger,
+            subtractor=written.subtractor,
+        ),
         cells=CellsSerde(
             tuple(cell.layout for cell in cells),
             tuple(cell.holding for cell in cells),
@@ -235,33 +225,42 @@ def said_fold(
 class SaidVerbs(VerbStage, Generic[KR, V]):
     """What grouped records and rows can do without a function: aggregates by name."""
 
-    def _add_said(
-        self, said: SaidAggregates, *, store: str | None, name: str | None
-    ) -> KTable[Any, Any]:
+    _group: Group
+    _retracts: ClassVar[bool] = False  # whether values are taken out again
+
+    def _stage_name(self) -> str:
+        return self._group.path
+
+    def _fold(self, group: Group, fold: Fold, table: FoldTable, *, at: Origin) -> KTable[Any, Any]:
+        """Add an aggregation of a group that is this one, or this one with times."""
         raise NotImplementedError
 
-    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
-        """Return the serde of the values, and whether they are taken out again."""
-        raise NotImplementedError
+    def _add_said(self, said: SaidAggregates, table: FoldTable) -> KTable[Any, Any]:
+        """Add aggregates by name, and the step that makes rows of their cells."""
+        group = with_times(self._group, said.at) if said.is_timed else self._group
+        cells = replace(table, options=said.options, value=said.cells)
+        made = self._fold(group, said.fold, cells, at=said.at)
+        place = group.registry.place("rows", parents=(made.name,), at=said.at)
+        group.registry.add(TableMapValuesNode(**place, mapper=said.rows))
+        return group.registry.handles.table(place["name"], made.serdes[0], said.value)
 
     def _said(
         self,
         fields: Mapping[str, Aggregate],
-        table: SaidTable,
+        table: FoldTable,
         *,
         at: Origin,
         bare: bool = False,
     ) -> KTable[Any, Any]:
-        value, retracts = self._said_of()
         said = said_fold(
-            [Source(value=value, fields=fields)],
+            [Source(value=self._group.value, fields=fields)],
             value=table.value,
             materialized=table.options,
             at=at,
-            retracts=retracts,
+            retracts=self._retracts,
             bare=bare,
         )
-        return self._add_said(said, store=table.store, name=table.name)
+        return self._add_said(said, table)
 
     def count_distinct(
         self,
@@ -302,7 +301,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
             ...     driver.create_output_topic("users").read_values_to_list()
             [1, 2, 2]
         """
-        table = SaidTable(store=store, name=name, options=materialized)
+        table = FoldTable(store=store, name=name, options=materialized)
         distinct = CountDistinct(field, where=where)
         return self._said({"count_distinct": distinct}, table, at=user_origin(), bare=True)
 
@@ -346,7 +345,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
             ...     driver.create_output_topic("places").read_values_to_list()[-1]["place"]
             'Rome'
         """
-        table = SaidTable(store=store, name=name, options=materialized)
+        table = FoldTable(store=store, name=name, options=materialized)
         one = Latest(where=where) if by is None else MaxBy(by, where=where)
         return self._said({"latest_by": one}, table, at=user_origin(), bare=True)
 
@@ -391,26 +390,20 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
             ...     driver.create_output_topic("top").read_values_to_list()[-1]
             [30, 20]
         """
-        table = SaidTable(store=store, name=name, options=materialized)
+        table = FoldTable(store=store, name=name, options=materialized)
         top = TopN(number, by=by, smallest=smallest)
         return self._said({"top_n": top}, table, at=user_origin(), bare=True)
 
 
-def with_times(registry: Registry, parent: str, at: Origin) -> str:
-    """Return the step that puts times beside the values of another; it is made once."""
+def with_times(group: Group, at: Origin) -> Group:
+    """Return a group whose values have their times beside them; their step is made once."""
+    registry, (parent,) = group.registry, group.parents
     name = path_name(parent, "with_times")
     known = next((node for node in registry.nodes if node.name == name), None)
     if not isinstance(known, TimedValuesNode):
         place = registry.place("with_times", parents=(parent,), at=at)
         registry.add(TimedValuesNode(**place))
-    return name
-
-
-def add_rows(registry: Registry, table: KTable[K, Any], said: SaidAggregates) -> KTable[K, Any]:
-    """Add the step that makes rows of the cells of a table."""
-    place = registry.place("rows", parents=(table.name,), at=said.at)
-    registry.add(TableMapValuesNode(**place, mapper=said.rows))
-    return registry.handles.table(place["name"], table.serdes[0], said.value)
+    return replace(group, parents=(name,))
 
 
 def tagged(

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import BadOptionError, RetentionError
-from mustela.api.functions import check_function, check_initializer, function_name
-from mustela.api.given_types import read_fold
+from mustela.api.functions import check_function
 from mustela.api.names import path_name
-from mustela.api.options import Materialized, options_or
+from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
-from mustela.api.serdes import choose_serde
 from mustela.api.spans import milliseconds
 from mustela.api.window_specs import (
     SessionWindowSpec,
@@ -24,9 +22,8 @@ from mustela.api.window_specs import (
     WindowSpec,
 )
 from mustela.api.windows import EmitStrategy
-from mustela.dsl.materialize import store_spec
-from mustela.dsl.registry import Registry
-from mustela.dsl.said import SaidAggregates, SaidTable, SaidVerbs, add_rows, is_said, with_times
+from mustela.dsl.folds import Fold, FoldTable, Group, begin_fold, check_fold, check_merger
+from mustela.dsl.said import SaidVerbs, is_said
 from mustela.errors import Origin
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
@@ -35,7 +32,6 @@ from mustela.serdes.rows import Row
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.state.interfaces import StoreKind, StoreSpec
-from mustela.topology.aggregate import AggregateKind
 from mustela.topology.window_aggregate import WindowAggregateNode
 
 if TYPE_CHECKING:
@@ -44,10 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SessionWindowedKStream",
     "TimeWindowedKStream",
-    "WindowFold",
-    "WindowTable",
     "WindowedGroup",
-    "add_said_windows",
     "add_window_aggregate",
     "windowed_serde",
 ]
@@ -59,61 +52,28 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowFold:
-    """What a windowed aggregation does with the records of a key and a window.
-
-    Attributes:
-        kind: What the fold is.
-        initializer: As in `WindowAggregateNode`; likewise the others.
-    """
-
-    kind: AggregateKind
-    initializer: Callable[[], Any] | None = None
-    adders: tuple[Callable[..., Any], ...] = ()
-    merger: Callable[[Any, Any, Any], Any] | None = None
-    associative: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowTable:
-    """What the user said of the result.
-
-    Attributes:
-        store: Name of the store.
-        name: Name of the step.
-        options: Options of the store.
-        value: Type or serde of the results.
-        inherited: Serde of the results if nothing is said.
-    """
-
-    store: str | None
-    name: str | None
-    options: Materialized[Any, Any] | None
-    value: type[Any] | Serde[Any] | None = None
-    inherited: Serde[Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedGroup:
+class WindowedGroup(Group):
     """Grouped records in windows.
 
     Attributes:
-        registry: The topology while it is being written.
-        parents: The steps that are read; one adder belongs to each.
-        path: What default names begin with.
-        key: Serde of the grouping key, where it is known.
-        value: Serde of the values, where it is known.
         windows: Which windows a record belongs to.
         emit: When changes go on.
     """
 
-    registry: Registry
-    parents: tuple[str, ...]
-    path: str
-    key: Serde[Any] | None
-    value: Serde[Any] | None
     windows: WindowSpec
     emit: WindowEmit = "update"
+
+    @classmethod
+    def of(cls, group: Group, windows: WindowSpec) -> WindowedGroup:
+        """Return a group in windows."""
+        return cls(
+            registry=group.registry,
+            parents=group.parents,
+            path=group.path,
+            key=group.key,
+            value=group.value,
+            windows=windows,
+        )
 
 
 def windowed_serde(windows: WindowSpec, key: Serde[Any] | None) -> Serde[Any]:
@@ -127,53 +87,37 @@ def windowed_serde(windows: WindowSpec, key: Serde[Any] | None) -> Serde[Any]:
 
 
 def add_window_aggregate(
-    group: WindowedGroup, fold: WindowFold, table: WindowTable, *, at: Origin
+    group: WindowedGroup, fold: Fold, table: FoldTable, *, at: Origin
 ) -> KTable[Any, Any]:
     """Add a windowed aggregation to the topology.
 
     Args:
-        group: What is aggregated; it may have several parents.
-        fold: What is done with the records.
+        group: What is aggregated.
+        fold: How.
         table: What the user said of the result.
         at: The user's line.
 
     Raises:
-        RetentionError: If windows would be dropped while they still take records.
-        DuplicateNameError: If another step already has this name.
+        OptionConflictError: If an option is said twice and the two differ.
+        DuplicateNameError: If the step's name is taken.
+        RetentionError: If the store would forget windows that are still open.
     """
-    options = options_or(table.options, Materialized[Any, Any](), at=at)
-    first = fold.adders[0] if fold.adders else None
-    place = group.registry.place(
-        fold.kind,
-        parents=group.parents,
-        path=path_name(group.path, "windowed_by"),
-        at=at,
-        name=table.name,
-        apart=table.store or options.store_name or function_name(first),
-    )
-    key = choose_serde("key", group.key, options.key, holder="Materialized", at=at)
-    value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
-    value = value or table.inherited or read_fold(first, fold.initializer)
     kind: StoreKind = "session" if isinstance(group.windows, SessionWindowSpec) else "window"
-    spec, explicit = store_spec(
-        place, options, store=table.store, key=key, value=value, kinds=(kind,)
-    )
+    called = replace(group, path=path_name(group.path, "windowed_by"))
+    begun = begin_fold(called, fold, table, at=at, kinds=(kind,))
+    facts, retention = begun.facts, begun.options.retention
+    facts["store"] = _windowed_store(facts["store"], kind, group.windows, retention, at=at)
     node = WindowAggregateNode(
-        **place,
-        kind=fold.kind,
+        **facts,
         windows=group.windows,
-        store=_windowed_store(spec, kind, group.windows, options.retention, at=at),
-        explicit_store=explicit,
-        key=spec.key_serde,
-        window_key=windowed_serde(group.windows, key),
-        initializer=fold.initializer,
+        window_key=windowed_serde(group.windows, begun.key),
         adders=fold.adders,
         merger=fold.merger,
         associative=fold.associative,
         emit=group.emit,
     )
     group.registry.add(node)
-    return group.registry.handles.table(node.name, node.window_key, value)
+    return group.registry.handles.table(node.name, node.window_key, begun.value)
 
 
 def _windowed_store(
@@ -229,38 +173,11 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
     )
 
 
-def add_said_windows(
-    group: WindowedGroup, said: SaidAggregates, *, store: str | None, name: str | None
-) -> KTable[Any, Any]:
-    """Add aggregates by name of windows, and the step that makes their rows.
-
-    Args:
-        group: What is aggregated; it has one parent.
-        said: The aggregates.
-        store: Name of the store.
-        name: Name of the step.
-    """
-    written, registry = said.fold, group.registry
-    if said.is_timed:
-        group = replace(group, parents=(with_times(registry, group.parents[0], said.at),))
-    fold = WindowFold(
-        kind="aggregate",
-        initializer=written.initializer,
-        adders=(written.adder,),
-        merger=written.merger,
-    )
-    table = WindowTable(store=store, name=name, options=said.options, value=said.cells)
-    return add_rows(registry, add_window_aggregate(group, fold, table, at=said.at), said)
-
-
 class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
     """What streams in windows of any kind have in common."""
 
     def __init__(self, group: WindowedGroup) -> None:
-        self._group = group
-
-    def _stage_name(self) -> str:
-        return self._group.path
+        self._group = self._windows = group
 
     def emit_strategy(self, strategy: EmitStrategy) -> Self:
         """Say when the following aggregations tell of a window.
@@ -297,7 +214,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
             msg = f"emit_strategy needs a strategy, not {strategy!r}"
             fix = "pass EmitStrategy.on_window_update() or EmitStrategy.on_window_close()"
             raise BadOptionError(msg, at=at, fix=fix, fields={"option": "strategy"})
-        if strategy.emit == "close" and isinstance(self._group.windows, UnlimitedWindowSpec):
+        if strategy.emit == "close" and isinstance(self._windows.windows, UnlimitedWindowSpec):
             msg = "unlimited windows cannot be told when they close: they never do"
             raise BadOptionError(
                 msg,
@@ -305,7 +222,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
                 fix="leave out emit_strategy, or use TimeWindows",
                 fields={"option": "strategy"},
             )
-        return type(self)(replace(self._group, emit=strategy.emit))
+        return type(self)(replace(self._windows, emit=strategy.emit))
 
     def count(
         self,
@@ -344,8 +261,8 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
             ...     driver.create_output_topic("counts").read_values_to_list()
             [1, 2]
         """
-        table = WindowTable(store=store, name=name, options=materialized, inherited=IntSerde())
-        return self._add(WindowFold(kind="count"), table, at=user_origin())
+        table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
+        return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
     def reduce(
         self,
@@ -391,44 +308,19 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         """
         at = user_origin()
         check_function(adder, ("aggregate", "value"), role="adder", verb="reduce", at=at)
-        fold = WindowFold(kind="reduce", adders=(adder,), associative=associative)
-        table = WindowTable(
+        fold = Fold(kind="reduce", adders=(adder,), associative=associative)
+        table = FoldTable(
             store=store,
             name=name,
             options=materialized,
             value=value,
             inherited=self._group.value,
         )
-        return self._add(fold, table, at=at)
+        return self._fold(self._group, fold, table, at=at)
 
-    def _aggregate(
-        self,
-        initializer: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
-        merger: Callable[[Any, Any, Any], Any] | None,
-        table: WindowTable,
-        *,
-        at: Origin,
-    ) -> KTable[Any, Any]:
-        check_initializer(initializer, verb="aggregate", at=at, adder=adder)
-        arguments = ("key", "value", "aggregate")
-        check_function(adder, arguments, role="adder", verb="aggregate", at=at)
-        if merger is not None:
-            arguments = ("key", "left", "right")
-            check_function(merger, arguments, role="merger", verb="aggregate", at=at)
-        fold = WindowFold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
-        return self._add(fold, table, at=at)
-
-    def _said_of(self) -> tuple[Serde[Any] | None, bool]:
-        return self._group.value, False
-
-    def _add_said(
-        self, said: SaidAggregates, *, store: str | None, name: str | None
-    ) -> KTable[Any, Any]:
-        return add_said_windows(self._group, said, store=store, name=name)
-
-    def _add(self, fold: WindowFold, table: WindowTable, *, at: Origin) -> KTable[Any, Any]:
-        return add_window_aggregate(self._group, fold, table, at=at)
+    def _fold(self, group: Group, fold: Fold, table: FoldTable, *, at: Origin) -> KTable[Any, Any]:
+        windowed = replace(self._windows, parents=group.parents)
+        return add_window_aggregate(windowed, fold, table, at=at)
 
 
 class TimeWindowedKStream(_WindowedKStream[K, V]):
@@ -540,13 +432,12 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         if is_said(self, functions, fields, more={"merger": merger}):
-            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
-            return self._said(fields, said_table, at=at)
-        assert initializer is not None
-        assert adder is not None
-        table = WindowTable(store=store, name=name, options=materialized, value=value)
-        return self._aggregate(initializer, adder, merger, table, at=at)
+            return self._said(fields, table, at=at)
+        check_fold(initializer, adder, merger, at=at)
+        fold = Fold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
+        return self._fold(self._group, fold, table, at=at)
 
 
 class SessionWindowedKStream(_WindowedKStream[K, V]):
@@ -666,11 +557,10 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder, "merger": merger}
+        table = FoldTable(store=store, name=name, options=materialized, value=value)
         if is_said(self, functions, fields):
-            said_table = SaidTable(store=store, name=name, options=materialized, value=value)
-            return self._said(fields, said_table, at=at)
-        assert initializer is not None
-        assert adder is not None
-        check_function(merger, ("key", "left", "right"), role="merger", verb="aggregate", at=at)
-        table = WindowTable(store=store, name=name, options=materialized, value=value)
-        return self._aggregate(initializer, adder, merger, table, at=at)
+            return self._said(fields, table, at=at)
+        check_merger(merger, at=at)
+        check_fold(initializer, adder, merger, at=at)
+        fold = Fold(kind="aggregate", initializer=initializer, adders=(adder,), merger=merger)
+        return self._fold(self._group, fold, table, at=at)
