@@ -18,3 +18,6 @@ from mustela.testing.mock_context import (
     MockFixedKeyProcessorContext as MockFixedKeyProcessorContext,
     MockProcessorContext as MockProcessorContext,
 )
+from mustela.testing.safe import (
+    assert_topology_safe as assert_topology_safe,
+)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from mustela.errors import UsageError
 
-__all__ = ["EmptyTopicError", "GroupsDifferError", "PipedValueError", "TestDriverError"]
+__all__ = [
+    "EmptyTopicError",
+    "GroupsDifferError",
+    "PipedValueError",
+    "TableError",
+    "TestDriverError",
+]
 
 
 class TestDriverError(UsageError):
@@ -30,3 +36,9 @@ class PipedValueError(TestDriverError):
     """A key or value does not fit the topic that it was piped to."""
 
     code = "TEST_DRIVER_PIPED_VALUE"
+
+
+class TableError(TestDriverError):
+    """A table of a test cannot be read."""
+
+    code = "TEST_DRIVER_TABLE"

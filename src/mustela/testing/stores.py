@@ -248,6 +248,16 @@ class DriverStores:
         """Return the names of the stores that a user can read."""
         return [name for name in self.names if self._find(name)[1].kind not in INNER_KINDS]
 
+    def unexpiring(self) -> list[str]:
+        """Return the names of the stores in which nothing expires: what they hold is exact."""
+        kept = ("key_value", "timestamped_key_value")
+        return [name for name in self.readable() if self._find(name)[1].kind in kept]
+
+    def rows(self, name: str) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a store as they are kept, of all key groups, in order."""
+        groups, _ = self._find(name)
+        return sorted(row for view in groups.all() for row in view.range())
+
     def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
         found = self._cluster.plan.stores.get(name)
         for table in self._cluster.plan.global_tables:

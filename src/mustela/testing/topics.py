@@ -13,6 +13,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.testing.cluster import BrokerRow
 from mustela.testing.faults import EmptyTopicError, PipedValueError, TestDriverError
+from mustela.testing.tables import difference, records_of, table
 from mustela.testing.times import to_milliseconds, to_span
 
 __all__ = ["TestInputTopic", "TestOutputTopic"]
@@ -191,6 +192,40 @@ class TestInputTopic(Answering, Generic[K, V]):
         """Pipe records with their own timestamps and headers."""
         self._pipe([self._row(r.key, r.value, r.timestamp, r.headers) for r in records])
 
+    def pipe_table(self, text: str) -> None:
+        """Pipe the rows of a table, each as one record.
+
+        Its columns are ``key`` and ``value``, or fields of either (``key.NAME`` for those of the
+        key, just ``NAME`` for those of the value); ``time`` in milliseconds or as an ISO 8601
+        moment, the topic's time if there is no such column; ``header.NAME``. Cells are read with
+        the topic's types; an empty cell and ``null`` are null.
+
+        Args:
+            text: The table: column names in the first line, cells separated by bars.
+
+        Raises:
+            TableError: If it cannot be read as a table of the topic's types.
+            DataError: If the topology fails on a record.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=dict)
+            >>> orders.filter(lambda _key, order: order["amount"] > 2).to("large")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("orders").pipe_table('''
+            ...         time | key | amount | city
+            ...         0    | ann | 3      | Bonn
+            ...         5    | eve | 1      | Rome
+            ...     ''')
+            ...     driver.create_output_topic("large").expect_table('''
+            ...         key | city
+            ...         ann | Bonn
+            ...     ''')
+        """
+        records = list(records_of(table(text), self._key, self._value))
+        self._pipe([self._row(*record) for record in records])
+
     def advance_time(self, span: int | timedelta) -> None:
         """Move the topic's own time forward."""
         time = self._clock() if self._time is None else self._time
@@ -327,6 +362,45 @@ class TestOutputTopic(Answering, Generic[K, V]):
                 raise TestDriverError(msg, fix="read_key_values_to_list()")
             found[record.key] = record.value
         return found
+
+    def expect_table(self, text: str, *, in_any_order: bool = False) -> None:
+        """Read all records that are left, and compare them with a table.
+
+        Only its columns are compared; they are those of `TestInputTopic.pipe_table`, and ``start``
+        and ``end`` of a windowed key. Cells are compared as they are shown, so that 3, 3.0 and the
+        text "3" are the same.
+
+        Args:
+            text: The table; only a line of column names expects no record.
+            in_any_order: Whether rows may come in another order.
+
+        Raises:
+            AssertionError: If the records are others; it shows both, row by row.
+            TableError: If the table cannot be read, or a value has no field of a column's name.
+
+        Example:
+            >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> words = builder.stream("words", key=str, value=str)
+            >>> words.map_values(len, value=int).to("lengths")
+            >>> with TopologyTestDriver(builder) as driver:
+            ...     driver.create_input_topic("words").pipe_input("a", "word")
+            ...     driver.create_output_topic("lengths").expect_table('''
+            ...         key | value
+            ...         a   | 5
+            ...     ''')
+            Traceback (most recent call last):
+            ...
+            AssertionError: topic 'lengths' differs (- expected, + written):
+              key | value
+            - a   | 5
+            + a   | 4
+        """
+        expected = table(text)
+        differs = difference(expected, self.read_records_to_list(), in_any_order=in_any_order)
+        if differs is not None:
+            msg = f"topic {self.name!r} differs (- expected, + written):\n{differs}"
+            raise AssertionError(msg)
 
     @property
     def is_empty(self) -> bool:
