@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.admin.catalogue import render_metrics
+from mustela.admin.reference import render_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

@@ -1,11 +1,11 @@
-"""All metrics: name, kind, labels and meaning; the reference page is written from it."""
+"""All metrics: name, kind, labels and meaning."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["CATALOGUE", "Metric", "render_metrics"]
+__all__ = ["CATALOGUE", "Kind", "Metric"]
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -61,6 +61,18 @@ _ALL: Final = (
         "Records that a stage took in, by the source or the exchange that they came from.",
     ),
     Metric(
+        "mustela_step_records_in_total",
+        "counter",
+        ("step",),
+        "Records that a step took in.",
+    ),
+    Metric(
+        "mustela_step_records_out_total",
+        "counter",
+        ("step",),
+        "Records that a step passed on; for a sink, the rows that it wrote.",
+    ),
+    Metric(
         "mustela_dropped_records_total",
         "counter",
         ("reason", "step"),
@@ -78,6 +90,20 @@ _ALL: Final = (
         "counter",
         ("topic",),
         "Output rows that the broker refused, and which a handler passed over.",
+    ),
+    Metric(
+        "mustela_calls_total",
+        "counter",
+        ("outcome", "step"),
+        "Asynchronous calls: `ended` and `failed`, and of those the `retried` attempts and "
+        "the `repeated` calls, whose maker had died.",
+    ),
+    Metric(
+        "mustela_parked_records",
+        "gauge",
+        ("step",),
+        "Records that wait for the result of an asynchronous call, as of the last epoch that "
+        "looked.",
     ),
     Metric(
         "mustela_user_total",
@@ -134,6 +160,26 @@ _ALL: Final = (
         "Time that each task worked, without waiting; after stage 0 a task is a lane.",
     ),
     Metric(
+        "mustela_task_records_total",
+        "counter",
+        ("stage", "task"),
+        "Records that each task took in; after stage 0 a task is a lane.",
+    ),
+    Metric(
+        "mustela_lane_skew_ratio",
+        "gauge",
+        ("stage",),
+        "Records of the fullest lane of a stage, divided by the mean of all lanes, over the "
+        "last 20 epochs; 1 is even.",
+    ),
+    Metric(
+        "mustela_end_to_end_seconds",
+        "histogram",
+        (),
+        "Age of the oldest record of each partition of an epoch when the epoch was committed,"
+        " by the timestamp of the record.",
+    ),
+    Metric(
         "mustela_lag_records",
         "gauge",
         ("topic", "partition"),
@@ -164,6 +210,18 @@ _ALL: Final = (
         "Sum of the committed ends of a store's changelog, over its partitions.",
     ),
     Metric(
+        "mustela_store_rows",
+        "gauge",
+        ("store",),
+        "Rows of a store, as of the epoch before the last one that wrote to each key group.",
+    ),
+    Metric(
+        "mustela_store_bytes",
+        "gauge",
+        ("store",),
+        "Pages that these rows take on disk, or in memory on tmpfs.",
+    ),
+    Metric(
         "mustela_state_disk_bytes",
         "gauge",
         ("stage",),
@@ -174,6 +232,32 @@ _ALL: Final = (
         "counter",
         ("code",),
         "Faults after which the application tried again, by the code of the error.",
+    ),
+    Metric(
+        "mustela_kafka_client_total",
+        "counter",
+        ("client", "event"),
+        "What librdkafka counted in all clients of a kind, `consumer` or `producer`: "
+        "`bytes_received`, `requests_sent`, `request_timeouts`, `disconnects`, …; only with "
+        "`kafka.statistics.interval.ms`.",
+    ),
+    Metric(
+        "mustela_kafka_queue_messages",
+        "gauge",
+        ("client",),
+        "Messages in the queue of the client of that kind that told of itself last.",
+    ),
+    Metric(
+        "mustela_kafka_queue_bytes",
+        "gauge",
+        ("client",),
+        "Bytes of these messages.",
+    ),
+    Metric(
+        "mustela_kafka_round_trip_seconds",
+        "gauge",
+        ("client", "statistic"),
+        "Time between its requests and the answers of its slowest broker: `avg` and `p99`.",
     ),
     Metric(
         "mustela_processes",
@@ -197,27 +281,3 @@ _ALL: Final = (
 
 CATALOGUE: Final = {metric.name: metric for metric in _ALL}
 """Every metric, by its name."""
-
-_HEAD = """# Metrics
-
-This page is written from `mustela.admin.catalogue`; `./dev golden-update` renews it.
-
-The [admin server](../guides/admin.md) shows these at `/metrics`, in Prometheus' text format. They
-are read when they are asked for; nothing is counted for them in between. Counters begin at 0 with
-each process. A metric without a value, such as the watermark before any record, is left out.
-
-"""
-
-
-def render_metrics() -> str:
-    """Return the page in Markdown.
-
-    Example:
-        >>> "| `mustela_lag_records` | gauge | `topic`, `partition` |" in render_metrics()
-        True
-    """
-    rows = [("Metric", "Kind", "Labels", "Meaning"), ("---",) * 4]
-    for metric in CATALOGUE.values():
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        rows.append((f"`{metric.name}`", metric.kind, labels, metric.meaning))
-    return _HEAD + "".join("| " + " | ".join(row) + " |\n" for row in rows)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mustela.admin.catalogue import CATALOGUE
 from mustela.admin.endpoints import Answer
 from mustela.admin.health import stall_seconds
+from mustela.admin.kafka_streams import StreamsNames
 from mustela.admin.processes import Processes
 from mustela.admin.views import disk_bytes
 from mustela.runtime.events import AppState
@@ -25,6 +26,18 @@ _FAILED: Final = {
     "dead_letters": "mustela_dead_letters_total",
     "refused_rows": "mustela_refused_rows_total",
     "records": "mustela_input_records_total",
+}
+_CALLS: Final = {
+    "calls_ended": "ended",
+    "calls_failed": "failed",
+    "call_retries": "retried",
+    "calls_made_again": "repeated",
+}
+_CLIENTS_NOW: Final = {
+    "queue_messages": ("mustela_kafka_queue_messages",),
+    "queue_bytes": ("mustela_kafka_queue_bytes",),
+    "round_trip_avg_s": ("mustela_kafka_round_trip_seconds", "avg"),
+    "round_trip_p99_s": ("mustela_kafka_round_trip_seconds", "p99"),
 }
 _DROPPED: Final = {
     "duplicates": "duplicate",
@@ -51,6 +64,8 @@ def samples_of_counter(name: str, count: int) -> Sample:
         return _FAILED[what], (step,), count
     if what.startswith("dropped_"):
         return "mustela_dropped_records_total", (what.removeprefix("dropped_"), step), count
+    if what in _CALLS:
+        return "mustela_calls_total", (_CALLS[what], step), count
     if what in _DROPPED:
         return "mustela_dropped_records_total", (_DROPPED[what], step), count
     if what.startswith("user."):
@@ -68,11 +83,14 @@ class AppCollector:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._processes = Processes()
+        self._streams = StreamsNames(watched)
 
     def samples(self) -> Iterator[Sample]:
         """Yield every value that there is now."""
         yield from self._life()
         yield from self._work()
+        yield from self._measures()
+        yield from self._clients()
         sources = self._watched.board.sources
         if sources is not None:
             yield from _sources(sources, self._watched.board.clock.now_ms())
@@ -120,6 +138,41 @@ class AppCollector:
         for code, count in totals.faults.items():
             yield "mustela_faults_total", (code,), count
 
+    def _measures(self) -> Iterator[Sample]:
+        board = self._watched.board
+        measures, sources = board.measures, board.sources
+        for step, count in measures.taken.items():
+            yield "mustela_step_records_in_total", (step,), count
+        for step, count in measures.given.items():
+            yield "mustela_step_records_out_total", (step,), count
+        for (stage, task), count in measures.tasks.items():
+            yield "mustela_task_records_total", (str(stage), str(task)), count
+        lanes = self._watched.settings.lanes if sources is None else sources.lanes
+        for stage, ratio in measures.skew(lanes or 1).items():
+            yield "mustela_lane_skew_ratio", (str(stage),), ratio
+        for step, count in measures.waiting().items():
+            yield "mustela_parked_records", (step,), count
+        yield "mustela_end_to_end_seconds", (), measures.ages
+        for store, size in measures.sizes().items():
+            yield "mustela_store_rows", (store,), size.rows
+            yield "mustela_store_bytes", (store,), size.size
+
+    def _clients(self) -> Iterator[Sample]:
+        counts: dict[tuple[str, str], float] = {}
+        last: dict[str, Mapping[str, float]] = {}
+        for (_, name), told in self._watched.board.measures.clients.items():
+            kind = name.partition(" ")[0]
+            last[kind] = told
+            for event, count in told.items():
+                if event not in _CLIENTS_NOW:
+                    counts[kind, event] = counts.get((kind, event), 0.0) + count
+        for labels, count in counts.items():
+            yield "mustela_kafka_client_total", labels, count
+        for kind, told in last.items():
+            for what, (metric, *labels) in _CLIENTS_NOW.items():
+                if what in told:
+                    yield metric, (kind, *labels), told[what]
+
     def _state(self) -> Iterator[Sample]:
         progress = self._watched.board.restore
         if progress is not None:
@@ -156,6 +209,10 @@ class AppCollector:
                 families[name].add_metric(labels, buckets, value.total_s)
             else:
                 families[name].add_metric(labels, float(value))
+        for name, of, labels, value in self._streams.samples():
+            if name not in families:
+                families[name] = kinds[of.kind](name, f"Here: {of.meaning}.", labels=of.labels)
+            families[name].add_metric(labels, float(value))
         yield from families.values()
 
 

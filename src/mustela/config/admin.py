@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -59,6 +59,12 @@ class AdminSettings(Section):
     operate_token: str = Field(
         default="",
         description="Token for clients that may also pause, resume and stop the application.",
+    )
+    kafka_streams_names: Literal["none", "jmx", "micrometer"] = Field(
+        default="none",
+        description="Show metrics under the names of Kafka Streams too, for dashboards that were "
+        "made for it: as Prometheus' JMX exporter (`jmx`) or Micrometer (`micrometer`) writes "
+        "them.",
     )
     endpoints_off: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",

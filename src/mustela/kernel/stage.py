@@ -23,6 +23,7 @@ from mustela.kernel.records.sink_order import in_record_order
 from mustela.kernel.records.source import decode_source, source_key_serde
 from mustela.kernel.wiring import Junction, Wiring
 from mustela.plan.batch import Batch, SourceChunk
+from mustela.plan.measured import Measured
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RawChunk
 from mustela.plan.step import Step
@@ -115,6 +116,8 @@ class StageRunner:
             place = self._wiring.places[self._wiring.first_step + index]
             self._exits.append(self._exchanges(place, step.node, serdes[-1], state))
         self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
+        self._taken, self._given = [0] * len(stage.steps), [0] * len(stage.steps)
+        self._written: dict[str, int] = {}
         units = self._wiring.units
         self._groups = {unit[0]: self._group(unit) for unit in units if len(unit) > 1}
 
@@ -233,8 +236,26 @@ class StageRunner:
     def take_output(self) -> StageOutput:
         """Return what has gathered, and begin to gather anew."""
         output, self._output = self._output, StageOutput()
+        for rows in output.rows:
+            self._written[rows.step] = self._written.get(rows.step, 0) + len(rows)
         output.rows = in_record_order(output.rows)
         return output
+
+    def measure(self, measured: Measured) -> None:
+        """Tell how many records each step took in and passed on, and how many it has parked."""
+        for group in self._groups.values():
+            for index in group.operators:
+                self._taken[index] += group.taken[index]
+                self._given[index] += group.given[index]
+        for step, taken, given in zip(self.stage.steps, self._taken, self._given, strict=True):
+            if taken:
+                measured.taken[step.name] = taken
+            if given:
+                measured.given[step.name] = given
+        measured.given.update(self._written)
+        for operator in self._operators:
+            for group, count in operator.parked_records().items():
+                measured.parked[operator.step.name, group] = count
 
     def _pass(self, *, finishing: bool) -> None:
         on_step = self.options.on_step
@@ -281,9 +302,12 @@ class StageRunner:
         last one. Each other one that might gets its own copy. Steps ``but`` those have it already.
         """
         place_of = self._wiring.places[number]
-        on_rows = self.options.on_rows
-        if on_rows is not None and number >= self._wiring.first_step:
-            on_rows(place_of.name, batch)
+        step = number - self._wiring.first_step
+        if step >= 0:
+            if not but:  # a group counts what its steps pass on
+                self._given[step] += len(batch)
+            if self.options.on_rows is not None:
+                self.options.on_rows(place_of.name, batch)
         readers = [reader for reader in place_of.readers if reader[0] not in but]
         exits = self._exits[number]
         last = len(readers) - 1
@@ -295,6 +319,7 @@ class StageRunner:
 
     def _give(self, index: int, place: int, batch: Batch) -> None:
         """Put a batch into an inbox; one that waits there already comes first."""
+        self._taken[index] += len(batch)
         waiting = self._inboxes[index][place]
         if waiting is not None:
             batch = joined(waiting, batch)

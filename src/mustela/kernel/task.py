@@ -172,6 +172,7 @@ class SourceTask:
                 yield from self._read(runner, source_range, goes_on=goes_on)
             runner.finish()
             yield runner
+            runner.measure(report.measured)
 
     def _read(
         self, runner: StageRunner, source_range: SourceRange, *, goes_on: bool
@@ -327,6 +328,7 @@ class LaneTask:
             if stage.acts_on_time:
                 report.due.update(runner.due_times(groups))
             yield runner.take_output()
+            runner.measure(report.measured)
             reach("in-lane-before-pending")
             yield from self._write()
             reach("in-lane-after-pending")

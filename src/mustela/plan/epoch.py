@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
 from mustela.plan.time import Due
@@ -307,6 +308,7 @@ class TaskReport:
         seconds: Time spent, by part.
         failure: Why it gave up, if it did.
         pid: The process that ran it.
+        measured: What it measured beside its work.
     """
 
     stage: int
@@ -320,3 +322,4 @@ class TaskReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     failure: Failure | None = None
     pid: int = 0
+    measured: Measured = field(default_factory=Measured)

@@ -46,11 +46,13 @@ class Restoring:
         done: Key groups that are current.
         groups: All key groups.
         records: Changelog records read so far, by store.
+        reports: What tasks did since the last such event.
     """
 
     done: int
     groups: int
     records: Mapping[str, int]
+    reports: Sequence[TaskReport] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

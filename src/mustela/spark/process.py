@@ -30,7 +30,7 @@ from mustela.spark.partitions import KnownPartitions
 from mustela.spark.reading_time import ReadingSince
 from mustela.spark.shipment import Shipment
 from mustela.state.directories import boot_id, environment_path, make_private
-from mustela.state.interfaces import Environment, EnvironmentSpec
+from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 from mustela.state.registry import EnvironmentRegistry
@@ -153,7 +153,7 @@ class Process:
             )
         return self._row_checks
 
-    def environment(self, stage: int, group: int) -> Environment:
+    def environment(self, stage: int, group: int) -> LmdbEnvironment:
         """Return the open environment of one key group in one stage."""
         return self.environment_of(self.program.environment(stage, group))
 

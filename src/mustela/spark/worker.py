@@ -137,6 +137,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     finally:
         process.note.at()
         process.reader.drop_ahead()
+        report.measured.clients.update(process.reader.statistics())
         let_go_of_mapped_files()
     report.seconds["source"] = time.perf_counter() - started
     if len(process.program.plan.stages) > 1:
@@ -219,6 +220,8 @@ def _run_lane(
                 else:
                     yield from outbox.send(given)
         report.counters["changelog-rows"] = changelog_rows
+        for group in report.wrote:
+            _measure_stores(process, report.stage, group, report)
     except StoredValueError as error:
         stage = process.program.plan.stages[report.stage]
         tell_place(process, stage, order.marks.get(stage.index, ()), error)
@@ -306,6 +309,13 @@ def _restore_place(
     for store, count in read.items():
         report.restored[store] = report.restored.get(store, 0) + count
     report.wrote.append(group)
+    _measure_stores(process, stage, group, report)
+
+
+def _measure_stores(process: Process, stage: int, group: int, report: TaskReport) -> None:
+    """Tell how large the stores of a key group are."""
+    for store, size in process.environment(stage, group).sizes().items():
+        report.measured.stores[store, group] = size
 
 
 def _settle_place(

@@ -29,6 +29,7 @@ __all__ = [
     "Rows",
     "Snapshot",
     "StoreKind",
+    "StoreSize",
     "StoreSpec",
     "Token",
     "TtlBy",
@@ -92,6 +93,18 @@ class Token(NamedTuple):
     incarnation: int
     epoch: int
     attempt: int
+
+
+class StoreSize(NamedTuple):
+    """How large a store is in one key group.
+
+    Attributes:
+        rows: Entries of its tables.
+        size: Pages that they take, in bytes.
+    """
+
+    rows: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,14 @@ from mustela.state.faults import (
     StateNotReadyError,
     gone,
 )
-from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.interfaces import (
+    Changes,
+    Committed,
+    Condition,
+    EnvironmentSpec,
+    StoreSize,
+    Token,
+)
 from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
 from mustela.state.lmdb_files import (
     DATA_FILE,
@@ -42,7 +49,7 @@ from mustela.state.lmdb_files import (
 )
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
-from mustela.state.lmdb_tables import apply_rows, empty
+from mustela.state.lmdb_tables import apply_rows, count_rows, empty, page_bytes
 from mustela.state.locking import WriteLock
 from mustela.state.memory import unknown_store
 from mustela.state.protocol import (
@@ -145,6 +152,17 @@ class LmdbEnvironment:
         with reported(self.path), handle.env.begin() as txn:
             meta = self._read_meta(txn, handle)
         return {} if meta is None else dict(meta.positions)
+
+    def sizes(self) -> dict[str, StoreSize]:
+        """Return how large each store's base is: without what the last epoch has pending."""
+        handle = self._opened()
+        with reported(self.path), handle.env.begin() as txn:
+            return {
+                store.name: StoreSize(
+                    count_rows(txn, handle, store.name), page_bytes(txn, handle, store.name)
+                )
+                for store in self._spec.stores
+            }
 
     def snapshot(self, committed: Committed) -> LmdbSnapshot:
         """Open a view of the committed state."""

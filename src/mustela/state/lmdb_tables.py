@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 
     Txn = lmdb.Transaction[bytes]
 
-__all__ = ["apply_rows", "count_rows", "empty", "read_many", "read_one", "read_range"]
+__all__ = [
+    "apply_rows",
+    "count_rows",
+    "empty",
+    "page_bytes",
+    "read_many",
+    "read_one",
+    "read_range",
+]
 
 _SORT_FROM = 32
 _join = cast("Callable[[bytes, bytes], bytes]", concat)
@@ -152,6 +160,16 @@ def count_rows(txn: Txn, handle: OpenEnvironment, store: str) -> int:
     """Return the number of keys (odd keys that share a stored key count as one)."""
     plain = txn.stat(handle.stores[store])["entries"]
     return plain + txn.stat(handle.odd[store])["entries"]
+
+
+def page_bytes(txn: Txn, handle: OpenEnvironment, store: str) -> int:
+    """Return how much the pages of a store's tables take, in bytes."""
+    total = 0
+    for table in (handle.stores[store], handle.odd[store]):
+        found = txn.stat(table)
+        pages = found["branch_pages"] + found["leaf_pages"] + found["overflow_pages"]
+        total += pages * found["psize"]
+    return total
 
 
 def read_range(  # noqa: PLR0913 - the parts of a range query

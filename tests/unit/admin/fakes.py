@@ -20,6 +20,8 @@ from mustela.clock import ManualClock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
+from mustela.plan.epoch import TaskReport
+from mustela.plan.ranges import RangeReport
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.runtime.commit.barrier import Barrier, Phase
@@ -28,6 +30,7 @@ from mustela.runtime.events import AppState, EpochDone, Restoring, StateChanged
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.status.watched import Watched
+from mustela.state.interfaces import StoreSize
 
 TOKENS = Tokens(read="r" * 32, query="q" * 32, operate="o" * 32)
 LINES_0, LINES_1 = TopicPartition("lines", 0), TopicPartition("lines", 1)
@@ -78,6 +81,24 @@ class FakeApp:
             say=self.said.append,
         )
 
+    def measured(self) -> TaskReport:
+        """What a lane may say of an epoch: all that a task can measure."""
+        report = TaskReport(
+            stage=1, task=0, counters={"records:x": 6}, seconds={"lane": 0.5, "wait": 9.0}, pid=7
+        )
+        report.ranges.append(RangeReport(0, 0, 0, 6, 6, 999_000, 60, first_ms=998_500))
+        report.measured.taken["counts"] = 6
+        report.measured.given["counts"] = 4
+        report.measured.stores["counts", 2] = StoreSize(3, 8192)
+        report.measured.parked["ask", 2] = 5
+        report.measured.clients["consumer mustela#consumer-1"] = {
+            "bytes_received": 100.0,
+            "queue_messages": 1.0,
+            "queue_bytes": 2.0,
+            "round_trip_avg_s": 0.003,
+        }
+        return report
+
     def comes_to(self, state: AppState) -> None:
         self.board.on_event(StateChanged(state=state))
 
@@ -112,7 +133,12 @@ class FakeApp:
             self.barrier.move(phase)
             self.clock.advance(5)
 
-    def commits(self, counters: Mapping[str, int] | None = None, records: int = 4) -> None:
+    def commits(
+        self,
+        counters: Mapping[str, int] | None = None,
+        records: int = 4,
+        reports: Sequence[TaskReport] = (),
+    ) -> None:
         self.begins(*COMMITTING)
         self.barrier.committed()
         self.committed = replace(self.committed, epoch=self.barrier.last_epoch, incarnation=3)
@@ -125,7 +151,7 @@ class FakeApp:
                 job_seconds=0.2,
                 watermark=980_000,
                 counters=counters or {},
-                reports=(),
+                reports=reports,
             )
         )
         self.tells()

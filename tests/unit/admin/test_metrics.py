@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mustela.admin.catalogue import CATALOGUE
+from mustela.admin.kafka_streams import KAFKA_STREAMS, streams_name
 from mustela.admin.metrics import AppCollector
 from mustela.admin.processes import Processes
 from mustela.errors import EnvironmentFault
@@ -36,15 +37,10 @@ def test_every_metric_that_is_shown_is_in_the_catalogue_and_the_other_way_round(
     """With names and labels as the page tells them; nothing stands there that never comes."""
     app.restores(2, 4, counts=5)
     app.runs(first=10)
-    counted = ("records", "dropped_late", "failed_records", "dead_letters", "refused_rows")
-    app.commits({f"{name}:x": 1 for name in (*counted, "user.mine", "ticks")})
+    counted = ["records", "dropped_late", "failed_records", "dead_letters", "refused_rows"]
+    counted += ["calls_ended", "user.mine", "ticks"]
+    app.commits({f"{name}:x": 1 for name in counted}, reports=[app.measured()])
     app.board.on_error(EnvironmentFault("away", fix="-"))
-    from mustela.plan.epoch import TaskReport
-    from mustela.runtime.events import EpochDone
-
-    report = TaskReport(stage=1, task=0, seconds={"lane": 0.5, "wait": 9.0})
-    done = {"records": 0, "lag": 0, "seconds": 0.1, "job_seconds": 0.1, "watermark": 0}
-    app.board.on_event(EpochDone(epoch=1, counters={}, reports=[report], **done))
     (tmp_path / "orders" / app.plan.stages[1].identity).mkdir(parents=True)
     seen = {name: labels for name, labels, _ in AppCollector(app.watched).samples()}
     assert seen.keys() == CATALOGUE.keys()
@@ -126,3 +122,72 @@ def test_what_ended_processes_used_is_not_taken_back(monkeypatch: pytest.MonkeyP
     seen.clear()
     assert looks.look()["worker"] == module.Usage(0, 0, 3.5)
     assert looks.look()["worker"].cpu_s == 3.5
+
+
+def test_what_tasks_measure_is_shown_by_step_lane_and_store(app: FakeApp) -> None:
+    """Added up over epochs; of stores and what is parked the last that was seen."""
+    app.runs()
+    app.commits(reports=[app.measured()])
+    app.commits(reports=[app.measured()])
+    shown = scraped(app)
+    assert shown["mustela_step_records_in_total", ("counts",)] == 12
+    assert shown["mustela_step_records_out_total", ("counts",)] == 8
+    assert shown["mustela_task_records_total", ("1", "0")] == 12
+    assert shown["mustela_lane_skew_ratio", ("1",)] == 2.0
+    assert shown["mustela_store_rows", ("counts",)] == 3
+    assert shown["mustela_store_bytes", ("counts",)] == 8192
+    assert shown["mustela_parked_records", ("ask",)] == 5
+    assert shown["mustela_end_to_end_seconds_count", ()] == 2
+    assert shown["mustela_kafka_client_total", ("consumer", "bytes_received")] == 100
+    assert shown["mustela_kafka_queue_messages", ("consumer",)] == 1
+    assert shown["mustela_kafka_round_trip_seconds", ("consumer", "avg")] == 0.003
+
+
+def test_calls_are_counted_by_how_they_ended(app: FakeApp) -> None:
+    """And how often they had to be tried."""
+    app.runs()
+    app.commits({"calls_ended:ask": 5, "calls_failed:ask": 2, "call_retries:ask": 9})
+    shown = scraped(app)
+    assert shown["mustela_calls_total", ("ended", "ask")] == 5
+    assert shown["mustela_calls_total", ("failed", "ask")] == 2
+    assert shown["mustela_calls_total", ("retried", "ask")] == 9
+
+
+@pytest.mark.parametrize("naming", ["jmx", "micrometer"])
+def test_names_of_kafka_streams_are_shown_when_asked_for(tmp_path: Path, naming: str) -> None:
+    """All that the page lists, with the labels that it lists, and Kafka Streams' units."""
+    app = FakeApp(tmp_path, admin__kafka_streams_names=naming)
+    app.runs(first=10)
+    app.commits({"dropped_late:counts": 3}, reports=[app.measured()])
+    names = {streams_name(metric, naming): metric for metric in KAFKA_STREAMS}
+    text = app.client().get("/metrics").text
+    seen = {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("kafka_")
+    }
+    assert seen == {name: set(metric.labels) for name, metric in names.items()}
+    assert not any(name.startswith("kafka_") for name, _ in scraped(FakeApp(tmp_path)))
+
+
+def test_rates_of_kafka_streams_are_over_half_a_minute(tmp_path: Path) -> None:
+    """Between scrapes: the first one knows none."""
+    app = FakeApp(tmp_path, admin__kafka_streams_names="jmx")
+    collector = AppCollector(app.watched)
+
+    def rate() -> float:
+        families = {family.name: family for family in collector.collect()}
+        return families["kafka_streams_stream_thread_metrics_process_rate"].samples[0].value
+
+    app.runs()
+    assert rate() == 0.0
+    for _ in range(10):
+        app.commits(records=50)
+        app.clock.advance(5_000)
+        found = rate()
+    assert found == pytest.approx(10.0, rel=0.1)
+    app.clock.advance(60_000)
+    assert rate() < 5.0
+    app.clock.advance(60_000)
+    assert rate() == 0.0

@@ -160,3 +160,65 @@ def test_what_a_lane_has_opened_is_closed_when_it_fails() -> None:
         run_lane(site, order(), 0)
     assert site.closed == list(site.environments)
     assert len(site.closed) == 1
+
+
+def test_a_task_says_what_went_through_each_of_its_steps() -> None:
+    """In and out; what is read beyond the moment of a cut counts for the epoch that reads it."""
+    site = Site()
+    report = TaskReport(stage=0, task=0)
+    list(SourceTask(site, order(SourceRange(0, 0, 0, 4, until=60)), report).run())
+    first = site.wired.plan.stages[0].steps[0].name
+    assert report.measured.taken[first] == 2
+    assert report.measured.given[first] == 4  # two words a line
+    _, lane = run_lane(Site(), order(), 0)
+    counted = site.wired.plan.stages[1].steps[0].name
+    assert lane.measured.taken[counted] == sum(map(len, received()[counted_input(site)]))
+    sink = site.wired.plan.stages[1].steps[-1].name
+    assert lane.measured.taken[sink] == lane.measured.given[sink] == 5
+
+
+def counted_input(site: Site) -> str:
+    return next(iter(site.wired.exchanges))
+
+
+def test_steps_that_share_a_store_are_counted_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run as one, record by record; what passes between them counts all the same."""
+    from collections import Counter
+
+    from mustela import StreamsBuilder, TopologyTestDriver
+    from mustela.kernel.stage import StageRunner
+    from mustela.plan.measured import Measured
+    from mustela.processors import ContextualProcessor
+    from mustela.stores import Stores
+
+    class Twice(ContextualProcessor):
+        def process(self, record: Any) -> None:
+            self.context.forward(record)
+            self.context.forward(record)
+
+    class Once(ContextualProcessor):
+        def process(self, record: Any) -> None:
+            self.context.forward(record)
+
+    taken: Counter[str] = Counter()
+    given: Counter[str] = Counter()
+    real = StageRunner.measure
+
+    def noted(self: StageRunner, measured: Measured) -> None:
+        real(self, measured)
+        taken.update(measured.taken)
+        given.update(measured.given)
+
+    monkeypatch.setattr(StageRunner, "measure", noted)
+    builder = StreamsBuilder()
+    supplier = Stores.persistent_key_value_store("s")
+    builder.add_state_store(Stores.key_value_store_builder(supplier, key=str, value=str))
+    lines = builder.stream("lines", key=str, value=str)
+    first = lines.process(Twice, stores=["s"], name="first")
+    second = first.process(Once, stores=["s"], name="second")
+    second.to("out", key=str, value=str, name="written")
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("lines").pipe_value_list(["a", "b", "c"])
+    assert (taken["first"], given["first"]) == (3, 6)
+    assert (taken["second"], given["second"]) == (6, 6)
+    assert (taken["written"], given["written"]) == (6, 6)

@@ -22,6 +22,7 @@ from mustela.connectors.kafka.errors import (
     fault,
     kind_of,
 )
+from mustela.connectors.kafka.statistics import statistics_of
 from mustela.errors import EnvironmentFault, UsageError
 
 __all__ = [
@@ -82,6 +83,7 @@ class ClientErrors:
         trouble: Whether any error was written down since this was last reset.
         mismatch: What the client said of a connection that ended before it could be used, which
             is what a wrong ``security.protocol`` looks like.
+        statistics: The last document about itself that nobody has read yet.
     """
 
     last: KafkaError | None = None
@@ -89,6 +91,7 @@ class ClientErrors:
     down_since: float | None = None
     trouble: bool = True
     mismatch: str | None = None
+    statistics: str | None = None
 
     def note(self, error: KafkaError) -> None:
         """Write down an error; the client calls this."""
@@ -105,6 +108,15 @@ class ClientErrors:
         """Take a line of the client's log: some reasons stand nowhere else."""
         LOGGER.log(level, text, *parts)
         self._suspect(text % parts if parts else text)
+
+    def keep_statistics(self, text: str) -> None:
+        """Keep what the client tells of itself; the client calls this."""
+        self.statistics = text
+
+    def take_statistics(self) -> dict[str, dict[str, float]]:
+        """Return what the client told of itself since this was last asked, by its name."""
+        text, self.statistics = self.statistics, None
+        return {} if text is None else dict([statistics_of(text)])
 
     def _suspect(self, text: str) -> None:
         if _AGREEING.search(text):
@@ -236,7 +248,10 @@ def admin_client(properties: Mapping[str, Any], errors: ClientErrors | None = No
 
 
 def _with_callbacks(settings: dict[str, Any], errors: ClientErrors | None) -> dict[str, Any]:
-    return {**settings, "error_cb": _ignore if errors is None else errors.note}
+    found = {**settings, "error_cb": _ignore if errors is None else errors.note}
+    if errors is not None and int(settings.get("statistics.interval.ms", 0)):
+        found["stats_cb"] = errors.keep_statistics
+    return found
 
 
 def _ignore(_error: KafkaError) -> None:

@@ -191,6 +191,13 @@ class RangeReader:
             else:
                 self._give_back(client, where, sound)
 
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return what the consumers that no read uses have told of themselves since last asked."""
+        found: dict[str, dict[str, float]] = {}
+        for client in (*self._free, *self._ahead.values()):
+            found.update(client.errors.take_statistics())
+        return found
+
     def close(self) -> None:
         """Close the consumers that no read uses."""
         self.drop_ahead()

@@ -344,6 +344,10 @@ class TransactionalSink:
             abort_quietly(producer)
         discard(producer)
 
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return what the producer has told of itself since this was last asked."""
+        return self._errors.take_statistics()
+
     def _client(self, overrides: Mapping[str, Any]) -> Producer:
         options = self._options
         timeout_ms = int(options.commit_timeout * 1000)

@@ -112,6 +112,10 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         most = self.node.rules.max_parked
         return {group: -(-self._rows(group).parked * FULL // most) for group in self._store.groups}
 
+    def parked_records(self) -> dict[int, int]:
+        """Return how many records are parked in each key group."""
+        return {group: self._rows(group).parked for group in self._store.groups}
+
     def _rows(self, group: int) -> ParkingRows:
         rows = self._parking.get(group)
         if rows is None:
@@ -227,6 +231,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             return
         if outcome.attempts > 1:
             self.count("call_retries", outcome.attempts - 1)
+        self.count("calls_ended" if outcome.error is None else "calls_failed")
         order = entry.order if entry.queue is None else entry.queue.next_order(entry.order)
         key = self._key.deserialize(entry.key)
         for result in self._results_of(entry, key, outcome):

@@ -342,6 +342,10 @@ class ExpiringOperator(Operator[Any]):
         """Return what the step has parked."""
         return self._operator.parked()
 
+    def parked_records(self) -> dict[int, int]:
+        """Return how many records the step has parked."""
+        return self._operator.parked_records()
+
     def key_serde_out(self) -> Serde[Any] | None:
         """Return the serde of the key bytes that go on."""
         return self._operator.key_serde_out()

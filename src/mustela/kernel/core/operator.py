@@ -135,6 +135,10 @@ class Operator(Generic[N]):
         """
         return {}
 
+    def parked_records(self) -> dict[int, int]:
+        """Return how many records this step has parked in each key group; see above."""
+        return {}
+
     def key_serde_out(self) -> Serde[Any] | None:
         """Return the serde of the ``key_bytes`` that go on, if they have one."""
         return self.context.key_serde

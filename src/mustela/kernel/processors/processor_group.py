@@ -15,6 +15,7 @@ that follows from it, whatever keys it gets on its way, as a Kafka Streams task 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -63,6 +64,11 @@ class ProcessorGroup:
         readers: For each step, who reads it inside of the group, in order of attachment.
         leaves: The steps that are read outside of the group too.
         ranks: In which order the steps take what one record gives them.
+
+    Attributes:
+        operators: The same.
+        taken: Records that steps took from others of the group.
+        given: Records that they passed on.
     """
 
     def __init__(
@@ -78,6 +84,8 @@ class ProcessorGroup:
         self._ranks = ranks
         self._left: dict[int, list[Batch]] = {}
         self._group = NO_GROUP
+        self.taken: Counter[int] = Counter()
+        self.given: Counter[int] = Counter()
         for number, operator in operators.items():
             if isinstance(operator, ProcessorOperator):
                 operator.sender = _PassedOn(self, number, operator)
@@ -147,6 +155,7 @@ class ProcessorGroup:
             own = _own(batch)
             if isinstance(node, ChildNode | OutputNode):
                 own = DividedBatch(own, [target])
+            self.taken[reader] += 1
             try:
                 self._enter(reader, place, DrawnColumns(own), 0)
             except Exception as error:
@@ -181,6 +190,9 @@ class ProcessorGroup:
         """Pass on what a step between processors gave for one row."""
         if batch is None or not len(batch):
             return
+        self.given[number] += len(batch)
+        for reader, _ in self._readers[number]:
+            self.taken[reader] += len(batch)
         self._leave(number, for_branch(batch) if self._readers[number] else batch)
         if isinstance(batch, SplitBatch | DividedBatch):
             for reader, place in self._readers[number]:
@@ -216,6 +228,7 @@ class _PassedOn(Forwarded):
     def send(self, record: AnyRecord, target: str | None) -> None:
         """Pass a record on, and put it aside for those outside who read it."""
         super().send(record, target)
+        self._steps.given[self._number] += 1
         operator = self._operator
         hand = operator.hand
         order = None if hand is None or hand.order is None else [hand.order]

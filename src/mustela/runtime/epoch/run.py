@@ -20,6 +20,7 @@ from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
 from mustela.runtime.start.opening import Opening
 from mustela.runtime.status.board import StatusBoard
+from mustela.runtime.status.talk import statistics_of
 from mustela.runtime.time.due_times import DueTimes
 from mustela.runtime.time.watermark import Look
 
@@ -79,6 +80,7 @@ class Run:
 
     def tell_board(self) -> None:
         """Write to the board what is committed, and what was seen of the rest."""
+        self.board.heard(statistics_of(self.world.transactions))
         self.board.end_turn(
             self.state,
             self.ends,

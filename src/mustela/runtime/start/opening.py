@@ -284,7 +284,9 @@ class Opening:
             for report in reports:
                 for store, count in report.restored.items():
                     total[store] = total.get(store, 0) + count
-            self._listener.on_event(Restoring(done=done, groups=groups, records=dict(total)))
+            self._listener.on_event(
+                Restoring(done=done, groups=groups, records=dict(total), reports=reports)
+            )
 
         for suspect in (False, True):
             try:

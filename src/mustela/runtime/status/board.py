@@ -18,6 +18,7 @@ from mustela.plan.epoch import TaskReport
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.events import AppState, EpochDone, Event, Listener, Restoring, StateChanged
+from mustela.runtime.status.measures import Measures
 from mustela.runtime.status.snapshot import (
     EpochTrace,
     Fault,
@@ -55,6 +56,7 @@ class StatusBoard(Listener):
         sources: Offsets and event time; None before the state was restored.
         restore: How far the restore is; None before it began.
         totals: What was counted.
+        measures: What tasks measured.
         faults: The last faults that were borne, the oldest first.
         progress: Monotonic time at which the application last came further: it committed, found
             nothing to do, or came into another state.
@@ -77,6 +79,7 @@ class StatusBoard(Listener):
         self.sources: SourcesView | None = None
         self.restore: RestoreProgress | None = None
         self.totals: Totals = Totals()
+        self.measures = Measures()
         self.faults: tuple[Fault, ...] = ()
         self.progress = now
         self.is_blind = False
@@ -94,6 +97,7 @@ class StatusBoard(Listener):
                 records=event.records,
                 since=self.clock.monotonic(),
             )
+            self.measures = self.measures.restored(event.reports)
         elif isinstance(event, EpochDone):
             self._learn(event)
 
@@ -125,6 +129,7 @@ class StatusBoard(Listener):
             counters=_plus(totals.counters, event.counters),
             busy_s=_busy(totals.busy_s, event.reports),
         )
+        self.measures = self.measures.after(event.reports, self.clock.now_ms())
         self.is_blind = False
         if self.recent and self.recent[-1].epoch == event.epoch:
             last = replace(self.recent[-1], records=event.records)
@@ -196,6 +201,11 @@ class StatusBoard(Listener):
             epoch_s=totals.epoch_s.plus(now - trace.marks[0][1]),
             commit_s=totals.commit_s.plus(now - begun[0]) if begun else totals.commit_s,
         )
+
+    def heard(self, told: Mapping[str, Mapping[str, float]]) -> None:
+        """Note what the driver's Kafka clients said of themselves, by the name of each."""
+        if told:
+            self.measures = self.measures.heard(0, told)
 
     def end_turn(
         self,

@@ -167,8 +167,9 @@ class Histogram:
     """Durations counted in classes.
 
     Attributes:
-        counts: How many fell in each class of `LATENCY_BOUNDS_S`, and above them all.
+        counts: How many fell in each class, and above them all.
         total_s: The sum of all, in seconds.
+        bounds: The upper ends of the classes, in seconds.
 
     Example:
         >>> seen = Histogram().plus(0.02).plus(100.0)
@@ -180,6 +181,12 @@ class Histogram:
 
     counts: tuple[int, ...] = (0,) * (len(LATENCY_BOUNDS_S) + 1)
     total_s: float = 0.0
+    bounds: tuple[float, ...] = LATENCY_BOUNDS_S
+
+    @classmethod
+    def of(cls, bounds: tuple[float, ...]) -> Histogram:
+        """Return an empty one with other classes."""
+        return cls((0,) * (len(bounds) + 1), 0.0, bounds)
 
     @property
     def count(self) -> int:
@@ -189,13 +196,13 @@ class Histogram:
     def plus(self, seconds: float) -> Histogram:
         """Return the same with one more."""
         counts = list(self.counts)
-        counts[sum(bound < seconds for bound in LATENCY_BOUNDS_S)] += 1
-        return Histogram(tuple(counts), self.total_s + seconds)
+        counts[sum(bound < seconds for bound in self.bounds)] += 1
+        return Histogram(tuple(counts), self.total_s + seconds, self.bounds)
 
     def up_to(self) -> list[tuple[float, int]]:
         """Return for each upper end how many durations were no longer."""
         seen, found = 0, list[tuple[float, int]]()
-        for bound, count in zip((*LATENCY_BOUNDS_S, float("inf")), self.counts, strict=True):
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             seen += count
             found.append((bound, seen))
         return found
