@@ -88,7 +88,7 @@ class Shell:
             try:
                 assert app.stderr is not None
                 for line in app.stderr:
-                    if line.strip() == f"{self.name}: is running":
+                    if f'"event": "{self.name} is running"' in line:
                         break
                 yield app
             finally:

@@ -35,7 +35,8 @@ def run(
     Args:
         target: The module, and the name of the application in it.
         set: Settings for this run.
-        json: Print events as JSON, one per line.
+        json: Print events on standard output as JSON, one per line. The log goes to standard
+            error; the settings log.level and log.format say what is in it.
         debug: Show Spark's own stack trace with Spark errors.
     """
     from mustela.cli.events import EventPrinter
@@ -43,7 +44,8 @@ def run(
     app = load_app(target)
     app.debug = app.debug or debug
     app.configure(**parse_assignments(set or ()))
-    app.add_listener(EventPrinter(app.settings.application_id, json=json))
+    if json:
+        app.add_listener(EventPrinter(app.settings.application_id))
     app.run()
     return ExitCode.OK
 

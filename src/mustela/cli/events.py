@@ -1,10 +1,10 @@
-"""What ``mustela run`` tells of an application while it runs."""
+"""What ``mustela run --json`` tells programs of an application while it runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mustela.cli.console import print_json, say
+from mustela.cli.console import print_json
 from mustela.errors import MustelaError
 
 if TYPE_CHECKING:
@@ -14,57 +14,40 @@ __all__ = ["EventPrinter"]
 
 
 class EventPrinter:
-    """Prints events: states and errors as text for people, everything as JSON for programs.
+    """Prints events on standard output, each as one JSON document.
 
     Args:
         application_id: The application.
-        json: Print JSON on standard output, in place of text on standard error.
     """
 
-    def __init__(self, application_id: str, *, json: bool) -> None:
+    def __init__(self, application_id: str) -> None:
         self._application = application_id
-        self._json = json
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
-        from mustela.runtime.events import AppState, Restoring, Said, StateChanged
+        from mustela.runtime.events import Restoring, Said, StateChanged
 
         if isinstance(event, StateChanged):
-            failed = event.state is AppState.ERROR
-            text = "ended with an error" if failed else f"is {event.state.value}"
-            self._tell("state", text, state=event.state.value)
+            self._tell("state", state=event.state.value)
         elif isinstance(event, Restoring):
-            if not event.done:
-                return  # most starts find nothing to restore
-            records = sum(event.records.values())
-            self._tell(
-                "restoring",
-                f"restored {event.done} of {event.groups} key groups, {records} records",
-                done=event.done,
-                groups=event.groups,
-                records=dict(event.records),
-            )
+            if event.done:  # most starts find nothing to restore
+                self._tell(
+                    "restoring", done=event.done, groups=event.groups, records=dict(event.records)
+                )
         elif isinstance(event, Said):
-            self._tell("said", event.text, says=event.text)
-        elif self._json:
+            self._tell("said", says=event.text)
+        else:
             self._epoch(event)
 
     def on_error(self, error: BaseException) -> None:
         """Print an error after which the application tries again."""
-        if isinstance(error, MustelaError):
-            what, code = error.what, error.code
-            facts = [f"{name}: {_first_line(fact)}" for name, fact in error.evidence.items()]
-            told = [what, *(fact for fact in facts if fact.partition(": ")[2] not in what)]
-        else:
-            what, code = repr(error), type(error).__name__
-            told = [what]
-        text = "; ".join(told)
-        self._tell("error", f"retrying after an error ({code}): {text}", error=what, code=code)
+        known = isinstance(error, MustelaError)
+        what, code = (error.what, error.code) if known else (repr(error), type(error).__name__)
+        self._tell("error", error=what, code=code)
 
     def _epoch(self, event: EpochDone) -> None:
         self._tell(
             "epoch",
-            "",
             epoch=event.epoch,
             records=event.records,
             lag=event.lag,
@@ -74,12 +57,5 @@ class EventPrinter:
             counters=dict(event.counters),
         )
 
-    def _tell(self, kind: str, text: str, **facts: Any) -> None:
-        if self._json:
-            print_json({"event": kind, "application_id": self._application, **facts})
-        else:
-            say(f"{self._application}: {text}")
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
+    def _tell(self, kind: str, **facts: Any) -> None:
+        print_json({"event": kind, "application_id": self._application, **facts})

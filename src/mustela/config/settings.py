@@ -23,6 +23,7 @@ from mustela.config.admin import AdminSettings
 from mustela.config.aliases import guarantee
 from mustela.config.directories import default_state_dir
 from mustela.config.layers import Layers, merge_layers
+from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
 from mustela.config.section import Count, Duration, Section, Size, comma_joined
@@ -182,17 +183,6 @@ class JarsSettings(Section):
     )
     directory: Path | None = Field(
         default=None, description="Directory that holds the jars; then nothing is downloaded."
-    )
-
-
-class LogSettings(Section):
-    """What is logged, and in which form."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,6 +25,7 @@ from mustela.runtime.app_errors import (
     refuse_unnamed,
 )
 from mustela.runtime.app_topics import AppTopics, app_topics
+from mustela.runtime.building import build_topology
 from mustela.runtime.caught_up import CaughtUp
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
@@ -34,6 +36,7 @@ from mustela.runtime.kafka_lease import keeper_of
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.lease import LeaseKeeper
 from mustela.runtime.listeners import ListenerError, Listeners
+from mustela.runtime.logbook import Logbook
 from mustela.runtime.pausing import Pausing
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.signals import stopped_by_signals
@@ -105,7 +108,8 @@ class App(Answering):
         self._settings: Settings | None = None
         self._topology: TopologyGraph | None = None
         self._board = StatusBoard(self._clock)
-        self._listeners: list[Listener] = [self._board]
+        self._logbook = Logbook(self._clock)
+        self._listeners: list[Listener] = [self._board, self._logbook]
         self._admin: Admin | None = None
         self._state = AppState.CREATED
         self._changed = threading.Condition()
@@ -160,14 +164,7 @@ class App(Answering):
             NoTopologyError: If no function was decorated with ``@app.topology``.
         """
         if self._topology is None:
-            if self._build is None:
-                msg = "the application has no topology"
-                raise NoTopologyError(
-                    msg, fix="decorate a function that takes the builder with @app.topology"
-                )
-            builder = StreamsBuilder()
-            written = self._build(builder)
-            self._topology = written if isinstance(written, TopologyGraph) else builder.build()
+            self._topology = build_topology(self._build)
         return self._topology
 
     def built_plan(self) -> Plan:
@@ -273,6 +270,7 @@ class App(Answering):
         Raises:
             MustelaError: If the application ended with an error.
         """
+        self._logbook.runs = True
         with stopped_by_signals(self._stop_in_time):
             self.start()
             self.wait()
@@ -292,12 +290,13 @@ class App(Answering):
             raise AppStateError(msg, fix="create a new App to start again")
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
-        if settings.admin.enabled:
-            self._take_admin().open(self._watched())
+        self._logbook.open(settings)
         try:
+            if settings.admin.enabled:
+                self._take_admin().open(self._watched())
             self._set(AppState.STARTING)
-        except ListenerError:
-            self._close_admin()
+        except BaseException:
+            self._close_watching()
             raise
         self._thread = threading.Thread(
             target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"
@@ -449,6 +448,7 @@ class App(Answering):
         Listeners(self._listeners).on_event(Said(text=text))
 
     def _main(self, settings: Settings, plan: Plan) -> None:
+        self._logbook.begin()
         try:
             self._live(settings, plan)
         except MustelaError as error:
@@ -468,11 +468,12 @@ class App(Answering):
         except ListenerError as error:
             self._error = self._error or error
         finally:
-            self._close_admin()
+            self._close_watching()
 
-    def _close_admin(self) -> None:
+    def _close_watching(self) -> None:
         if self._admin is not None:
             self._admin.close()
+        self._logbook.close()
 
     def _take_admin(self) -> Admin:
         if self._admin is None:
@@ -509,14 +510,10 @@ class App(Answering):
         keeper.start()
         try:
             try:
-                engine.start(
-                    EngineOptions.of(
-                        settings,
-                        session=self._session,
-                        debug=self._debug,
-                        say=self._say,
-                    )
+                options = EngineOptions.of(
+                    settings, session=self._session, debug=self._debug, say=self._say
                 )
+                engine.start(replace(options, logs=self._logbook.options))
                 self._coordinator = Coordinator(
                     settings,
                     plan,
@@ -543,6 +540,7 @@ class App(Answering):
         try:
             self._set(AppState.RESTORING)
             coordinator.prepare()
+            self._logbook.started(settings, coordinator, self._admin)
             self._set(AppState.RUNNING)
             self._loop(coordinator, settings, keeper)
         finally:
@@ -562,6 +560,7 @@ class App(Answering):
         timer = EpochTimer(settings.commit_interval.total_seconds())
         while not self._stopping.is_set():
             self._tell_of_lease(keeper)
+            self._logbook.look()
             if self._pausing.is_asked:
                 self._rest(coordinator, keeper)
                 continue

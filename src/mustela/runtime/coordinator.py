@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, MustelaError
+from mustela.logs.form import bind
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.barrier import Barrier, Phase
@@ -157,6 +158,7 @@ class Coordinator:
             MustelaError: If the epoch cannot be run.
         """
         self.run.board.begin_turn(self.barrier)
+        bind(epoch=self.barrier.token.epoch)
         try:
             chosen = self._chooser.next_turn()
             if chosen is None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault
+from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
@@ -94,6 +95,7 @@ class EngineOptions:
         warn_s: Seconds that a step may take with a batch before it is said.
         kill_s: Seconds after which its worker is killed; None lets it go on.
         say: Is told what takes long, in a thread of the engine's.
+        logs: How its processes log; None leaves that to them.
     """
 
     application_id: str
@@ -105,6 +107,7 @@ class EngineOptions:
     warn_s: float = 30.0
     kill_s: float | None = None
     say: Callable[[str], None] = _say_nothing
+    logs: LogOptions | None = None
 
     @classmethod
     def of(

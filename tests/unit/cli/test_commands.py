@@ -19,7 +19,7 @@ from mustela.cli.examination import Finding, Level
 from mustela.cli.records import BadValueError, parse_value, topic_serdes
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
-from mustela.runtime.events import AppState, EpochDone, Restoring, StateChanged
+from mustela.runtime.events import AppState, EpochDone, StateChanged
 from mustela.runtime.topics.found_topics import internal_topics_of
 from mustela.schemas import AvroSerde
 from mustela.serdes.base import SerdePlace
@@ -254,27 +254,9 @@ EPOCH = EpochDone(
 )
 
 
-def test_run_tells_people_of_states_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each epoch would be a flood."""
-    printer = EventPrinter("shop", json=False)
-    printer.on_event(StateChanged(state=AppState.RUNNING))
-    printer.on_event(Restoring(done=1, groups=4, records={"totals": 9}))
-    printer.on_event(EPOCH)
-    printer.on_error(EnvironmentFault("gone"))
-    printer.on_error(EnvironmentFault("died", evidence={"spark": "because", "said": "a\nb"}))
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.splitlines() == [
-        "shop: is running",
-        "shop: restored 1 of 4 key groups, 9 records",
-        "shop: retrying after an error (ENVIRONMENT): gone",
-        "shop: retrying after an error (ENVIRONMENT): died; spark: because; said: a",
-    ]
-
-
 def test_run_tells_programs_everything(capsys: pytest.CaptureFixture[str]) -> None:
     """One document a line, each with its kind."""
-    printer = EventPrinter("shop", json=True)
+    printer = EventPrinter("shop")
     printer.on_event(StateChanged(state=AppState.RUNNING))
     printer.on_event(EPOCH)
     printer.on_error(ValueError("bad"))

@@ -45,6 +45,8 @@ class Watched:
 class Admin(Protocol):
     """The admin server, as the runtime starts and stops it."""
 
+    address: str
+
     def open(self, watched: Watched) -> None:
         """Listen, as the settings say.
 

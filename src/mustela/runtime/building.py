@@ -1,0 +1,27 @@
+"""The topology that an application's function writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mustela.dsl.builder import StreamsBuilder
+from mustela.runtime.app_errors import NoTopologyError
+from mustela.topology.graph import TopologyGraph
+
+__all__ = ["build_topology"]
+
+
+def build_topology(build: Callable[[StreamsBuilder], object] | None) -> TopologyGraph:
+    """Let a function write a topology; one that it returns wins over the builder's.
+
+    Raises:
+        NoTopologyError: If there is no function.
+    """
+    if build is None:
+        msg = "the application has no topology"
+        raise NoTopologyError(
+            msg, fix="decorate a function that takes the builder with @app.topology"
+        )
+    builder = StreamsBuilder()
+    written = build(builder)
+    return written if isinstance(written, TopologyGraph) else builder.build()
