@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.kernel import best
-from mustela.state.interfaces import Committed, EnvironmentSpec, StoreKind, StoreSpec, Token
+from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec, Token
 from mustela.state.kinds.layout import pack_time, unpack_time
 from mustela.state.kinds.list import ListRows
 from mustela.state.kinds.session import SessionRows
@@ -38,7 +38,7 @@ class Store:
         kind: Its kind.
     """
 
-    def __init__(self, directory: Path, kind: StoreKind) -> None:
+    def __init__(self, directory: Path, kind: str) -> None:
         spec = StoreSpec(name="s", kind=kind, segment_ms=60_000, history_retention_ms=HOUR)
         place = EnvironmentSpec(application_id="b", stage="s", group=0, groups=1, stores=(spec,))
         options = LmdbOptions(map_bytes=1 << 32)

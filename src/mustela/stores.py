@@ -22,11 +22,13 @@ from mustela.state.kinds.key_value import (
     KeyValueStore as KeyValueStore,
     TimestampedKeyValueStore as TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders as TimestampedKeyValueStoreWithHeaders,
-    ValueAndTimestamp as ValueAndTimestamp,
 )
 from mustela.state.kinds.session_store import (
     SessionStore as SessionStore,
     SessionStoreWithHeaders as SessionStoreWithHeaders,
+)
+from mustela.state.kinds.timed import (
+    ValueAndTimestamp as ValueAndTimestamp,
 )
 from mustela.state.kinds.versioned_store import (
     VersionedKeyValueStore as VersionedKeyValueStore,

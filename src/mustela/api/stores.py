@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 
 from mustela.api.errors import BadOptionError
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
@@ -22,13 +22,11 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreKind, StoreSpec, TtlBy
+from mustela.state.interfaces import StoreSpec, TtlBy
 from mustela.state.kinds.versioned import default_segment_ms
+from mustela.state.store_kind import kind_named
 
-__all__ = ["StoreBuilder", "StoreSupplier", "Stores", "Supplier"]
-
-
-_OF_KEYS: Final = frozenset[StoreKind](("key_value", "timestamped_key_value"))
+__all__ = ["StoreBuilder", "StoreSupplier", "Stores"]
 
 
 def check_ttl_by(given: object, owner: str, *, option: str = "ttl_by", at: Origin) -> None:
@@ -73,59 +71,12 @@ class StoreSupplier(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supplier:
-    """A store that `Stores` gives.
-
-    Attributes:
-        name: Name of the store.
-        kind: Layout of the store.
-        retention_ms: How long a window or session is kept.
-        window_ms: Length of the windows.
-        history_retention_ms: How far back versions are kept.
-        segment_ms: Length of the segments in which versions are kept.
-        duplicates: Several values of one key and window are kept.
-        max_entries: How many keys are kept.
-        with_headers: Values are kept with the headers of their records.
-    """
-
-    name: str
-    kind: StoreKind
-    retention_ms: int | None = None
-    window_ms: int | None = None
-    history_retention_ms: int | None = None
-    segment_ms: int | None = None
-    duplicates: bool = False
-    max_entries: int | None = None
-    with_headers: bool = False
-
-    def spec(self) -> StoreSpec:
-        """Return the store without serdes.
-
-        Example:
-            >>> Stores.lru_map("recent", 100).spec().max_entries
-            100
-        """
-        return StoreSpec(
-            name=self.name,
-            kind=self.kind,
-            retention_ms=self.retention_ms,
-            window_ms=self.window_ms,
-            history_retention_ms=self.history_retention_ms,
-            segment_ms=self.segment_ms,
-            duplicates=self.duplicates,
-            indexed=self.kind == "window",
-            max_entries=self.max_entries,
-            with_headers=self.with_headers,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class StoreBuilder:
     """A store for processors: what a supplier says, and serdes, logging and caching.
 
     Attributes:
         supplier: Name and kind.
-        kind: What the store shows: with or without timestamps.
+        kind: What the store shows, with or without timestamps; empty for the supplier's kind.
         key: Serde of the keys.
         value: Serde of the values.
         logged: Whether changes go to a changelog topic, from which the store is restored.
@@ -146,7 +97,7 @@ class StoreBuilder:
     """
 
     supplier: StoreSupplier
-    kind: StoreKind
+    kind: str = ""
     key: Serde[Any]
     value: Serde[Any]
     logged: bool = True
@@ -258,8 +209,8 @@ class StoreBuilder:
         at = user_origin()
         ttl_ms = milliseconds("with_ttl", "ttl", ttl, at=at, sign="positive")
         check_ttl_by(by, "with_ttl", option="by", at=at)
-        supplied = self.supplier.spec()
-        if self.kind not in _OF_KEYS or supplied.max_entries is not None:
+        spec = self.spec()
+        if "ttl_ms" not in spec.traits.takes or spec.max_entries is not None:
             msg = f"store {self.name!r} cannot have a time to live"
             raise BadOptionError(
                 msg,
@@ -278,9 +229,10 @@ class StoreBuilder:
             >>> seen.spec().kind
             'key_value'
         """
+        supplied = self.supplier.spec()
         return replace(
-            self.supplier.spec(),
-            kind=self.kind,
+            supplied,
+            kind=self.kind or supplied.kind,
             key_serde=self.key,
             value_serde=self.value,
             logged=self.logged,
@@ -312,7 +264,7 @@ class Stores(Answering):
     """
 
     @staticmethod
-    def persistent_key_value_store(name: str) -> Supplier:
+    def persistent_key_value_store(name: str) -> StoreSpec:
         """Keys and values; a table in such a store does not know the time of a row.
 
         Example:
@@ -322,7 +274,7 @@ class Stores(Answering):
         return _supplier(name, "key_value")
 
     @staticmethod
-    def persistent_timestamped_key_value_store(name: str) -> Supplier:
+    def persistent_timestamped_key_value_store(name: str) -> StoreSpec:
         """Keys and values with the time of each value; what tables have if nothing is said.
 
         Example:
@@ -332,7 +284,7 @@ class Stores(Answering):
         return _supplier(name, "timestamped_key_value")
 
     @staticmethod
-    def persistent_timestamped_key_value_store_with_headers(name: str) -> Supplier:
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> StoreSpec:
         """Keys and values with the time and the headers of each value's record.
 
         A store that was made without headers can be given them: what it holds has none.
@@ -344,7 +296,7 @@ class Stores(Answering):
         return _supplier(name, "timestamped_key_value", with_headers=True)
 
     @staticmethod
-    def in_memory_key_value_store(name: str) -> Supplier:
+    def in_memory_key_value_store(name: str) -> StoreSpec:
         """Keys and values; a table in such a store knows the time of each row.
 
         Example:
@@ -354,7 +306,7 @@ class Stores(Answering):
         return _supplier(name, "timestamped_key_value")
 
     @staticmethod
-    def lru_map(name: str, max_entries: int) -> Supplier:
+    def lru_map(name: str, max_entries: int) -> StoreSpec:
         """The keys that were used last, ``max_entries`` of them in each key group.
 
         What is pushed out is deleted in the changelog too.
@@ -377,7 +329,7 @@ class Stores(Answering):
     @staticmethod
     def persistent_versioned_key_value_store(
         name: str, history_retention: timedelta, segment_interval: timedelta | None = None
-    ) -> Supplier:
+    ) -> StoreSpec:
         """Keys and their values over time: what came late goes to its place in the history.
 
         Args:
@@ -413,7 +365,7 @@ class Stores(Answering):
         window_size: timedelta,
         *,
         retain_duplicates: bool = False,
-    ) -> Supplier:
+    ) -> StoreSpec:
         """One value for each key and window.
 
         Args:
@@ -445,7 +397,12 @@ class Stores(Answering):
                 fields={"store": name, "retention": retention, "window_size": window_size},
             )
         return _supplier(
-            name, "window", retention_ms=kept, window_ms=size, duplicates=retain_duplicates
+            name,
+            "window",
+            retention_ms=kept,
+            window_ms=size,
+            duplicates=retain_duplicates,
+            indexed=True,
         )
 
     @staticmethod
@@ -455,7 +412,7 @@ class Stores(Answering):
         window_size: timedelta,
         *,
         retain_duplicates: bool = False,
-    ) -> Supplier:
+    ) -> StoreSpec:
         """As `persistent_window_store`: every window store knows the time of its values.
 
         Example:
@@ -475,7 +432,7 @@ class Stores(Answering):
         window_size: timedelta,
         *,
         retain_duplicates: bool = False,
-    ) -> Supplier:
+    ) -> StoreSpec:
         """As `persistent_window_store`, and the headers of each value's record are kept too.
 
         Example:
@@ -499,7 +456,7 @@ class Stores(Answering):
         window_size: timedelta,
         *,
         retain_duplicates: bool = False,
-    ) -> Supplier:
+    ) -> StoreSpec:
         """As `persistent_window_store`.
 
         Example:
@@ -513,7 +470,7 @@ class Stores(Answering):
         )
 
     @staticmethod
-    def persistent_session_store(name: str, retention: timedelta) -> Supplier:
+    def persistent_session_store(name: str, retention: timedelta) -> StoreSpec:
         """One value for each session of a key.
 
         Args:
@@ -533,7 +490,7 @@ class Stores(Answering):
         return _supplier(name, "session", retention_ms=kept)
 
     @staticmethod
-    def persistent_session_store_with_headers(name: str, retention: timedelta) -> Supplier:
+    def persistent_session_store_with_headers(name: str, retention: timedelta) -> StoreSpec:
         """As `persistent_session_store`, and the headers of each session's last record are kept.
 
         Example:
@@ -545,7 +502,7 @@ class Stores(Answering):
         return replace(Stores.persistent_session_store(name, retention), with_headers=True)
 
     @staticmethod
-    def in_memory_session_store(name: str, retention: timedelta) -> Supplier:
+    def in_memory_session_store(name: str, retention: timedelta) -> StoreSpec:
         """As `persistent_session_store`.
 
         Example:
@@ -587,8 +544,8 @@ class Stores(Answering):
             >>> Stores.timestamped_key_value_store_builder(supplier, key=str, value=int).spec().kind
             'timestamped_key_value'
         """
-        kind: StoreKind = "timestamped_key_value"
-        return _builder("timestamped_key_value_store_builder", supplier, kind, key, value)
+        verb, kind = "timestamped_key_value_store_builder", "timestamped_key_value"
+        return _builder(verb, supplier, kind, key, value)
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(
@@ -700,28 +657,24 @@ class Stores(Answering):
         return _builder("session_store_builder", supplier, "session", key, value)
 
 
-_KEY_VALUE: tuple[StoreKind, ...] = ("key_value", "timestamped_key_value")
-
-
-def _supplier(name: object, kind: StoreKind, **options: Any) -> Supplier:
+def _supplier(name: object, kind: str, **options: Any) -> StoreSpec:
     at = user_origin()
     checked = check_name(name, what="store", at=at, length_max=STORE_NAME_LENGTH_MAX)
-    return Supplier(name=checked, kind=kind, **options)
+    return StoreSpec(name=checked, kind=kind, **options)
 
 
 def _builder(
-    verb: str, supplier: StoreSupplier, kind: StoreKind, key: object, value: object
+    verb: str, supplier: StoreSupplier, kind: str, key: object, value: object
 ) -> StoreBuilder:
     at = user_origin()
-    given = checked_supplier(supplier, at=at).kind
-    fits = given in _KEY_VALUE if kind in _KEY_VALUE else given == kind
-    if not fits:
-        msg = f"{verb} cannot build store {supplier.name!r}: it is a {given} store"
+    given = checked_supplier(supplier, at=at)
+    if given.kind != kind and not (given.traits.by_key and kind_named(kind).by_key):
+        msg = f"{verb} cannot build store {supplier.name!r}: it is a {given.kind} store"
         raise BadOptionError(
             msg,
             at=at,
-            fix=f"use the builder for {given} stores, or another supplier",
-            fields={"store": supplier.name, "kind": given},
+            fix=f"use the builder for {given.kind} stores, or another supplier",
+            fields={"store": supplier.name, "kind": given.kind},
         )
     return StoreBuilder(
         supplier=supplier,

@@ -18,7 +18,7 @@ from mustela.dsl.registry import NodePlace
 from mustela.dsl.serdes import said_or_read, serde_to_write
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.async_calls import AsyncNode
 from mustela.topology.request_reply import CorrelateNode, ReplyKeyNode, RequestReplyNode
 from mustela.topology.sink import SinkNode
@@ -303,7 +303,7 @@ class AsyncCalls(Handle[K, V]):
             )
         )
 
-    def _parking(self, place: NodePlace, kind: StoreKind) -> StoreSpec:
+    def _parking(self, place: NodePlace, kind: str) -> StoreSpec:
         return StoreSpec(
             name=path_name(place["name"], "parked", length_max=STORE_NAME_LENGTH_MAX),
             kind=kind,

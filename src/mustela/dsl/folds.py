@@ -14,7 +14,7 @@ from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.aggregate import AggregateKind
 
 __all__ = ["Begun", "Fold", "FoldTable", "Group", "begin_fold", "check_fold", "check_merger"]
@@ -120,7 +120,7 @@ def begin_fold(
     table: FoldTable,
     *,
     at: Origin,
-    kinds: Collection[StoreKind] = AGGREGATE_KINDS,
+    kinds: Collection[str] = AGGREGATE_KINDS,
     never_expires: str | None = None,
 ) -> Begun:
     """Choose the place of an aggregation, its serdes and its store.

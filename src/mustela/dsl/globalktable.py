@@ -9,6 +9,7 @@ from mustela.api.errors import BadOptionError
 from mustela.api.names import check_name
 from mustela.api.options import Consumed, Materialized, options_or
 from mustela.api.serdes import choose, choose_serde
+from mustela.api.stores import checked_supplier
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
 from mustela.dsl.registry import NodePlace, Registry
@@ -137,12 +138,12 @@ def _refuse_what_cannot_be(
         BadOptionError: If the table would be versioned, its rows had versions, or it would not
             begin at its topic's start.
     """
-    supplier: Any = stored.supplier
-    if getattr(supplier, "kind", None) == "versioned":
+    supplied = None if stored.supplier is None else checked_supplier(stored.supplier, at=at)
+    if supplied is not None and supplied.traits.versioned:
         msg = "GlobalTables cannot be versioned"
         raise BadOptionError(
             msg,
-            evidence={"store": getattr(supplier, "name", None)},
+            evidence={"store": supplied.name},
             at=at,
             why="its rows are not read in step with the records that are joined with them, so "
             "what held at a record's time may not be there yet",

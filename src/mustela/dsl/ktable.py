@@ -77,7 +77,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         """
         node = self._registry.node(self._name)
         named = bool(getattr(node, "explicit_store", False))
-        tables = [store for store in node.stores if store.kind != "buffer"]
+        tables = [store for store in node.stores if store.traits.store is not None]
         return tables[0].name if named and tables else None
 
     def filter(

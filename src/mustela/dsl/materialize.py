@@ -17,21 +17,21 @@ from mustela.dsl.registry import NodePlace
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 
 __all__ = ["AGGREGATE_KINDS", "KEY_VALUE_KINDS", "spec_if_named", "store_spec"]
 
-KEY_VALUE_KINDS: Final[tuple[StoreKind, ...]] = (
+KEY_VALUE_KINDS: Final[tuple[str, ...]] = (
     "timestamped_key_value",
     "key_value",
     "versioned",
 )
 """The kinds that a table can be kept in whose rows are given, not computed from their own."""
 
-AGGREGATE_KINDS: Final[tuple[StoreKind, ...]] = ("timestamped_key_value", "key_value")
+AGGREGATE_KINDS: Final[tuple[str, ...]] = ("timestamped_key_value", "key_value")
 """The kinds that an aggregation can be kept in."""
 
-_WINDOWED: Final = frozenset[StoreKind](("window", "session"))
+_WINDOWED: Final = frozenset(("window", "session"))
 """The kinds whose rows can have a retention: each has a time of its own."""
 
 
@@ -42,7 +42,7 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     store: str | None,
     key: Serde[Any] | None,
     value: Serde[Any] | None,
-    kinds: Collection[StoreKind] = AGGREGATE_KINDS,
+    kinds: Collection[str] = AGGREGATE_KINDS,
     never_expires: str | None = None,
 ) -> tuple[StoreSpec, bool]:
     """Return the store of a step, and whether the user named it.
@@ -108,7 +108,7 @@ def spec_if_named(  # noqa: PLR0913 - what the user said, and what the step can 
     store: str | None,
     key: Serde[Any] | None,
     value: Serde[Any] | None,
-    kinds: Collection[StoreKind] = AGGREGATE_KINDS,
+    kinds: Collection[str] = AGGREGATE_KINDS,
     never_expires: str | None = None,
 ) -> StoreSpec | None:
     """Return the store of a table's result; None if none is named: it is not kept then.
@@ -141,7 +141,7 @@ def _ttl_ms(
     place: NodePlace,
     options: Materialized[Any, Any],
     store: StoreSpec,
-    kinds: Collection[StoreKind],
+    kinds: Collection[str],
     never: str | None,
 ) -> int | None:
     """Return how long rows are kept, None for ever.
@@ -157,7 +157,7 @@ def _ttl_ms(
     fix = "leave out ttl="
     if _WINDOWED.intersection(kinds):
         never, fix = "windows are kept for their retention", "write retention= instead of ttl="
-    elif store.kind == "versioned":
+    elif store.traits.versioned:
         never = "a versioned store keeps versions for its history"
     elif store.max_entries is not None:
         never = "the store forgets the keys that were not used for longest"
@@ -219,14 +219,20 @@ def _cannot_have(
     )
 
 
+def _fits(supplied: StoreSpec, kinds: Collection[str]) -> bool:
+    """Whether a step that writes some kinds can write a store: rows by key are read alike."""
+    of_own_kind = supplied.own_kind is not None and supplied.own_kind.by_key
+    return supplied.kind in kinds or (of_own_kind and "key_value" in kinds)
+
+
 def _check_kind(
     place: NodePlace,
     options: Materialized[Any, Any],
     supplied: StoreSpec,
-    kinds: Collection[StoreKind],
+    kinds: Collection[str],
 ) -> None:
     fields = {"store": supplied.name, "kind": supplied.kind, "step": place["name"]}
-    if supplied.kind not in kinds:
+    if not _fits(supplied, kinds):
         can = " or ".join(f"{kind}" for kind in kinds)
         msg = (
             f"step {place['name']!r} cannot write store {supplied.name!r}: it is a {supplied.kind}"
@@ -239,7 +245,7 @@ def _check_kind(
             fix="take another supplier from Stores, or store= alone for the one that fits",
             fields=fields,
         )
-    if options.with_headers and supplied.kind in {"key_value", "versioned"}:
+    if options.with_headers and supplied.traits.headed is None:
         msg = f"store {supplied.name!r} cannot keep headers: it is a {supplied.kind} store"
         raise BadOptionError(
             msg,
@@ -248,7 +254,7 @@ def _check_kind(
             fix="take Stores.persistent_timestamped_key_value_store_with_headers(name)",
             fields=fields,
         )
-    if supplied.kind == "versioned" and options.caching:
+    if supplied.traits.versioned and options.caching:
         msg = f"store {supplied.name!r} cannot be cached"
         raise BadOptionError(
             msg,

@@ -22,7 +22,6 @@ from mustela.dsl.renamed import check_renamed
 from mustela.dsl.told_types import check_types
 from mustela.errors import Origin
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.opening import INNER_KINDS
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.node import Node
@@ -493,12 +492,13 @@ def _check_readable(node: Node, store: str, owner: Node) -> None:
     Raises:
         StoreAccessError: If it is the copy of a topic, or only its step knows what it holds.
     """
-    kind = next(spec.kind for spec in owner.stores if spec.name == store)
+    spec = next(spec for spec in owner.stores if spec.name == store)
     if isinstance(owner, GlobalTableNode):
         what = "it is a global table, and copies of its topic are looked up by joins alone"
         fix = f"join the stream with it, or read topic {owner.topic!r} with table() instead"
-    elif kind in INNER_KINDS:
-        what, fix = f"only {owner.name!r} knows what its {kind} store holds", "read another store"
+    elif spec.traits.store is None:
+        what = f"only {owner.name!r} knows what its {spec.kind} store holds"
+        fix = "read another store"
     else:
         return
     msg = f"{node.name!r} cannot read store {store!r} by any key"

@@ -15,8 +15,6 @@ from mustela.topology.processor import OutputNode
 
 __all__ = ["attach_updates", "checked_updates", "store_names"]
 
-_KINDS = ("key_value", "timestamped_key_value", "window", "session", "versioned")
-
 
 def store_names(names: object, *, option: str, at: Origin) -> tuple[str, ...]:
     """Return the names of stores that an option lists.
@@ -63,10 +61,11 @@ def checked_updates(
 def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
     spec = store.spec
     forgets = spec.max_entries is not None or spec.ttl_ms is not None
-    if spec.kind in _KINDS and not forgets and not spec.duplicates:
+    changed = spec.traits.by_key or spec.traits.change_at is not None
+    if changed and not forgets and not spec.duplicates:
         return
     what = f"it is a {spec.kind} store"
-    if spec.kind in _KINDS:
+    if changed:
         what = "it keeps several values of a window" if spec.duplicates else "it forgets keys"
     msg = f"step {step!r} cannot update store {spec.name!r}: {what}"
     raise SharedStoreError(

@@ -238,7 +238,7 @@ def _checked_store(registry: Registry, store: object, at: Origin) -> StoreSpec:
             fields={"store": store},
         )
     spec = store.spec() if isinstance(store, StoreBuilder) else known.spec  # pyright: ignore[reportOptionalMemberAccess]
-    if spec.kind not in {"key_value", "timestamped_key_value"}:
+    if not spec.traits.by_key:
         msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
         raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
     if spec.max_entries is not None or spec.ttl_ms is not None:

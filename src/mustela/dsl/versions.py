@@ -28,7 +28,7 @@ def versions_of(registry: Registry, name: str) -> StoreSpec | None:
     while True:
         store: StoreSpec | None = getattr(node, "store", None)
         if store is not None:
-            return store if store.kind == "versioned" else None
+            return store if store.traits.versioned else None
         if not isinstance(node, TableFilterNode | TableMapValuesNode):
             return None
         node = registry.node(node.parents[0])

@@ -31,7 +31,7 @@ from mustela.serdes.primitives import IntSerde
 from mustela.serdes.rows import Row
 from mustela.serdes.values import ValueSerde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.window_aggregate import WindowAggregateNode
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def add_window_aggregate(
         DuplicateNameError: If the step's name is taken.
         RetentionError: If the store would forget windows that are still open.
     """
-    kind: StoreKind = "session" if isinstance(group.windows, SessionWindowSpec) else "window"
+    kind = "session" if isinstance(group.windows, SessionWindowSpec) else "window"
     called = replace(group, path=path_name(group.path, "windowed_by"))
     begun = begin_fold(called, fold, table, at=at, kinds=(kind,))
     facts, retention = begun.facts, begun.options.retention
@@ -122,7 +122,7 @@ def add_window_aggregate(
 
 def _windowed_store(
     spec: StoreSpec,
-    kind: StoreKind,
+    kind: str,
     windows: WindowSpec,
     retention: timedelta | None,
     *,

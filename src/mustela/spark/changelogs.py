@@ -119,7 +119,7 @@ def _dropped_by(process: Process, store: StoreSpec) -> int:
     """Return the event time before which a store has dropped all; -1 if that is not known."""
     options = process.program.kernel
     by_watermark = options.get("event_time", "watermark") == "watermark"
-    if store.kind != "window" or store.retention_ms is None or not by_watermark:
+    if not store.traits.by_age or store.retention_ms is None or not by_watermark:
         return -1
     return process.watermark - store.retention_ms - (store.window_ms or 0)
 

@@ -18,6 +18,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions, UpgradingSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
+from mustela.state.store_kind import KINDS, StoreKind, kind_named
 
 __all__ = [
     "STATE_FORMAT",
@@ -28,7 +29,6 @@ __all__ = [
     "EnvironmentSpec",
     "Rows",
     "Snapshot",
-    "StoreKind",
     "StoreSize",
     "StoreSpec",
     "Token",
@@ -44,23 +44,9 @@ Rows = Sequence[tuple[bytes, bytes | None]]
 Changes = Mapping[str, Rows]
 """The rows of an epoch by store name."""
 
-StoreKind = Literal[
-    "key_value",
-    "timestamped_key_value",
-    "versioned",
-    "window",
-    "session",
-    "list",
-    "buffer",
-    "timer",
-    "parking",
-]
-"""How a store lays out keys and values; see ``kinds``."""
-
 TtlBy = Literal["event_time", "processing_time"]
 """By which time the age of a row is measured."""
 
-_KEEP_HEADERS = frozenset({"timestamped_key_value", "window", "session"})
 _HEADERS = "headers"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -132,7 +118,7 @@ class StoreSpec:
 
     Attributes:
         name: Store name; unique in the application, part of the changelog's name.
-        kind: Layout of keys and values.
+        kind: Name of the layout of keys and values; see `KINDS`.
         key_serde: Serde of the keys; None if the store sees bytes that are already encoded.
         value_serde: Serde of the values; likewise.
         logged: Whether changes go to a changelog topic.
@@ -155,6 +141,7 @@ class StoreSpec:
             it has its first name.
         row_versions: Of which version the rows are that are written, and how older ones are read;
             None where all rows are of the first.
+        own_kind: The store's kind, if it is not one of the library's; ``kind`` is then its name.
 
     Example:
         >>> StoreSpec(name="counts").logged
@@ -162,7 +149,7 @@ class StoreSpec:
     """
 
     name: str
-    kind: StoreKind = "timestamped_key_value"
+    kind: str = "timestamped_key_value"
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
     logged: bool = True
@@ -181,15 +168,31 @@ class StoreSpec:
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     renamed_from: str | None = None
     row_versions: RowVersions | None = None
+    own_kind: StoreKind | None = None
 
     def __post_init__(self) -> None:
         check_name("store", self.name)
+        self._check_kind()
         if self.renamed_from is not None:
             check_name("store", self.renamed_from)
         for wrong, msg in self._wrong():
             if wrong:
                 what = f"store {self.name!r} {msg}"
                 raise StoreError(what, fields={"store": self.name})
+
+    @property
+    def traits(self) -> StoreKind:
+        """What the store's kind says about itself.
+
+        Example:
+            >>> StoreSpec(name="counts").traits.by_key
+            True
+        """
+        return self.own_kind or kind_named(self.kind)
+
+    def spec(self) -> StoreSpec:
+        """Return the specification itself: it supplies the store that it describes."""
+        return self
 
     @property
     def log_name(self) -> str:
@@ -238,7 +241,7 @@ class StoreSpec:
             'list 1, segments of 60000 ms'
         """
         parts = [f"{self.kind} {self.format_version}"]
-        if self.kind in {"list", "versioned"} and self.segment_ms is not None:
+        if self.segment_ms is not None and "segment_ms" in self.traits.takes:
             parts.append(f"segments of {self.segment_ms} ms")
         if self.indexed:
             parts.append("indexed")
@@ -263,21 +266,37 @@ class StoreSpec:
             self.with_headers and f"{layout}, {_HEADERS}" == self.layout
         )
 
+    def _check_kind(self) -> None:
+        if self.own_kind is not None:
+            object.__setattr__(self, "kind", check_name("kind of store", self.own_kind.name))
+        known = self.kind in KINDS
+        if known == (self.own_kind is None):
+            return
+        fields = {"store": self.name, "kind": self.kind}
+        if known:
+            msg = f"store {self.name!r} has a kind of its own with the name {self.kind!r}"
+            why = "the library has a kind of that name, whose rows are laid out otherwise"
+            raise StoreError(msg, why=why, fix="give the kind another name", fields=fields)
+        msg = f"store {self.name!r} is of kind {self.kind!r}, which does not exist"
+        fix = f"name one of {', '.join(KINDS)}, or pass own_kind="
+        raise StoreError(msg, fix=fix, fields=fields)
+
     def _wrong(self) -> Iterator[tuple[bool, str]]:
         spans = (self.retention_ms, self.window_ms, self.history_retention_ms, self.ttl_ms)
-        is_window = self.kind == "window"
-        keeps_keys = self.kind in {"key_value", "timestamped_key_value"}
+        traits, entries = self.traits, self.max_entries
+        takes, needed = traits.takes, traits.needs
         yield any(span is not None and span < 0 for span in spans), "has a negative span of time"
         yield self.segment_ms is not None and self.segment_ms < 1, "has segments without length"
-        yield self.kind == "list" and self.segment_ms is None, "is a list and has no segment_ms"
-        no_history = self.kind == "versioned" and self.history_retention_ms is None
-        yield no_history, "is versioned and has no history_retention_ms"
-        yield not is_window and (self.duplicates or self.indexed), "has options of window stores"
-        entries = self.max_entries
-        yield entries is not None and (not keeps_keys or entries < 1), "cannot have max_entries"
-        expires = self.ttl_ms is not None and (not keeps_keys or entries is not None)
+        missing = needed is not None and getattr(self, needed) is None
+        yield missing, f"is a {self.kind} store and has no {needed}"
+        given = {"duplicates": self.duplicates, "indexed": self.indexed}
+        foreign = any(given[option] and option not in takes for option in given)
+        yield foreign, "has options of window stores"
+        kept = entries is not None and ("max_entries" not in takes or entries < 1)
+        yield kept, "cannot have max_entries"
+        expires = self.ttl_ms is not None and ("ttl_ms" not in takes or entries is not None)
         yield expires, "cannot have a time to live"
-        yield self.with_headers and self.kind not in _KEEP_HEADERS, "cannot keep headers"
+        yield self.with_headers and traits.headed is None, "cannot keep headers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

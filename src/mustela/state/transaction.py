@@ -15,11 +15,7 @@ from mustela.errors import DataError
 from mustela.model import Headers, RecordContext
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
+from mustela.state.kinds.opening import open_store
 
 __all__ = [
     "Refusal",
@@ -185,7 +181,7 @@ class TransactionScope:
         self.forwarded: list[tuple[Any, Any]] = []
         self._views = [_DeclaredView(spec, step) for spec in touches]
         self._before: list[Mapping[bytes, bytes | None]] = [{} for _ in touches]
-        self.stores = {view.spec.name: _open(view) for view in self._views}
+        self.stores = {view.spec.name: open_store(view, view.spec) for view in self._views}
 
     def load(self, store: int, values: Mapping[bytes, bytes | None]) -> None:
         """Say what every key that is declared in a store holds before the first transaction."""
@@ -213,19 +209,6 @@ class TransactionScope:
             for key, value in view.now.items():
                 if before[key] != value:
                     yield store, key, value
-
-
-def _open(
-    view: _DeclaredView,
-) -> (
-    KeyValueStore[Any, Any]
-    | TimestampedKeyValueStore[Any, Any]
-    | TimestampedKeyValueStoreWithHeaders[Any, Any]
-):
-    if view.spec.with_headers:
-        return TimestampedKeyValueStoreWithHeaders(view, view.spec)
-    timed = view.spec.kind == "timestamped_key_value"
-    return (TimestampedKeyValueStore if timed else KeyValueStore)(view, view.spec)
 
 
 class Transaction:

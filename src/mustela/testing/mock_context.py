@@ -35,7 +35,6 @@ from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import Committed, EnvironmentSpec
-from mustela.state.kinds.by_record import by_record_key
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 
@@ -332,7 +331,7 @@ class _MockContext(ProcessingContext):
             application_id=self.application_id, stage="mock", group=0, groups=1, stores=(spec,)
         )
         view: Any = Overlay(MemoryEnvironment(place).snapshot(Committed())).store(spec.name)
-        view = by_record_key(view, spec)
+        view = spec.traits.rows(view, spec)
         found = self._notes.stores[spec.name] = open_group_store(view, spec, plain=builder.plain)
         return found
 

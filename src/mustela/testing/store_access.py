@@ -11,13 +11,14 @@ from mustela.state.kinds.key_value import (
     TimestampedKeyValueStoreWithHeaders,
 )
 from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
+from mustela.state.kinds.typed import AnyStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore
 from mustela.state.kinds.window_store import (
     TimestampedWindowStore,
     TimestampedWindowStoreWithHeaders,
     WindowStore,
 )
-from mustela.testing.stores import AnyStore, DriverStores
+from mustela.testing.stores import DriverStores
 
 __all__ = ["StoreAccess"]
 
@@ -43,7 +44,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it keeps no timestamps.
         """
-        return self._stores().timestamped_key_value(name)
+        return self._stores().take(name, TimestampedKeyValueStore[Any, Any])
 
     def get_timestamped_key_value_store_with_headers(
         self, name: str
@@ -65,7 +66,7 @@ class StoreAccess(Answering):
             ...     driver.get_timestamped_key_value_store_with_headers("prices")["pen"]
             ValueTimestampHeaders(value=3, timestamp=1000, headers=(('from', b'web'),))
         """
-        return self._stores().timestamped_key_value_with_headers(name)
+        return self._stores().take(name, TimestampedKeyValueStoreWithHeaders[Any, Any])
 
     def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
         """Return a versioned store of the topology.
@@ -74,7 +75,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it is not versioned.
         """
-        return self._stores().versioned(name)
+        return self._stores().take(name, VersionedKeyValueStore[Any, Any])
 
     def get_window_store(self, name: str) -> WindowStore[Any, Any]:
         """Return a window store of the topology; timestamps are left out.
@@ -95,7 +96,7 @@ class StoreAccess(Answering):
             ...     driver.get_window_store("counts").fetch("a", 60_000)
             1
         """
-        return self._stores().window(name)
+        return self._stores().take(name, WindowStore[Any, Any])
 
     def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any]:
         """Return a window store of the topology, its values with their timestamps.
@@ -104,7 +105,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it is of another kind.
         """
-        return self._stores().timestamped_window(name)
+        return self._stores().take(name, TimestampedWindowStore[Any, Any])
 
     def get_timestamped_window_store_with_headers(
         self, name: str
@@ -115,7 +116,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it is of another kind, or keeps no headers.
         """
-        return self._stores().timestamped_window_with_headers(name)
+        return self._stores().take(name, TimestampedWindowStoreWithHeaders[Any, Any])
 
     def get_session_store_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any]:
         """Return a session store of the topology, its aggregates with their headers.
@@ -124,7 +125,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it is of another kind, or keeps no headers.
         """
-        return self._stores().session_with_headers(name)
+        return self._stores().take(name, SessionStoreWithHeaders[Any, Any])
 
     def get_session_store(self, name: str) -> SessionStore[Any, Any]:
         """Return a session store of the topology.
@@ -133,7 +134,7 @@ class StoreAccess(Answering):
             TestDriverError: If there is no store of that name.
             StoreError: If it is of another kind.
         """
-        return self._stores().session(name)
+        return self._stores().take(name, SessionStore[Any, Any])
 
     def get_state_store(self, name: str) -> AnyStore:
         """Return a store of the topology as the kind that it is.

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mustela.plan.keygroups import key_group
 from mustela.state.interfaces import Rows, Snapshot, StoreSpec
-from mustela.state.kinds.by_record import by_record_key
-from mustela.state.kinds.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
+from mustela.state.kinds.key_value import KeyValueStore
 from mustela.state.kinds.layout import RowView
-from mustela.state.kinds.opening import INNER_KINDS, AnyStore
-from mustela.state.kinds.session_store import SessionStore, SessionStoreWithHeaders
-from mustela.state.kinds.versioned_store import VersionedKeyValueStore
+from mustela.state.kinds.opening import open_store
+from mustela.state.kinds.typed import AnyStore
 from mustela.state.kinds.views import MergedView
-from mustela.state.kinds.window_store import (
-    TimestampedWindowStore,
-    TimestampedWindowStoreWithHeaders,
-    WindowStore,
-)
 from mustela.testing.cluster import JobResult, MemoryCluster, Place
 from mustela.testing.faults import TestDriverError
 
-__all__ = ["AnyStore", "DriverStores"]
+__all__ = ["DriverStores"]
+
+S = TypeVar("S")
 
 Commit = Callable[[JobResult], object]
 
@@ -178,91 +169,57 @@ class DriverStores:
         whole = [table.store.name for table in self._cluster.plan.global_tables]
         return sorted([*self._cluster.plan.stores, *whole])
 
+    def take(self, name: str, shown: Callable[[Any, StoreSpec], S]) -> S:
+        """Return a store as one of the classes that users see stores by.
+
+        Raises:
+            TestDriverError: If there is no store of that name.
+            StoreError: If it is of another kind.
+        """
+        return shown(*self._find(name))
+
     def key_value(self, name: str) -> KeyValueStore[Any, Any]:
-        """Return a store of keys and values."""
-        groups, spec = self._find(name)
-        self._check(spec, "key_value", "timestamped_key_value")
-        return KeyValueStore(_WholeStore(groups), spec)
+        """Return a store of keys and values, without times.
 
-    def timestamped_key_value(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
-        """Return a store of keys and values with their times."""
-        groups, spec = self._find(name)
-        return TimestampedKeyValueStore(_WholeStore(groups), spec)
-
-    def timestamped_key_value_with_headers(
-        self, name: str
-    ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
-        """Return a store of keys and values with their times and headers."""
-        groups, spec = self._find(name)
-        return TimestampedKeyValueStoreWithHeaders(_WholeStore(groups), spec)
-
-    def versioned(self, name: str) -> VersionedKeyValueStore[Any, Any]:
-        """Return a store of versions."""
-        return VersionedKeyValueStore(*self._find(name))
-
-    def window(self, name: str) -> WindowStore[Any, Any]:
-        """Return a store of windows."""
-        return WindowStore(*self._find(name))
-
-    def timestamped_window(self, name: str) -> TimestampedWindowStore[Any, Any]:
-        """Return a store of windows, its values with their times."""
-        return TimestampedWindowStore(*self._find(name))
-
-    def timestamped_window_with_headers(
-        self, name: str
-    ) -> TimestampedWindowStoreWithHeaders[Any, Any]:
-        """Return a store of windows, its values with their times and headers."""
-        return TimestampedWindowStoreWithHeaders(*self._find(name))
-
-    def session_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any]:
-        """Return a store of sessions, its aggregates with their headers."""
-        return SessionStoreWithHeaders(*self._find(name))
-
-    def session(self, name: str) -> SessionStore[Any, Any]:
-        """Return a store of sessions."""
-        return SessionStore(*self._find(name))
+        Raises:
+            TestDriverError: If there is no store of that name, or it is of another kind.
+        """
+        rows, spec = self._find(name)
+        kind = spec.traits
+        if kind.by_key:
+            return KeyValueStore(rows, spec)
+        msg = f"store {name!r} is a {spec.kind} store"
+        raise TestDriverError(
+            msg,
+            why="only the step that owns it can interpret it" if kind.store is None else None,
+            fix=_way_to(spec),
+            fields={"store": name, "kind": spec.kind},
+        )
 
     def any(self, name: str) -> AnyStore:
         """Return a store as the kind that it is."""
-        _, spec = self._find(name)
-        headed = spec.with_headers
-        match spec.kind:
-            case "timestamped_key_value" if headed:
-                return self.timestamped_key_value_with_headers(name)
-            case "window" if headed:
-                return self.timestamped_window_with_headers(name)
-            case "session" if headed:
-                return self.session_with_headers(name)
-            case "timestamped_key_value":
-                return self.timestamped_key_value(name)
-            case "versioned":
-                return self.versioned(name)
-            case "window":
-                return self.timestamped_window(name)
-            case "session":
-                return self.session(name)
-            case _:
-                return self.key_value(name)
+        rows, spec = self._find(name)
+        return self.key_value(name) if spec.traits.store is None else open_store(rows, spec)
 
     def readable(self) -> list[str]:
         """Return the names of the stores that a user can read."""
-        return [name for name in self.names if self._find(name)[1].kind not in INNER_KINDS]
+        return [name for name in self.names if self._find(name)[1].traits.store is not None]
 
     def unexpiring(self) -> list[str]:
         """Return the names of the stores in which nothing expires: what they hold is exact."""
-        kept = ("key_value", "timestamped_key_value")
-        return [name for name in self.readable() if self._find(name)[1].kind in kept]
+        return [name for name in self.readable() if self._find(name)[1].traits.by_key]
 
     def rows(self, name: str) -> list[tuple[bytes, bytes]]:
         """Return the rows of a store as they are kept, of all key groups, in order."""
         groups, _ = self._find(name)
         return sorted(row for view in groups.all() for row in view.range())
 
-    def _find(self, name: str) -> tuple[_Groups, StoreSpec]:
+    def _find(self, name: str) -> tuple[_WholeStore, StoreSpec]:
         found = self._cluster.plan.stores.get(name)
         for table in self._cluster.plan.global_tables:
             if table.store.name == name:
-                return _Groups([self._cluster.global_topics.views()[name]], 0), table.store
+                groups = _Groups([self._cluster.global_topics.views()[name]], 0)
+                return _WholeStore(groups), table.store
         if found is None:
             known = ", ".join(self.names) or "none"
             msg = f"the topology has no store {name!r}"
@@ -273,17 +230,14 @@ class DriverStores:
             for group in range(self._cluster.key_groups)
         ]
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
-        return _Groups([by_record_key(view, spec) for view in views], suffix), spec
+        rows = spec.traits.rows
+        return _WholeStore(_Groups([rows(view, spec) for view in views], suffix)), spec
 
-    @staticmethod
-    def _check(spec: StoreSpec, *kinds: str) -> None:
-        if spec.kind not in kinds:
-            msg = f"store {spec.name!r} is a {spec.kind} store"
-            inner = spec.kind in INNER_KINDS
-            name = "versioned_key_value" if spec.kind == "versioned" else spec.kind
-            raise TestDriverError(
-                msg,
-                why="only the step that owns it can interpret it" if inner else None,
-                fix=None if inner else f"take it with get_{name}_store, or get_state_store",
-                fields={"store": spec.name, "kind": spec.kind},
-            )
+
+def _way_to(spec: StoreSpec) -> str | None:
+    """Return how a store is taken that was taken as another kind."""
+    kind = spec.traits
+    if kind.store is None:
+        return None
+    own = f"get_{kind.getter}_store, or " if kind.getter else ""
+    return f"take it with {own}get_state_store"

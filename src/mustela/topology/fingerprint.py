@@ -30,6 +30,7 @@ _IGNORED = frozenset(
         "asks",
         "null_keys",
         "subscribed",
+        "own_kind",
     }
 )
 

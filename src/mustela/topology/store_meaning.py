@@ -123,7 +123,7 @@ def store_meaning(
     """
     keys = key or spec.key_serde
     values = value or spec.value_serde
-    kept = spec.history_retention_ms if spec.kind == "versioned" else spec.retention_ms
+    kept = spec.history_retention_ms if spec.traits.versioned else spec.retention_ms
     window = "" if spec.window_ms is None else f"windows of {spec.window_ms} ms"
     return StoreMeaning(
         kind=spec.kind,

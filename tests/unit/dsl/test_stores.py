@@ -24,7 +24,8 @@ from mustela.api.errors import BadOptionError, OptionConflictError, RetentionErr
 from mustela.api.stores import StoreSupplier
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import KeyValueStore, ValueAndTimestamp
+from mustela.state.kinds.key_value import KeyValueStore
+from mustela.state.kinds.timed import ValueAndTimestamp
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import TimestampedWindowStore
 from mustela.testing.faults import TestDriverError

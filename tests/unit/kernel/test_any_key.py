@@ -14,7 +14,8 @@ from mustela.plan.keygroups import key_group
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot, StoreSpec, Token
-from mustela.state.kinds.key_value import KeyValueStore, pack_timestamped
+from mustela.state.kinds.key_value import KeyValueStore
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.memory import MemoryEnvironment
 
 GROUPS = 8

@@ -11,11 +11,11 @@ from hypothesis import given, strategies as st
 from mustela.runtime.repairs.upgrading import LogRow, Upgrading, is_old, old_rows
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.serdes.row_versions import OldRows, RowVersions
-from mustela.state.interfaces import Committed, EnvironmentSpec, StoreKind, StoreSpec
+from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.headers import add_headers
-from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.session import SessionRows
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.kinds.ttl import TtlView
 from mustela.state.kinds.versioned import VersionedRows
 from mustela.state.kinds.window import WindowRows
@@ -26,7 +26,7 @@ VERSIONS = RowVersions(version=2, older={1: OldRows(serde=StrSerde(), upgrade=in
 HEADERS = (("from", b"web"),)
 
 
-def spec_of(kind: StoreKind, **more: Any) -> StoreSpec:
+def spec_of(kind: str, **more: Any) -> StoreSpec:
     return StoreSpec(name="s", kind=kind, value_serde=IntSerde(), row_versions=VERSIONS, **more)
 
 

@@ -9,12 +9,9 @@ from hypothesis import given, strategies as st
 
 from mustela.serdes.resolve import resolve_serde
 from mustela.state.faults import StoreError
-from mustela.state.interfaces import Committed, StoreKind, StoreSpec
-from mustela.state.kinds.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    ValueAndTimestamp,
-)
+from mustela.state.interfaces import Committed, StoreSpec
+from mustela.state.kinds.key_value import KeyValueStore, TimestampedKeyValueStore
+from mustela.state.kinds.timed import ValueAndTimestamp
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from tests.unit.state.environments import make_spec
@@ -159,7 +156,7 @@ operations = st.lists(
 @pytest.mark.parametrize("timed", [False, True])
 @given(script=operations)
 def test_atomic_operations_do_what_a_dict_would(
-    kind: StoreKind, timed: bool, script: list[tuple[str, str, int]]
+    kind: str, timed: bool, script: list[tuple[str, str, int]]
 ) -> None:
     """compute, merge, put_if_absent and delete, each with what it returns."""
     spec = StoreSpec(

@@ -12,10 +12,10 @@ from mustela.api.timers import PunctuationType
 from mustela.kernel.processors.punctuation import GroupSchedules
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.buffer import BUFFER_FORMAT, RecordBuffer, SlotBuffer
-from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.list import LIST_FORMAT, ListRows
 from mustela.state.kinds.prefixed import PrefixedView
 from mustela.state.kinds.session import SESSION_FORMAT, SessionRows
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.kinds.timer import CLOCK_ROW, TIMER_FORMAT, StoredTimer, TimerRows
 from mustela.state.kinds.versioned import VERSIONED_FORMAT, VersionedRows
 from mustela.state.kinds.waiting import WAITING_FORMAT, WaitingRows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import pack_timestamped
 from mustela.state.kinds.layout import STREAM_TIME
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.kinds.ttl import TtlView
 from tests.unit.state.epochs import KEYS, backends, keys, steps, world
 

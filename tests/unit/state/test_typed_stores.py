@@ -14,9 +14,10 @@ from mustela.plan.keygroups import key_group
 from mustela.serdes.resolve import resolve_serde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, StoreSpec
-from mustela.state.kinds.key_value import KeyValueStore, ValueAndTimestamp
+from mustela.state.kinds.key_value import KeyValueStore
 from mustela.state.kinds.layout import SnapshotView
 from mustela.state.kinds.session_store import SessionStore
+from mustela.state.kinds.timed import ValueAndTimestamp
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.views import GroupViews, MergedView
 from mustela.state.kinds.window_store import TimestampedWindowStore, WindowStore

@@ -29,7 +29,7 @@ from mustela.serdes.primitives import BytesSerde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.headers import add_headers, split_headers
-from mustela.state.kinds.key_value import pack_timestamped
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from mustela.stores import (

@@ -12,9 +12,9 @@ from typing import Protocol
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
 from mustela.state.interfaces import Snapshot, StoreSpec
-from mustela.state.kinds.by_record import by_record_key
 from mustela.state.kinds.layout import RowView, SnapshotView, read_only
-from mustela.state.kinds.opening import AnyStore, open_store
+from mustela.state.kinds.opening import open_store
+from mustela.state.kinds.typed import AnyStore
 from mustela.state.kinds.views import ranged
 from mustela.state.ordered import prefix_end
 
@@ -41,7 +41,7 @@ class AnyKeyRows:
         key_groups: Number of key groups of the application.
     """
 
-    __slots__ = ("_key_groups", "_open_group", "_suffix", "_views", "spec")
+    __slots__ = ("_key_groups", "_open_group", "_rows", "_suffix", "_views", "spec")
 
     def __init__(
         self, spec: StoreSpec, open_group: Callable[[int], Snapshot], key_groups: int
@@ -49,6 +49,7 @@ class AnyKeyRows:
         self.spec = spec
         self._open_group = open_group
         self._key_groups = key_groups
+        self._rows = spec.traits.rows
         self._suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
         self._views: dict[int, RowView] = {}
 
@@ -56,7 +57,7 @@ class AnyKeyRows:
         """Return the rows of one key group."""
         view = self._views.get(group)
         if view is None:
-            view = by_record_key(SnapshotView(self._open_group(group), self.spec.name), self.spec)
+            view = self._rows(SnapshotView(self._open_group(group), self.spec.name), self.spec)
             self._views[group] = view
         return view
 

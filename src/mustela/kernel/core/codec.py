@@ -48,7 +48,7 @@ class StoreCodec:
     def __init__(self, spec: StoreSpec, serde: Serde[Any]) -> None:
         self.spec = spec
         self.serde = serde = spec.rows_of(serde)
-        self.timed = spec.kind in {"timestamped_key_value", "window"}
+        self.timed = spec.traits.timed
         self.headed = spec.with_headers
         self._ints = self.timed and type(serde) is IntSerde
         self._bare: Callable[[Any], bytes] = (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from operator import le
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from mustela.errors import InvariantError
 from mustela.kernel.core.each import drop, without
@@ -24,12 +23,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
 
-__all__ = ["STORE_KEY_PREFIX", "KeyedOperator", "last_rows"]
-
-STORE_KEY_PREFIX: Final[Mapping[str, int]] = MappingProxyType(
-    {"list": 8, "session": 8, "window": 8}
-)
-"""How many bytes the keys of a kind of store have before the key of the record."""
+__all__ = ["KeyedOperator", "last_rows"]
 
 
 def last_rows(keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[dict[Any, int], list[int]]:
@@ -73,9 +67,10 @@ class KeyedOperator(Operator[N]):
         if self.context.state is None:
             msg = f"step {self.step.name!r} keeps state, but its stage has none"
             raise InvariantError(msg)
-        prefix = STORE_KEY_PREFIX.get(spec.kind, 0)
         suffix = 0 if spec.key_serde is None else spec.key_serde.group_suffix
-        return self.context.state.store(spec.name, prefix=prefix, suffix=suffix, spec=spec)
+        return self.context.state.store(
+            spec.name, prefix=spec.traits.prefix, suffix=suffix, spec=spec
+        )
 
     def event_clock(self, store: LaneStore | None) -> EventClock:
         """Return a clock of this operator's own.

@@ -8,7 +8,6 @@ from typing import cast
 from mustela.errors import InvariantError
 from mustela.plan.keygroups import key_group, key_groups_of
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.by_record import by_record_key
 from mustela.state.overlay import Overlay, StoreOverlay
 
 __all__ = ["LaneState", "LaneStore"]
@@ -201,7 +200,7 @@ class LaneState:
         if found is None:
             views = {group: overlay.store(name) for group, overlay in self._overlays.items()}
             if spec is not None:  # a view of records as they are put, like an overlay
-                put = {group: by_record_key(view, spec) for group, view in views.items()}
+                put = {group: spec.traits.rows(view, spec) for group, view in views.items()}
                 views = cast("dict[int, StoreOverlay]", put)
             found = LaneStore(name, views, self._key_groups, prefix=prefix, suffix=suffix)
             self._stores[name] = found

@@ -49,7 +49,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         self._left = self.node.kind == "left"
         self._table: LookupTable | None = None
         self._versions: VersionedLookup | None = None
-        if self.node.table.store.kind == "versioned":
+        if self.node.table.store.traits.versioned:
             self._versions = VersionedLookup(self, self.node.table)
         else:
             self._table = LookupTable(self, self.node.table)

@@ -27,7 +27,7 @@ must say `acts_on_time`, and have a store for what is to be remembered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from mustela.api.errors import ProcessorError
 from mustela.errors import InvariantError, MustelaError
@@ -52,8 +52,6 @@ from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 
 __all__ = ["ProcessorOperator"]
-
-_PREFETCHED: Final = frozenset({"key_value", "timestamped_key_value"})
 
 
 class ProcessorOperator(ProcessorStep):
@@ -132,7 +130,7 @@ class ProcessorOperator(ProcessorStep):
         wanted = [
             spec
             for spec in self.node.stores
-            if spec.kind in _PREFETCHED
+            if spec.traits.by_key
             and spec.max_entries is None
             and (spec.key_serde is None or spec.key_serde == self._key)
         ]

@@ -11,7 +11,6 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.opening import open_store
 from mustela.state.kinds.views import MergedView
-from mustela.state.kinds.window_store import WindowStore
 
 __all__ = ["GroupView", "ReadOnlyRows", "open_group_store"]
 
@@ -106,7 +105,4 @@ def open_group_store(rows: RowView, spec: StoreSpec, *, plain: bool) -> Any:
         spec: The store.
         plain: Whether a window store shows values without their times.
     """
-    view: Any = GroupView(rows)
-    if spec.kind == "window" and plain and not spec.with_headers:
-        return WindowStore[Any, Any](view, spec)
-    return open_store(view, spec)
+    return open_store(GroupView(rows), spec, plain=plain)

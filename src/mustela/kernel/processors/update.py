@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from mustela.api.errors import StoreAccessError
 from mustela.api.update import Operation, Updated
@@ -12,31 +12,30 @@ from mustela.kernel.core.divided import DividedBatch
 from mustela.kernel.core.isolate import isolated
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.processors.processor_stores import open_group_store
-from mustela.model import Headers, Windowed
+from mustela.model import Headers
 from mustela.plan.batch import Batch, Origins
 from mustela.plan.keygroups import row_groups
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.typed import to_ms
 from mustela.topology.update import UpdateNode
 
 __all__ = ["UpdateOperator"]
 
-_BY_KEY: Final = frozenset({"key_value", "timestamped_key_value"})
-
 
 class _MomentStore:
-    """A store of windows, sessions or versions, as operations change it.
+    """A store of several values of a key, as operations change it.
 
     Args:
         store: As processors see it.
         spec: What it is.
     """
 
-    __slots__ = ("_spec", "_store")
+    __slots__ = ("_change_at", "_spec", "_store")
 
     def __init__(self, store: Any, spec: StoreSpec) -> None:
+        assert spec.traits.change_at is not None, spec.kind
+        self._change_at = spec.traits.change_at
         self._store = store
         self._spec = spec
 
@@ -54,29 +53,26 @@ class _MomentStore:
             before[0] = isolated(old)
             return operation.fn(old, *operation.args)
 
-        at, kind = operation.at, self._spec.kind
         more: dict[str, Any] = {"headers": headers} if self._spec.with_headers else {}
-        if kind == "versioned":
-            new = self._store.compute(key, change, timestamp if at is None else at)
-        elif kind == "session":
-            start, end = self._moments(at, "a session: at=(start, end)", 2)
-            session = Windowed(key, to_ms(start, 0), to_ms(end, 0))
-            new = self._store.compute(session, change, **more)
-        else:
-            (start,) = self._moments((at,), "a window: at=start", 1)
-            new = self._store.compute(key, change, start, timestamp=timestamp, **more)
+        moments = self._moments(operation.at)
+        new = self._change_at.apply(self._store, key, change, moments, timestamp, **more)
         return before[0], new
 
-    def _moments(self, at: Any, what: str, number: int) -> tuple[Any, ...]:
-        found = tuple(at) if isinstance(at, tuple | list) else ()  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        if len(found) == number and None not in found:  # pyright: ignore[reportUnknownArgumentType]
-            return found  # pyright: ignore[reportUnknownVariableType]
+    def _moments(self, at: Any) -> tuple[Any, ...] | None:
+        number = self._change_at.moments
+        if at is None and not number:
+            return None
+        found: tuple[Any, ...] = (at,)
+        if number > 1 and isinstance(at, tuple | list):
+            found = tuple(at)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if len(found) == max(number, 1) and None not in found:
+            return found
         msg = f"update of store {self._spec.name!r} says not which window of the key is changed"
         raise StoreAccessError(
             msg,
             at=None,
             why=f"it is a {self._spec.kind} store",
-            fix=f"name {what}",
+            fix=f"name {self._change_at.words}",
             fields={"store": self._spec.name},
         )
 
@@ -106,7 +102,7 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
         if not key_bytes:
             return None
         self.count("updates", len(key_bytes))
-        if self.node.store.kind not in _BY_KEY:
+        if not self.node.store.traits.by_key:
             return self._replies(batch, self._at_moments(batch, key_bytes))
         distinct = list(dict.fromkeys(key_bytes))
         stored = dict(zip(distinct, self._store.getmulti(distinct), strict=True))

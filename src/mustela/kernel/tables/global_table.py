@@ -16,7 +16,7 @@ from mustela.model import Headers
 from mustela.plan.batch import Batch
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.headers import add_headers
-from mustela.state.kinds.key_value import pack_timestamped
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.topology.global_table import GlobalJoinNode, GlobalTableNode
 
 __all__ = ["GlobalJoinOperator", "GlobalView", "global_rows"]
@@ -52,7 +52,7 @@ def global_rows(
     Returns:
         Keys with their stored rows, None for a deletion; a later one replaces an earlier one.
     """
-    timed = node.store.kind == "timestamped_key_value"
+    timed = node.store.traits.timed
     plain = is_canonical(node.key)
     headed = node.store.with_headers
     rows: list[tuple[bytes, bytes | None]] = []

@@ -60,7 +60,7 @@ class KeyedTableOperator(KeyedOperator[N]):
     def open_store(self, spec: StoreSpec | None, serde: Serde[Any] | None = None) -> None:
         """Find the store, if there is one."""
         self._store: LaneStore | None = None
-        self._versioned = spec if spec is not None and spec.kind == "versioned" else None
+        self._versioned = spec if spec is not None and spec.traits.versioned else None
         if spec is not None:
             self._store = self.lane_store(spec)
             self._codec = StoreCodec(spec, spec.value_serde or serde or ValueSerde())

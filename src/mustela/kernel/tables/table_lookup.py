@@ -75,7 +75,7 @@ class LookupTable:
         self._store = operator.lane_store(lookup.store)
         self._kept_ms: int | None = None
         self.clock: EventClock | None = None
-        needed = lookup.store.retention_ms if lookup.store.kind == "window" else None
+        needed = lookup.store.retention_ms if lookup.store.traits.by_age else None
         if lookup.own and needed is not None:
             self.clock = operator.event_clock(self._store)
             retained = needed if kept_ms is None else kept_ms
@@ -97,7 +97,7 @@ class LookupTable:
         if lookup.own:
             places = self._places(keys)
             return self._codec.decode_many(self._store.getmulti(places), places)
-        if lookup.store.kind == "versioned":
+        if lookup.store.traits.versioned:
             values, times = self._newest(keys)
         else:
             values, times = self._codec.decode_many(self._store.before_many(keys), keys)

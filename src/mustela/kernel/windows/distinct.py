@@ -15,7 +15,7 @@ from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BoolSerde
 from mustela.serdes.values import ValueSerde
-from mustela.state.kinds.key_value import pack_timestamped
+from mustela.state.kinds.timed import pack_timestamped
 from mustela.state.kinds.window import WindowRows
 from mustela.topology.distinct import DistinctKeysNode, DistinctNode
 

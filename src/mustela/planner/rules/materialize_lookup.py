@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
@@ -21,9 +20,6 @@ from mustela.topology.table_join import TableJoinNode
 from mustela.topology.table_lookup import TableLookup, TableView
 
 __all__ = ["materialize_lookup", "with_copies"]
-
-_LOOKED_UP: Final = frozenset({"key_value", "timestamped_key_value", "versioned"})
-"""Kinds of stores in which a row stands under the bytes of its key."""
 
 
 def with_copies(node: Node) -> Node:
@@ -62,7 +58,7 @@ def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) ->
     match node:
         case StreamTableJoinNode():
             found = _lookup(placement.inputs[1], node.copy, steps)
-            if found.store.kind == "versioned" and found.views:
+            if found.store.traits.versioned and found.views:
                 return node  # what the functions make of each version has to be put by itself
             return replace(node, table=found)
         case TableJoinNode(copies=(left, right)):
@@ -100,7 +96,7 @@ def _lookup(edge: Edge, copy: StoreSpec, steps: Mapping[StepId, FlowStep]) -> Ta
         step = steps[edge.source]
         store: StoreSpec | None = getattr(step.node, "store", None)
         if store is not None:
-            if store.kind not in _LOOKED_UP:
+            if not (store.traits.by_key or store.traits.versioned):
                 break
             return TableLookup(store=store, views=tuple(reversed(views)), own=False)
         match step.node:

@@ -23,7 +23,7 @@ from mustela.runtime.repairs.dropping import NoSuchStoreError
 from mustela.serdes.row_versions import UpgradingSerde, version_of
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.values import REWRITTEN, with_values
+from mustela.state.kinds.values import with_values
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
 
@@ -107,7 +107,7 @@ def upgrades_of(
         if not versions or not any(record.changelog_ends.get(spec.log_name, ())):
             continue
         _check(name, then, now)
-        if spec.kind not in REWRITTEN:
+        if spec.traits.values is None:
             left.append(
                 f"leave {name}: rows waiting there are upgraded when they are emitted, so its "
                 "upgrades have to stay in the program"

@@ -37,7 +37,7 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
         "segment.bytes": str(_SEGMENT_BYTES),
         "retention.ms": "-1",
     }
-    if store.retention_ms is not None and store.kind == "window":
+    if store.retention_ms is not None and store.traits.by_age:
         config["cleanup.policy"] = "compact,delete"
         config["retention.ms"] = str(store.retention_ms + _DAY_MS)
     return {**config, **store.topic_config}

@@ -38,8 +38,10 @@ from mustela.state.kinds.layout import (
     time_rows,
     unpack_time,
 )
+from mustela.state.store_kind import StoreKind
 
 __all__ = [
+    "BUFFER",
     "BUFFER_FORMAT",
     "HEADERS_FORMAT",
     "Buffered",
@@ -50,6 +52,9 @@ __all__ = [
 
 BUFFER_FORMAT = 1
 HEADERS_FORMAT = 2
+
+BUFFER: Final = StoreKind(name="buffer")
+"""Only the step that owns such a store knows what it holds."""
 
 _FILL_KEY: Final = b"\x00n"
 _SEQUENCE_KEY: Final = b"\x00s"

@@ -1,138 +1,60 @@
 """Key-value stores: typed reading and writing, with or without a timestamp beside each value.
 
-Layout of a timestamped value, format 1: eight bytes of big-endian milliseconds, then the value's
-own bytes, as Kafka Streams has it; headers may stand before it (headers.py). A plain value is its
-own bytes. A key is its own bytes.
+Layout: a key is its own bytes, and so is a plain value; a timestamped one is as timed.py says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from struct import Struct
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from mustela.model import HeadersLike, as_headers
-from mustela.serdes.base import Serde, SerdeError
-from mustela.serdes.values import ValueSerde
+from mustela.serdes.base import Serde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.headers import (
-    ValueTimestampHeaders,
-    add_headers,
-    split_headers,
-    without_headers,
+from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers, without_headers
+from mustela.state.kinds.layout import KEY_ROW, TIME_BYTES
+from mustela.state.kinds.lru import LruView
+from mustela.state.kinds.timed import (
+    NO_TIMESTAMP,
+    TIMED_BYTES,
+    ValueAndTimestamp,
+    no_headers,
+    pack_timestamped,
+    timestamped_unpacker,
+    unpack_headed,
+    with_timed_value,
 )
-from mustela.state.kinds.typed import merging
-from mustela.state.stored_value import unreadable
+from mustela.state.kinds.ttl import TTL_HEAD_BYTES, TtlView
+from mustela.state.kinds.typed import TypedStore
+from mustela.state.kinds.views import StoreView
+from mustela.state.store_kind import StoreKind
 
 __all__ = [
-    "NO_TIMESTAMP",
+    "KEY_VALUE",
+    "TIMESTAMPED_KEY_VALUE",
     "KeyValueStore",
-    "StoreView",
     "TimestampedKeyValueStore",
     "TimestampedKeyValueStoreWithHeaders",
-    "ValueAndTimestamp",
-    "no_headers",
-    "pack_timestamped",
-    "timestamped_unpacker",
-    "unpack_headed",
-    "unpack_timestamped",
 ]
 
 K = TypeVar("K")
 V = TypeVar("V")
-V_co = TypeVar("V_co", covariant=True)
 D = TypeVar("D")
 S = TypeVar("S")
 
-NO_TIMESTAMP = -1
-"""The timestamp of a value that was put without one."""
 
-_TIME = Struct(">q")
-_TIME_BYTES = _TIME.size
-
-
-class ValueAndTimestamp(NamedTuple, Generic[V_co]):
-    """A value with the time of the record that it comes from, in milliseconds."""
-
-    value: V_co
-    timestamp: int
-
-
-class StoreView(Protocol):
-    """Where a store's bytes are; `StoreOverlay` is one."""
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key``, or None."""
-        ...
-
-    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` in the same order."""
-        ...
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of ``key``; None deletes."""
-        ...
-
-    def range(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high in key order."""
-        ...
-
-    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys that start with ``prefix``."""
-        ...
-
-    def count(self) -> int:
-        """Return the number of keys."""
-        ...
-
-
-def pack_timestamped(value: bytes, timestamp: int) -> bytes:
-    """Return the stored form of a value and its timestamp.
-
-    Example:
-        >>> unpack_timestamped(pack_timestamped(b"x", 1_000))
-        (b'x', 1000)
-    """
-    return _TIME.pack(timestamp) + value
-
-
-def unpack_timestamped(stored: bytes) -> tuple[bytes, int]:
-    """Return the value and the timestamp in a stored form."""
-    return stored[_TIME_BYTES:], _TIME.unpack_from(stored)[0]
-
-
-def timestamped_unpacker(spec: StoreSpec) -> Callable[[bytes], tuple[bytes, int]]:
-    """Return what finds the value and the timestamp in the stored form of a store."""
-    if not spec.with_headers:
-        return unpack_timestamped
-    return lambda stored: unpack_timestamped(without_headers(stored))
-
-
-class _TypedStore(Generic[K, S]):
-    """What both kinds share: keys, iteration, and the shape of a mapping.
+class _KeyValueStore(TypedStore[K, V, S], Generic[K, V, S]):
+    """What key-value stores share: reading, iteration, and the shape of a mapping.
 
     Subclasses say how an item is stored; S is what a reader gets for a key.
     """
 
     def __init__(self, view: StoreView, spec: StoreSpec) -> None:
-        self.spec = spec
+        super().__init__(cast("Any", view), spec)
         self._view = view
-        self._key: Serde[Any] = spec.key_serde or ValueSerde(sort_keys=True)
-        self._value: Serde[Any] = spec.rows_of(spec.read_serde)
-
-    @property
-    def name(self) -> str:
-        """The store's name."""
-        return self.spec.name
-
-    def _value_of(self, data: bytes) -> Any:
-        try:
-            return self._value.deserialize(data)
-        except SerdeError as error:
-            raise unreadable(self.spec, self._value, error) from error
+        self._timed = spec.traits.timed
+        self._plainly = self._timed and not spec.with_headers
 
     @overload
     def get(self, key: K) -> S | None: ...
@@ -146,12 +68,12 @@ class _TypedStore(Generic[K, S]):
             default: What an absent key gives.
         """
         stored = self._view.get(self._key_bytes(key))
-        return default if stored is None else self._decode(stored)
+        return default if stored is None else self._shown(stored)
 
     def get_many(self, keys: Sequence[K]) -> list[S | None]:
         """Return what is stored under each key, None where nothing is; faster than many `get`."""
         found = self._view.getmulti([self._key_bytes(key) for key in keys])
-        return [None if stored is None else self._decode(stored) for stored in found]
+        return [None if stored is None else self._shown(stored) for stored in found]
 
     def delete(self, key: K) -> S | None:
         """Remove ``key`` and return what was stored, or None."""
@@ -160,15 +82,15 @@ class _TypedStore(Generic[K, S]):
         if stored is None:
             return None
         self._view.put(data, None)
-        return self._decode(stored)
+        return self._shown(stored)
 
     def range(self, low: K | None = None, high: K | None = None) -> Iterator[tuple[K, S]]:
         """Iterate over low <= key <= high, ordered by the keys' bytes; None leaves a side open."""
-        return self._rows(self._view.range(*self._bounds(low, high)))
+        return self._rows(self._view.range(*self._key_bounds(low, high)))
 
     def reverse_range(self, low: K | None = None, high: K | None = None) -> Iterator[tuple[K, S]]:
         """Iterate as `range` does, from the highest key to the lowest."""
-        return self._rows(self._view.range(*self._bounds(low, high), reverse=True))
+        return self._rows(self._view.range(*self._key_bounds(low, high), reverse=True))
 
     def all(self) -> Iterator[tuple[K, S]]:
         """Iterate over everything, ordered by the keys' bytes."""
@@ -215,7 +137,7 @@ class _TypedStore(Generic[K, S]):
         stored = self._view.get(self._key_bytes(key))
         if stored is None:
             raise KeyError(key)
-        return self._decode(stored)
+        return self._shown(stored)
 
     def __delitem__(self, key: K) -> None:
         if self.delete(key) is None:
@@ -230,31 +152,30 @@ class _TypedStore(Generic[K, S]):
     def __len__(self) -> int:
         return self._view.count()
 
-    def __bool__(self) -> bool:
-        return True
-
     def _rows(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[K, S]]:
         decode_key = self._key.deserialize
-        return ((cast("K", decode_key(key)), self._decode(stored)) for key, stored in rows)
+        return ((decode_key(key), self._shown(stored)) for key, stored in rows)
 
-    def _bounds(self, low: K | None, high: K | None) -> tuple[bytes | None, bytes | None]:
-        return (
-            None if low is None else self._key_bytes(low),
-            None if high is None else self._key_bytes(high),
-        )
+    def _row_at(self, place: bytes) -> bytes | None:
+        return self._view.get(place)
 
-    def _key_bytes(self, key: object) -> bytes:
-        data = self._key.serialize(key)
-        if data is None:
-            msg = f"store {self.name!r} was given None as a key"
-            raise StoreError(msg, fix="check the key before", fields={"store": self.name})
-        return data
+    def _value_in(self, row: bytes) -> V:
+        if self._plainly:
+            row = row[TIMED_BYTES:]
+        elif self._timed:
+            row = without_headers(row)[TIMED_BYTES:]
+        return self._value_of(row)
 
-    def _decode(self, stored: bytes) -> S:
-        raise NotImplementedError
+    def _set_at(self, place: bytes, value: V | None, timestamp: int, headers: HeadersLike) -> None:
+        row = self._value.serialize(value)
+        if row is not None and self._timed:
+            row = pack_timestamped(row, timestamp)
+            if not self._plainly:
+                row = add_headers(row, as_headers(headers))
+        self._view.put(place, row)
 
 
-class KeyValueStore(_TypedStore[K, V]):
+class KeyValueStore(_KeyValueStore[K, V, V]):
     """A store of keys and values, with Kafka's methods and a mapping's.
 
     Over a timestamped store it shows the values alone, as `get_key_value_store` of Kafka's test
@@ -283,24 +204,16 @@ class KeyValueStore(_TypedStore[K, V]):
         [('apple', 3)]
     """
 
-    def __init__(self, view: StoreView, spec: StoreSpec) -> None:
-        super().__init__(view, spec)
-        self._timed = spec.kind == "timestamped_key_value"
-        self._plainly = self._timed and not spec.with_headers
-
     def put(self, key: K, value: V | None) -> None:
         """Set the value of ``key``; None deletes."""
-        data = self._value.serialize(value)
-        if data is not None and self._timed:
-            data = pack_timestamped(data, NO_TIMESTAMP)
-        self._view.put(self._key_bytes(key), data)
+        row = self._value.serialize(value)
+        if row is not None and self._timed:
+            row = pack_timestamped(row, NO_TIMESTAMP)
+        self._view.put(self._key_bytes(key), row)
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
         """Set the value of ``key`` unless it has one; return the one it had, or None."""
-        found = self.get(key)
-        if found is None:
-            self.put(key, value)
-        return found
+        return self._put_if_absent(self._key_bytes(key), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None]) -> V | None:
         """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
@@ -319,9 +232,7 @@ class KeyValueStore(_TypedStore[K, V]):
             ...         total = tally.compute(record.key, lambda old: (old or 0) + record.value)
             ...         self.context.forward(record.with_value(total))
         """
-        new = fn(self.get(key))
-        self.put(key, new)
-        return new
+        return self._compute(self._key_bytes(key), fn)
 
     def merge(self, key: K, value: V, fn: Callable[[V, V], V | None]) -> V | None:
         """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
@@ -338,10 +249,7 @@ class KeyValueStore(_TypedStore[K, V]):
             ...         highest = self.context.state_store("highest")
             ...         highest.merge(record.key, record.value, max)
         """
-        old = self.get(key)
-        new = value if old is None else fn(old, value)
-        self.put(key, new)
-        return new
+        return self._merge(self._key_bytes(key), value, fn)
 
     def put_all(self, rows: Iterable[tuple[K, V | None]]) -> None:
         """Set the values of many keys, given as pairs."""
@@ -351,15 +259,10 @@ class KeyValueStore(_TypedStore[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
 
-    def _decode(self, stored: bytes) -> V:
-        if self._plainly:
-            stored = stored[_TIME_BYTES:]
-        elif self._timed:
-            stored = without_headers(stored)[_TIME_BYTES:]
-        return self._value_of(stored)
+    _shown = _KeyValueStore[K, V, V]._value_in
 
 
-class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
+class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
     """A store of keys and values that knows the time of each value's record.
 
     Args:
@@ -386,28 +289,26 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
 
     def __init__(self, view: StoreView, spec: StoreSpec) -> None:
         super().__init__(view, spec)
-        if spec.kind != "timestamped_key_value":
+        if not (spec.traits.by_key and spec.traits.timed):
             msg = f"store {spec.name!r} keeps no timestamps: it is a {spec.kind} store"
             raise StoreError(msg, fix="use KeyValueStore", fields={"store": spec.name})
         self._unpack = timestamped_unpacker(spec)
-        self._headed = spec.with_headers
 
     def put(self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of ``key`` and its timestamp in milliseconds; None deletes."""
-        data = self._value.serialize(value)
-        stored = None if data is None else pack_timestamped(data, timestamp)
-        if stored is not None and self._headed:
-            stored = add_headers(stored, ())
-        self._view.put(self._key_bytes(key), stored)
+        # What `_set_at` does, written out: this is the verb that is called for each record.
+        row = self._value.serialize(value)
+        if row is not None:
+            row = pack_timestamped(row, timestamp)
+            if not self._plainly:
+                row = add_headers(row, ())
+        self._view.put(self._key_bytes(key), row)
 
     def put_if_absent(
         self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP
     ) -> ValueAndTimestamp[V] | None:
         """Set the value of ``key`` unless it has one; return the one it had, or None."""
-        found = self.get(key)
-        if found is None:
-            self.put(key, value, timestamp=timestamp)
-        return found
+        return self._put_if_absent(self._key_bytes(key), value, timestamp)
 
     def compute(
         self, key: K, fn: Callable[[V | None], V | None], *, timestamp: int = NO_TIMESTAMP
@@ -429,10 +330,7 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
             ...         more = lambda old: (old or 0) + record.value
             ...         tally.compute(record.key, more, timestamp=record.timestamp)
         """
-        found = self.get(key)
-        new = fn(None if found is None else found.value)
-        self.put(key, new, timestamp=timestamp)
-        return new
+        return self._compute(self._key_bytes(key), fn, timestamp)
 
     def merge(
         self,
@@ -457,17 +355,14 @@ class TimestampedKeyValueStore(_TypedStore[K, ValueAndTimestamp[V]]):
             ...         highest = self.context.state_store("highest")
             ...         highest.merge(record.key, record.value, max, timestamp=record.timestamp)
         """
-        found = self.get(key)
-        new = value if found is None else fn(found.value, value)
-        self.put(key, new, timestamp=timestamp)
-        return new
+        return self._merge(self._key_bytes(key), value, fn, timestamp)
 
-    def _decode(self, stored: bytes) -> ValueAndTimestamp[V]:
-        data, timestamp = self._unpack(stored)
+    def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
+        data, timestamp = self._unpack(row)
         return ValueAndTimestamp(self._value_of(data), timestamp)
 
 
-class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V]]):
+class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHeaders[V]]):
     """A store of keys and values that knows the time and the headers of each value's record.
 
     Args:
@@ -495,7 +390,7 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
 
     def __init__(self, view: StoreView, spec: StoreSpec) -> None:
         super().__init__(view, spec)
-        if spec.kind != "timestamped_key_value" or not spec.with_headers:
+        if not (spec.traits.by_key and spec.with_headers):
             raise no_headers(spec)
 
     def put(
@@ -507,11 +402,7 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
         headers: HeadersLike = (),
     ) -> None:
         """Set the value of ``key``, its timestamp in milliseconds and its headers; None deletes."""
-        data = self._value.serialize(value)
-        stored = None
-        if data is not None:
-            stored = add_headers(pack_timestamped(data, timestamp), as_headers(headers))
-        self._view.put(self._key_bytes(key), stored)
+        self._set_at(self._key_bytes(key), value, timestamp, headers)
 
     def put_if_absent(
         self,
@@ -522,10 +413,7 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
         headers: HeadersLike = (),
     ) -> ValueTimestampHeaders[V] | None:
         """Set the value of ``key`` unless it has one; return the one it had, or None."""
-        found = self.get(key)
-        if found is None:
-            self.put(key, value, timestamp=timestamp, headers=headers)
-        return found
+        return self._put_if_absent(self._key_bytes(key), value, timestamp, headers)
 
     def compute(
         self,
@@ -545,10 +433,7 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-        found = self.get(key)
-        new = fn(None if found is None else found.value)
-        self.put(key, new, timestamp=timestamp, headers=headers)
-        return new
+        return self._compute(self._key_bytes(key), fn, timestamp, headers)
 
     def merge(
         self,
@@ -568,23 +453,54 @@ class TimestampedKeyValueStoreWithHeaders(_TypedStore[K, ValueTimestampHeaders[V
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-        return self.compute(key, merging(value, fn), timestamp=timestamp, headers=headers)
+        return self._merge(self._key_bytes(key), value, fn, timestamp, headers)
 
-    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V]:
-        return unpack_headed(stored, self._value)
-
-
-def unpack_headed(stored: bytes, serde: Serde[Any]) -> ValueTimestampHeaders[Any]:
-    """Return value, timestamp and headers in the stored form of a store with headers."""
-    headers, row = split_headers(stored)
-    data, timestamp = unpack_timestamped(row)
-    return ValueTimestampHeaders(serde.deserialize(data), timestamp, headers)
+    def _shown(self, row: bytes) -> ValueTimestampHeaders[V]:
+        return unpack_headed(row, self._value)
 
 
-def no_headers(spec: StoreSpec) -> StoreError:
-    """Return the error for who wants headers of a store that keeps none."""
-    return StoreError(
-        f"store {spec.name!r} keeps no headers: it is a {spec.kind} store",
-        fix="take the handle without headers, or make the store with headers",
-        fields={"store": spec.name, "kind": spec.kind},
-    )
+def _rows(view: Any, spec: StoreSpec) -> Any:
+    if spec.max_entries is not None:
+        return LruView(view, spec.max_entries)
+    return view if spec.ttl_ms is None else TtlView(view, spec)
+
+
+def _head_bytes(spec: StoreSpec) -> int:
+    """Return how many bytes `_rows` keeps before a row."""
+    if spec.max_entries is not None:
+        return TIME_BYTES
+    return 0 if spec.ttl_ms is None else TTL_HEAD_BYTES
+
+
+def _with_value(spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    head = _head_bytes(spec)
+    if head and key[:1] != KEY_ROW:
+        return row
+    if spec.traits.timed:
+        return row[:head] + with_timed_value(spec, key, row[head:], change)
+    return row[:head] + change(row[head:])
+
+
+_TAKES: Final = frozenset({"max_entries", "ttl_ms"})
+
+KEY_VALUE: Final = StoreKind(
+    name="key_value",
+    store=KeyValueStore,
+    rows=_rows,
+    by_key=True,
+    takes=_TAKES,
+    values=_with_value,
+    getter="key_value",
+)
+
+TIMESTAMPED_KEY_VALUE: Final = StoreKind(
+    name="timestamped_key_value",
+    store=TimestampedKeyValueStore,
+    headed=TimestampedKeyValueStoreWithHeaders,
+    rows=_rows,
+    by_key=True,
+    timed=True,
+    takes=_TAKES,
+    values=_with_value,
+    getter="timestamped_key_value",
+)

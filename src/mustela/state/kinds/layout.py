@@ -27,6 +27,7 @@ __all__ = [
     "RowView",
     "SnapshotView",
     "first_row",
+    "is_by_time",
     "key_row",
     "key_rows",
     "pack_time",
@@ -49,6 +50,7 @@ TIME_MAX: Final = (1 << 63) - 1
 
 _TIME = Struct(">Q")
 _SIGN = 1 << 63
+_ORDERED_FROM: Final = 0x40
 
 
 class RowView(Protocol):
@@ -200,6 +202,11 @@ def time_keys(times: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
         return [pack(time + _SIGN) + key for time, key in zip(times, keys, strict=True)]
     heads = {time: pack(time + _SIGN) for time in some}
     return [heads[time] + key for time, key in zip(times, keys, strict=True)]
+
+
+def is_by_time(key: bytes) -> bool:
+    """Whether a stored key begins with a time."""
+    return bool(key) and key[0] >= _ORDERED_FROM
 
 
 def key_row(key: bytes) -> bytes:

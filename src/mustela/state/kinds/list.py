@@ -55,10 +55,16 @@ from mustela.state.kinds.list_bytes import (
     whole_lists,
 )
 from mustela.state.overlay import StoreOverlay
+from mustela.state.store_kind import StoreKind
 
-__all__ = ["LIST_FORMAT", "KeyRows", "ListRows"]
+__all__ = ["LIST", "LIST_FORMAT", "KeyRows", "ListRows"]
 
 LIST_FORMAT = 2
+
+LIST: Final = StoreKind(
+    name="list", prefix=TIME_BYTES, takes=frozenset({"segment_ms"}), needs="segment_ms"
+)
+"""Only the step that owns such a store knows what it holds."""
 
 KeyRows = tuple[list[int], list[bytes]]
 """The records of a key in order of time, those of one time as they came: times and values."""

@@ -20,10 +20,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mustela.state.kinds.layout import RowView, key_row, key_rows
+from mustela.state.store_kind import StoreKind
 
-__all__ = ["PARKING_FORMAT", "Parked", "ParkedPlace", "ParkingRows"]
+__all__ = ["PARKING", "PARKING_FORMAT", "Parked", "ParkedPlace", "ParkingRows"]
 
 PARKING_FORMAT: Final = 1
+
+PARKING: Final = StoreKind(name="parking")
+"""Only the step that owns such a store knows what it holds."""
 
 _NEXT: Final = b"\x00n"
 _PARKED: Final = b"\x00p"

@@ -42,14 +42,14 @@ from mustela.state.kinds.layout import (
 from mustela.state.kinds.packed import pack_rows, unpacker
 from mustela.state.ordered import prefix_end
 
-__all__ = ["SESSION_FORMAT", "Session", "SessionRows"]
+__all__ = ["SESSION_FORMAT", "Session", "SessionRows", "unpack_sessions"]
 
 SESSION_FORMAT = 1
 
 Session = tuple[int, int, Any]
 """(start, end, row): bytes, or a row with headers in a store that keeps them."""
 
-_unpack: Callable[[bytes], list[Session]] = unpacker(list[tuple[int, int, SessionRow]])
+unpack_sessions: Callable[[bytes], list[Session]] = unpacker(list[tuple[int, int, SessionRow]])
 
 
 def _by_end(session: Session) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def _by_end(session: Session) -> tuple[int, int]:
 
 
 def _sessions(stored: bytes | None) -> list[Session]:
-    return [] if stored is None else _unpack(stored[TIME_BYTES:])
+    return [] if stored is None else unpack_sessions(stored[TIME_BYTES:])
 
 
 class SessionRows:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from mustela.model import HeadersLike, SessionWindowed, Windowed, as_headers
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import (
     AggregationWithHeaders,
     SessionRow,
@@ -14,13 +14,15 @@ from mustela.state.kinds.headers import (
     split_session_headers,
     without_session_headers,
 )
-from mustela.state.kinds.key_value import no_headers
-from mustela.state.kinds.layout import RowView
-from mustela.state.kinds.session import Session, SessionRows
-from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
+from mustela.state.kinds.layout import KEY_ROW, TIME_BYTES, RowView
+from mustela.state.kinds.packed import pack_rows
+from mustela.state.kinds.session import Session, SessionRows, unpack_sessions
+from mustela.state.kinds.timed import NO_TIMESTAMP, no_headers
+from mustela.state.kinds.typed import Moment, TypedStore, to_ms
 from mustela.state.kinds.views import GroupedView, merged
+from mustela.state.store_kind import ChangeAt, StoreKind
 
-__all__ = ["SessionStore", "SessionStoreWithHeaders"]
+__all__ = ["SESSION", "SessionStore", "SessionStoreWithHeaders"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,10 +32,10 @@ D = TypeVar("D")
 _Found = tuple[bytes, Session]
 
 
-class _SessionStore(TypedRows[K, Any], Generic[K, S]):
+class _SessionStore(TypedStore[K, V, S], Generic[K, V, S]):
     """What both session stores share; S is what a reader gets for a session."""
 
-    kind: StoreKind = "session"
+    kind = "session"
 
     def remove(self, session: Windowed[K]) -> None:
         """Remove a session; one that is not there is fine."""
@@ -42,24 +44,44 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
 
     def delete(self, session: Windowed[K]) -> S | None:
         """Remove a session; return what `fetch_session` would have, or None."""
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is not None:
-            self.remove(session)
-        return found
+        row = self._row_at(self._place(session))
+        if row is None:
+            return None
+        self.remove(session)
+        return self._shown(row)
 
-    def _put(self, session: Windowed[K], row: SessionRow | None) -> None:
-        data = self._key_bytes(session.key)
+    def _place(self, session: Windowed[K]) -> tuple[bytes, int, int]:
+        return self._key_bytes(session.key), session.start, session.end
+
+    def _row_at(self, place: tuple[bytes, int, int]) -> SessionRow | None:
+        data, start, end = place
         view = self._groups.of(data)
-        floor, moved = self._observe(view, session.end)
-        if session.end < floor:
+        return None if end < self._live_from(view) else SessionRows(view).get(data, start, end)
+
+    def _value_in(self, row: SessionRow) -> V:
+        return self._value.deserialize(without_session_headers(row))
+
+    def _set_at(
+        self,
+        place: tuple[bytes, int, int],
+        value: V | None,
+        timestamp: int,
+        headers: HeadersLike,
+    ) -> None:
+        del timestamp  # a session has the times of its ends
+        data, start, end = place
+        packed = self._value.serialize(value)
+        row: SessionRow | None = packed
+        if packed is not None and self.spec.with_headers:
+            row = add_session_headers(packed, as_headers(headers))
+        view = self._groups.of(data)
+        floor, moved = self._observe(view, end)
+        if end < floor:
             return
         rows = SessionRows(view)
-        rows.put(data, session.start, session.end, row)
+        rows.put(data, start, end, row)
         if moved:
             rows.expire_before(floor)
-
-    def _shown(self, row: SessionRow) -> S:
-        raise NotImplementedError
 
     @overload
     def fetch_session(self, key: K, start: Moment, end: Moment) -> S | None: ...
@@ -67,11 +89,7 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
     def fetch_session(self, key: K, start: Moment, end: Moment, default: D) -> S | D: ...
     def fetch_session(self, key: K, start: Moment, end: Moment, default: Any = None) -> Any:
         """Return the value of the session with exactly these ends, or ``default``."""
-        data, last = self._key_bytes(key), to_ms(end, 0)
-        view = self._groups.of(data)
-        if last < self._live_from(view):
-            return default
-        row = SessionRows(view).get(data, to_ms(start, 0), last)
+        row = self._row_at((self._key_bytes(key), to_ms(start, 0), to_ms(end, 0)))
         return default if row is None else self._shown(row)
 
     @overload
@@ -164,12 +182,6 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
     def __contains__(self, session: Windowed[K]) -> bool:
         return self.fetch_session(session.key, session.start, session.end) is not None
 
-    def __iter__(self) -> Iterator[Windowed[K]]:
-        return (session for session, _ in self.all())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.all())
-
     def _of_key(
         self, key: K, earliest: Moment | None, latest: Moment | None, *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], S]]:
@@ -201,7 +213,7 @@ class _SessionStore(TypedRows[K, Any], Generic[K, S]):
                 yield SessionWindowed(self._key_of(data), start, end), self._shown(row)
 
 
-class SessionStore(_SessionStore[K, V]):
+class SessionStore(_SessionStore[K, V, V]):
     """A store of keys, sessions and values, with Kafka's methods and a mapping's.
 
     A session is a `Windowed` key; both its ends are inside. Sessions of a key come by end, then by
@@ -236,14 +248,11 @@ class SessionStore(_SessionStore[K, V]):
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None removes it."""
-        self._put(session, self._value.serialize(value))
+        self._set_at(self._place(session), value, NO_TIMESTAMP, ())
 
     def put_if_absent(self, session: Windowed[K], value: V | None) -> V | None:
         """Set the value of a session unless it has one; return the one it had, or None."""
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is None:
-            self.put(session, value)
-        return found
+        return self._put_if_absent(self._place(session), value)
 
     def compute(self, session: Windowed[K], fn: Callable[[V | None], V | None]) -> V | None:
         """Set the value of a session to what ``fn`` makes of the one it has; return the new value.
@@ -265,9 +274,7 @@ class SessionStore(_SessionStore[K, V]):
             ...         more = lambda old: (old or 0) + record.value["pages"]
             ...         self.context.state_store("visits").compute(visit, more)
         """
-        new = fn(self.fetch_session(session.key, session.start, session.end))
-        self.put(session, new)
-        return new
+        return self._compute(self._place(session), fn)
 
     def merge(self, session: Windowed[K], value: V, fn: Callable[[V, V], V | None]) -> V | None:
         """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return it.
@@ -277,16 +284,16 @@ class SessionStore(_SessionStore[K, V]):
             value: The value; not None.
             fn: Called with the value that is there and with ``value``; None as its result removes.
         """
-        return self.compute(session, merging(value, fn))
+        return self._merge(self._place(session), value, fn)
 
     def __setitem__(self, session: Windowed[K], value: V) -> None:
         self.put(session, value)
 
     def _shown(self, row: SessionRow) -> V:
-        return cast("V", self._value.deserialize(without_session_headers(row)))
+        return self._value_in(row)
 
 
-class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
+class SessionStoreWithHeaders(_SessionStore[K, V, AggregationWithHeaders[V]]):
     """A session store that shows the headers of the record that each aggregate comes from.
 
     Args:
@@ -320,18 +327,13 @@ class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
         self, session: Windowed[K], aggregation: V | None, *, headers: HeadersLike = ()
     ) -> None:
         """Set the aggregate of a session and its headers; None removes it."""
-        row = self._value.serialize(aggregation)
-        kept = None if row is None else add_session_headers(row, as_headers(headers))
-        self._put(session, kept)
+        self._set_at(self._place(session), aggregation, NO_TIMESTAMP, headers)
 
     def put_if_absent(
         self, session: Windowed[K], aggregation: V | None, *, headers: HeadersLike = ()
     ) -> AggregationWithHeaders[V] | None:
         """Set the aggregate of a session unless it has one; return what it had, or None."""
-        found = self.fetch_session(session.key, session.start, session.end)
-        if found is None:
-            self.put(session, aggregation, headers=headers)
-        return found
+        return self._put_if_absent(self._place(session), aggregation, headers=headers)
 
     def compute(
         self,
@@ -347,10 +349,7 @@ class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
             fn: Called with the aggregate alone, None if there is none; None as its result removes.
             headers: The new aggregate's headers.
         """
-        found = self.fetch_session(session.key, session.start, session.end)
-        new = fn(None if found is None else found.aggregation)
-        self.put(session, new, headers=headers)
-        return new
+        return self._compute(self._place(session), fn, headers=headers)
 
     def merge(
         self,
@@ -368,8 +367,36 @@ class SessionStoreWithHeaders(_SessionStore[K, AggregationWithHeaders[V]]):
             fn: Called with the aggregate that is there and with ``value``; None removes.
             headers: The new aggregate's headers.
         """
-        return self.compute(session, merging(value, fn), headers=headers)
+        return self._merge(self._place(session), value, fn, headers=headers)
 
     def _shown(self, row: SessionRow) -> AggregationWithHeaders[V]:
         headers, data = split_session_headers(row)
-        return AggregationWithHeaders(cast("V", self._value.deserialize(data)), headers)
+        return AggregationWithHeaders(self._value.deserialize(data), headers)
+
+
+def _with_values(
+    _spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]
+) -> bytes:
+    if key[:1] != KEY_ROW:
+        return row
+    changed: list[Session] = []
+    for start, end, value in unpack_sessions(row[TIME_BYTES:]):
+        now = change(value) if isinstance(value, bytes) else (value[0], change(value[1]))
+        changed.append((start, end, now))
+    return row[:TIME_BYTES] + pack_rows(changed)
+
+
+def _change(store: Any, key: Any, change: Any, moments: Any, _timestamp: int, **more: Any) -> Any:
+    start, end = (to_ms(moment, 0) for moment in moments)
+    return store.compute(Windowed(key, start, end), change, **more)
+
+
+SESSION: Final = StoreKind(
+    name="session",
+    store=SessionStore,
+    headed=SessionStoreWithHeaders,
+    prefix=TIME_BYTES,
+    values=_with_values,
+    change_at=ChangeAt(moments=2, words="a session: at=(start, end)", apply=_change),
+    getter="session",
+)

@@ -30,10 +30,14 @@ from mustela.state.kinds.layout import (
     time_rows,
     unpack_time,
 )
+from mustela.state.store_kind import StoreKind
 
-__all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER_FORMAT", "StoredTimer", "TimerRows"]
+__all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER", "TIMER_FORMAT", "StoredTimer", "TimerRows"]
 
 TIMER_FORMAT = 1
+
+TIMER: Final = StoreKind(name="timer")
+"""Only the step that owns such a store knows what it holds."""
 
 CLOCK_ROW: Final = b"\x02"
 """First byte of the rows of timers by the clock."""

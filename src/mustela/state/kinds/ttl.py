@@ -21,7 +21,6 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.key_value import timestamped_unpacker
 from mustela.state.kinds.layout import (
     KEY_ROW,
     STREAM_TIME,
@@ -35,6 +34,7 @@ from mustela.state.kinds.layout import (
     time_rows,
     unpack_time,
 )
+from mustela.state.kinds.timed import timestamped_unpacker
 from mustela.state.ordered import prefix_end
 from mustela.state.overlay import StoreOverlay
 
@@ -91,7 +91,7 @@ class TtlView:
 
     Example:
         >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
-        >>> from mustela.state.kinds.key_value import pack_timestamped
+        >>> from mustela.state.kinds.timed import pack_timestamped
         >>> from mustela.state.memory import MemoryEnvironment
         >>> from mustela.state.overlay import Overlay
         >>> spec = StoreSpec(name="s", ttl_ms=10)
@@ -113,7 +113,7 @@ class TtlView:
         self.view = view
         self._ttl_ms = spec.ttl_ms
         self.clock = TtlClock()
-        timed = spec.kind == "timestamped_key_value" and spec.ttl_by == "event_time"
+        timed = spec.traits.timed and spec.ttl_by == "event_time"
         self._unpack = timestamped_unpacker(spec) if timed else None
 
     def _now(self) -> int | None:

@@ -1,40 +1,32 @@
-"""What the typed stores share: serdes, moments in time, and how far back a store is read."""
+"""What all stores share that users see: serdes, changes of a value, how far back one is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from mustela.serdes.base import Serde, SerdeError
+from mustela.model import HeadersLike
+from mustela.serdes.base import SerdeError
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import STREAM_TIME, TIME_MAX, TIME_MIN, RowView
+from mustela.state.kinds.timed import NO_TIMESTAMP
 from mustela.state.kinds.views import GroupedView
 from mustela.state.stored_value import unreadable
 
-__all__ = ["Moment", "TypedRows", "merging", "to_ms"]
+__all__ = ["AnyStore", "Moment", "TypedStore", "to_ms"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+S = TypeVar("S")
 
 Moment = int | datetime
 """Milliseconds since 1970, or an aware datetime."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_LENGTH: Final = 8
-
-
-def merging(value: V, fn: Callable[[V, V], V | None]) -> Callable[[V | None], V | None]:
-    """Return what sets ``value`` where there is none, else ``fn(old, value)``.
-
-    Example:
-        >>> more = merging(2, max)
-        >>> more(None), more(5)
-        (2, 5)
-    """
-    return lambda old: value if old is None else fn(old, value)
 
 
 def to_ms(moment: Moment | None, default: int) -> int:
@@ -58,22 +50,25 @@ def to_ms(moment: Moment | None, default: int) -> int:
     return moment
 
 
-class TypedRows(Generic[K, V]):
-    """A store of one kind over key groups, with the serdes of its keys and values.
+class TypedStore(Generic[K, V, S]):
+    """A store as its users see it, with the serdes of its keys and values.
+
+    What a kind adds are its ways to read and ``put``; K are its keys, V its values, and S is what
+    a reader gets.
 
     Args:
-        groups: Where the rows are.
+        groups: Where the rows are, by key group.
         spec: Name, kind, serdes and times of the store.
 
     Raises:
         StoreError: If the store is of another kind.
     """
 
-    kind: StoreKind
-    """The kind of store that a subclass shows."""
+    kind: ClassVar[str] = ""
+    """The kind of store that a subclass shows; empty where it says so itself."""
 
     def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
-        if spec.kind != self.kind:
+        if self.kind not in ("", spec.kind):
             msg = f"store {spec.name!r} is a {spec.kind} store, not a {self.kind} store"
             raise StoreError(
                 msg,
@@ -82,16 +77,84 @@ class TypedRows(Generic[K, V]):
             )
         self.spec = spec
         self._groups = groups
-        self._key: Serde[Any] = spec.key_serde or ValueSerde(sort_keys=True)
-        self._value: Serde[Any] = spec.rows_of(spec.read_serde)
+        # Serdes; None comes of None alone, so that what is read of a row needs no look at its type.
+        self._key: Any = spec.key_serde or ValueSerde(sort_keys=True)
+        self._value: Any = spec.rows_of(spec.read_serde)
 
     @property
     def name(self) -> str:
         """The store's name."""
         return self.spec.name
 
+    def all(self) -> Iterator[tuple[Any, S]]:
+        """Iterate over everything."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self.all())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.all())
+
     def __bool__(self) -> bool:
         return True
+
+    # The verbs that change a value, over what a kind says of its rows: where one is, what is in it,
+    # and how it is written. A place is whatever finds a row: a key's bytes, with a moment or two.
+
+    def _row_at(self, place: Any) -> Any:
+        """Return the row at a place, or None."""
+        raise NotImplementedError
+
+    def _value_in(self, row: Any) -> V:
+        """Return the value in a row."""
+        raise NotImplementedError
+
+    def _shown(self, row: Any) -> S:
+        """Return what a reader gets of a row."""
+        raise NotImplementedError
+
+    def _set_at(self, place: Any, value: V | None, timestamp: int, headers: HeadersLike) -> Any:
+        """Write the value at a place; None deletes."""
+        raise NotImplementedError
+
+    def _put_if_absent(
+        self,
+        place: Any,
+        value: V | None,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> S | None:
+        row = self._row_at(place)
+        if row is not None:
+            return self._shown(row)
+        self._set_at(place, value, timestamp, headers)
+        return None
+
+    def _compute(
+        self,
+        place: Any,
+        fn: Callable[[V | None], V | None],
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        row = self._row_at(place)
+        new = fn(None if row is None else self._value_in(row))
+        self._set_at(place, new, timestamp, headers)
+        return new
+
+    def _merge(
+        self,
+        place: Any,
+        value: V,
+        fn: Callable[[V, V], V | None],
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        row = self._row_at(place)
+        new = value if row is None else fn(self._value_in(row), value)
+        self._set_at(place, new, timestamp, headers)
+        return new
 
     def _key_bytes(self, key: object) -> bytes:
         data = self._key.serialize(key)
@@ -107,11 +170,11 @@ class TypedRows(Generic[K, V]):
         )
 
     def _key_of(self, data: bytes) -> K:
-        return cast("K", self._key.deserialize(data))
+        return self._key.deserialize(data)
 
     def _value_of(self, data: bytes) -> V:
         try:
-            return cast("V", self._value.deserialize(data))
+            return self._value.deserialize(data)
         except SerdeError as error:
             raise unreadable(self.spec, self._value, error) from error
 
@@ -135,3 +198,7 @@ class TypedRows(Generic[K, V]):
     @staticmethod
     def _times(from_: Moment | None, to: Moment | None) -> tuple[int, int]:
         return to_ms(from_, TIME_MIN), to_ms(to, TIME_MAX)
+
+
+AnyStore = TypedStore[Any, Any, Any]
+"""A store of any kind."""

@@ -42,6 +42,8 @@ __all__ = [
     "Version",
     "VersionedRows",
     "default_segment_ms",
+    "split_latest",
+    "unpack_versions",
 ]
 
 VERSIONED_FORMAT = 1
@@ -57,7 +59,7 @@ _VALUE, _DELETED = b"\x01", b"\x00"
 _BODY = TIME_BYTES + 1
 
 _Span = tuple[int, int, bytes | None]
-_unpack: Callable[[bytes], list[_Span]] = unpacker(list[tuple[int, int, bytes | None]])
+unpack_versions: Callable[[bytes], list[_Span]] = unpacker(list[tuple[int, int, bytes | None]])
 
 _SEGMENTS: Final = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000))
 
@@ -197,7 +199,7 @@ class VersionedRows:
     def _replace(self, key: bytes, valid_to: int, *, remove: int | None, add: _Span) -> None:
         place = time_key(valid_to // self.segment_ms * self.segment_ms, key)
         packed = self.view.get(place)
-        spans = [] if packed is None else [s for s in _unpack(packed) if s[0] != remove]
+        spans = [] if packed is None else [s for s in unpack_versions(packed) if s[0] != remove]
         spans.append(add)
         spans.sort(key=lambda span: span[0])
         self.view.put(place, pack_rows(spans))
@@ -216,7 +218,7 @@ class VersionedRows:
         found: list[list[_Span]] = []
         for mine, low in zip(places, froms, strict=True):
             rows = (packed[place] for place in mine)
-            spans = [span for row in rows if row is not None for span in _unpack(row)]
+            spans = [span for row in rows if row is not None for span in unpack_versions(row)]
             found.append([span for span in spans if span[1] > low])
         return found
 
@@ -308,3 +310,8 @@ def _version(stored: bytes | None) -> Version | None:
     if stored is None or stored[TIME_BYTES:_BODY] == _DELETED:
         return None
     return Version(stored[_BODY:], unpack_time(stored))
+
+
+def split_latest(stored: bytes) -> tuple[bytes, bytes | None]:
+    """Return what stands before the value in the row of a latest version, and the value."""
+    return stored[:_BODY], None if stored[TIME_BYTES:_BODY] == _DELETED else stored[_BODY:]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
-from mustela.state.interfaces import StoreKind, StoreSpec
-from mustela.state.kinds.layout import KEY_ROW
-from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
-from mustela.state.kinds.versioned import Version, VersionedRows
+from mustela.model import HeadersLike
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.layout import KEY_ROW, is_by_time
+from mustela.state.kinds.packed import pack_rows
+from mustela.state.kinds.timed import NO_TIMESTAMP
+from mustela.state.kinds.typed import Moment, TypedStore, to_ms
+from mustela.state.kinds.versioned import Version, VersionedRows, split_latest, unpack_versions
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.ordered import prefix_end
+from mustela.state.store_kind import ChangeAt, StoreKind
 
-__all__ = ["VersionedKeyValueStore", "VersionedRecord"]
+__all__ = ["VERSIONED", "VersionedKeyValueStore", "VersionedRecord"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,7 +38,7 @@ class VersionedRecord(NamedTuple, Generic[V_co]):
     valid_to: int | None = None
 
 
-class VersionedKeyValueStore(TypedRows[K, V]):
+class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
     """A store that knows what the value of a key was at a moment of the past.
 
     Args:
@@ -59,7 +63,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
         VersionedRecord(value='green', timestamp=10, valid_to=50)
     """
 
-    kind: StoreKind = "versioned"
+    kind = "versioned"
 
     def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
         super().__init__(groups, spec)
@@ -73,26 +77,18 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             Until when it holds; -1 if nothing has followed it; the least of all 8-byte numbers if
             it is older than the history and was not put.
         """
-        data = self._key_bytes(key)
-        row = self._value.serialize(value)
-        rows = self._rows(data)
-        valid_to = rows.put(data, row, to_ms(timestamp, 0))
-        rows.expire()
-        return valid_to
+        return self._set_at(self._place(key, timestamp), value, NO_TIMESTAMP, ())
 
     def delete(self, key: K, timestamp: Moment) -> VersionedRecord[V] | None:
         """Put a deletion; return the version that held at ``timestamp``, or None."""
         data = self._key_bytes(key)
-        return self._shown(self._rows(data).delete(data, to_ms(timestamp, 0)))
+        return self._found(self._rows(data).delete(data, to_ms(timestamp, 0)))
 
     def put_if_absent(
         self, key: K, value: V | None, timestamp: Moment
     ) -> VersionedRecord[V] | None:
         """Put a version unless one held at ``timestamp``; return that one, or None."""
-        found = self.get(key, as_of=timestamp)
-        if found is None:
-            self.put(key, value, timestamp)
-        return found
+        return self._put_if_absent(self._place(key, timestamp), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None], timestamp: Moment) -> V | None:
         """Put what ``fn`` makes of the version that held at a moment; return the new value.
@@ -114,10 +110,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             ...         self.context.state_store("balance").compute(
             ...             record.key, more, record.timestamp)
         """
-        found = self.get(key, as_of=timestamp)
-        new = fn(None if found is None else found.value)
-        self.put(key, new, timestamp)
-        return new
+        return self._compute(self._place(key, timestamp), fn)
 
     def merge(
         self, key: K, value: V, fn: Callable[[V, V], V | None], timestamp: Moment
@@ -130,7 +123,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             fn: Called with the value that held and with ``value``; None is a deletion.
             timestamp: Since when the new version holds.
         """
-        return self.compute(key, merging(value, fn), timestamp)
+        return self._merge(self._place(key, timestamp), value, fn)
 
     @overload
     def get(self, key: K, *, as_of: Moment | None = None) -> VersionedRecord[V] | None: ...
@@ -144,7 +137,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
         """
         data = self._key_bytes(key)
         when = None if as_of is None else to_ms(as_of, 0)
-        found = self._shown(self._rows(data).get(data, when))
+        found = self._found(self._rows(data).get(data, when))
         return default if found is None else found
 
     def get_many(self, keys: Sequence[K]) -> list[VersionedRecord[V] | None]:
@@ -166,7 +159,7 @@ class VersionedKeyValueStore(TypedRows[K, V]):
         data = self._key_bytes(key)
         first, last = self._times(time_from, time_to)
         found = self._rows(data).versions(data, first, last, reverse=reverse)
-        return (self._record(version) for version in found)
+        return (self._shown(version) for version in found)
 
     def all(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Iterate over the newest versions of all keys, ordered by the keys' bytes."""
@@ -188,11 +181,26 @@ class VersionedKeyValueStore(TypedRows[K, V]):
     def __contains__(self, key: object) -> bool:
         return key is not None and self.get(key) is not None  # pyright: ignore[reportArgumentType]
 
-    def __iter__(self) -> Iterator[K]:
-        return (key for key, _ in self.all())
+    def _place(self, key: K, timestamp: Moment) -> tuple[bytes, int]:
+        return self._key_bytes(key), to_ms(timestamp, 0)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self.all())
+    def _row_at(self, place: tuple[bytes, int]) -> Version | None:
+        data, when = place
+        return self._rows(data).get(data, when)
+
+    def _value_in(self, row: Version) -> V:
+        return self._value_of(row.value)
+
+    def _set_at(
+        self, place: tuple[bytes, int], value: V | None, timestamp: int, headers: HeadersLike
+    ) -> int:
+        del timestamp, headers  # a version has the time of its place
+        data, when = place
+        row = self._value.serialize(value)
+        rows = self._rows(data)
+        valid_to = rows.put(data, row, when)
+        rows.expire()
+        return valid_to
 
     def _rows(self, data: bytes) -> VersionedRows:
         return VersionedRows(
@@ -201,8 +209,40 @@ class VersionedKeyValueStore(TypedRows[K, V]):
             segment_ms=self.spec.segment_ms,
         )
 
-    def _shown(self, version: Version | None) -> VersionedRecord[V] | None:
-        return None if version is None else self._record(version)
+    def _found(self, version: Version | None) -> VersionedRecord[V] | None:
+        return None if version is None else self._shown(version)
 
-    def _record(self, version: Version) -> VersionedRecord[V]:
-        return VersionedRecord(self._value_of(version.value), version.timestamp, version.valid_to)
+    def _shown(self, row: Version) -> VersionedRecord[V]:
+        return VersionedRecord(self._value_of(row.value), row.timestamp, row.valid_to)
+
+
+def _with_values(
+    _spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]
+) -> bytes:
+    if key[:1] == KEY_ROW:
+        head, value = split_latest(row)
+        return row if value is None else head + change(value)
+    if not is_by_time(key):
+        return row
+    return pack_rows(
+        [
+            (begin, end, None if value is None else change(value))
+            for begin, end, value in unpack_versions(row)
+        ]
+    )
+
+
+def _change(store: Any, key: Any, change: Any, moments: Any, timestamp: int) -> Any:
+    return store.compute(key, change, *(moments or (timestamp,)))
+
+
+VERSIONED: Final = StoreKind(
+    name="versioned",
+    store=VersionedKeyValueStore,
+    versioned=True,
+    takes=frozenset({"segment_ms"}),
+    needs="history_retention_ms",
+    values=_with_values,
+    change_at=ChangeAt(moments=0, words="a moment: at=timestamp", apply=_change),
+    getter="versioned_key_value",
+)

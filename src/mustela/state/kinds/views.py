@@ -10,7 +10,15 @@ from typing import Any, Protocol, TypeVar
 from mustela.state.kinds.layout import RowView
 from mustela.state.ordered import prefix_end
 
-__all__ = ["GroupViews", "GroupedView", "MergedView", "merged", "ranged"]
+__all__ = [
+    "GroupViews",
+    "GroupedView",
+    "MergedView",
+    "StoreView",
+    "WholeView",
+    "merged",
+    "ranged",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +33,40 @@ class GroupedView(Protocol):
     def all(self) -> Sequence[RowView]:
         """Return every key group."""
         ...
+
+
+class StoreView(Protocol):
+    """Where a store's bytes are; `StoreOverlay` is one."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None."""
+        ...
+
+    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys`` in the same order."""
+        ...
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; None deletes."""
+        ...
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high in key order."""
+        ...
+
+    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the keys that start with ``prefix``."""
+        ...
+
+    def count(self) -> int:
+        """Return the number of keys."""
+        ...
+
+
+class WholeView(StoreView, GroupedView, Protocol):
+    """Rows that are found by the record's key, and by key group too."""
 
 
 class GroupViews:
@@ -67,6 +109,14 @@ class MergedView:
 
     def __init__(self, groups: GroupedView) -> None:
         self._groups = groups
+
+    def of(self, key: bytes) -> RowView:
+        """Return the key group of a record key."""
+        return self._groups.of(key)
+
+    def all(self) -> Sequence[RowView]:
+        """Return every key group."""
+        return self._groups.all()
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
-from mustela.model import TIME_MAX, Headers, HeadersLike, Windowed, as_headers
+from mustela.model import TIME_MAX, HeadersLike, Windowed, as_headers
 from mustela.state.faults import StoreError
-from mustela.state.interfaces import StoreKind, StoreSpec
+from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers
-from mustela.state.kinds.key_value import (
+from mustela.state.kinds.layout import TIME_BYTES, RowView, is_by_time, unpack_time
+from mustela.state.kinds.packed import append_packed, unpacker
+from mustela.state.kinds.timed import (
     NO_TIMESTAMP,
     ValueAndTimestamp,
     no_headers,
     pack_timestamped,
     timestamped_unpacker,
     unpack_headed,
+    with_timed_value,
 )
-from mustela.state.kinds.layout import RowView, unpack_time
-from mustela.state.kinds.packed import append_packed, unpacker
-from mustela.state.kinds.typed import Moment, TypedRows, merging, to_ms
+from mustela.state.kinds.typed import Moment, TypedStore, to_ms
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.kinds.window import SHOWN_FROM, WindowRows
+from mustela.state.store_kind import ChangeAt, StoreKind
 
-__all__ = ["TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore"]
+__all__ = ["WINDOW", "TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,10 +37,10 @@ _Row = tuple[int, bytes, bytes]
 _ONE: Final = object()
 
 
-class _WindowStore(TypedRows[K, Any], Generic[K, S]):
+class _WindowStore(TypedStore[K, V, S], Generic[K, V, S]):
     """What both window stores share; S is what a reader gets for a window."""
 
-    kind: StoreKind = "window"
+    kind = "window"
 
     def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
         super().__init__(groups, spec)
@@ -81,16 +83,18 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
 
         Of several values it is the one that was put last.
         """
-        found = next(self._of_key(key, start, start, reverse=True), None)
-        return default if found is None else found[1]
+        place = self._key_bytes(key), to_ms(start, 0)
+        row = self._row_at(place)
+        return default if row is None else self._shown(self._items(row, reverse=True)[0])
 
     def delete(self, key: K, start: Moment) -> S | None:
         """Remove the window that begins at ``start``; return what `get` would have, or None."""
-        self._one_value("delete")
-        found = self.get(key, start)
-        if found is not None:
-            self._put(key, None, start, NO_TIMESTAMP)
-        return found
+        place = self._place(key, start)
+        row = self._row_at(place)
+        if row is None:
+            return None
+        self._set_at(place, None, NO_TIMESTAMP, ())
+        return self._shown(row)
 
     def fetch_range(
         self,
@@ -148,11 +152,26 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
     def __contains__(self, window: tuple[K, Moment]) -> bool:
         return window[0] is not None and self.get(*window) is not None
 
-    def __iter__(self) -> Iterator[Windowed[K]]:
-        return (window for window, _ in self.all())
+    def _place(self, key: K, start: Moment) -> tuple[bytes, int]:
+        if self._several:
+            msg = f"store {self.name!r} keeps several values for a window, and this needs one"
+            raise StoreError(
+                msg,
+                why="it was made with retain_duplicates=True",
+                fix="use put and fetch, or make it without duplicates",
+                fields={"store": self.name},
+            )
+        return self._key_bytes(key), to_ms(start, 0)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self.all())
+    def _row_at(self, place: tuple[bytes, int]) -> bytes | None:
+        data, start = place
+        view = self._groups.of(data)
+        if start < self._live_from(view):
+            return None
+        return _rows(view, self.spec).get(data, start)
+
+    def _value_in(self, row: bytes) -> V:
+        return self._value.deserialize(self._unpack(row)[0])
 
     def _live_from(self, view: RowView) -> int:
         shown = view.get(SHOWN_FROM)
@@ -209,43 +228,30 @@ class _WindowStore(TypedRows[K, Any], Generic[K, S]):
         items = _unpack_duplicates(row)
         return items[::-1] if reverse else items
 
-    def _put(
-        self, key: K, value: Any, start: Moment, timestamp: int, headers: Headers = ()
+    def _set_at(
+        self, place: tuple[bytes, int], value: V | None, timestamp: int, headers: HeadersLike
     ) -> None:
-        data, row = self._key_bytes(key), self._value.serialize(value)
+        row = self._value.serialize(value)
         if row is None and self._several:
             return  # not even the time goes on
+        data, start = place
         view = self._groups.of(data)
-        begins = to_ms(start, 0)
-        floor, moved = self._observe(view, begins)
-        if begins < floor:
+        floor, moved = self._observe(view, start)
+        if start < floor:
             return
         rows = _rows(view, self.spec)
         if row is not None:
             row = pack_timestamped(row, timestamp)
             if self.spec.with_headers:
-                row = add_headers(row, headers)
+                row = add_headers(row, as_headers(headers))
             if self._several:
-                row = append_packed(rows.get(data, begins), [row])
-        rows.put(data, begins, row)
+                row = append_packed(rows.get(data, start), [row])
+        rows.put(data, start, row)
         if moved:
             rows.expire_before(floor)
 
-    def _one_value(self, method: str) -> None:
-        if self._several:
-            msg = f"{method} needs one value for a window, and store {self.name!r} keeps several"
-            raise StoreError(
-                msg,
-                why="it was made with retain_duplicates=True",
-                fix="use put and fetch, or make it without duplicates",
-                fields={"store": self.name},
-            )
 
-    def _shown(self, row: bytes) -> S:
-        raise NotImplementedError
-
-
-class WindowStore(_WindowStore[K, V]):
+class WindowStore(_WindowStore[K, V, V]):
     """A store of keys, windows and values, with Kafka's methods and a mapping's.
 
     A window is named by its start; all windows of a store have one length. Ranges include both
@@ -283,15 +289,11 @@ class WindowStore(_WindowStore[K, V]):
 
         With ``retain_duplicates`` each value is kept, and None does nothing.
         """
-        self._put(key, value, start, NO_TIMESTAMP)
+        self._set_at((self._key_bytes(key), to_ms(start, 0)), value, NO_TIMESTAMP, ())
 
     def put_if_absent(self, key: K, value: V | None, start: Moment) -> V | None:
         """Set the value of a window unless it has one; return the one it had, or None."""
-        self._one_value("put_if_absent")
-        found = self.get(key, start)
-        if found is None:
-            self.put(key, value, start)
-        return found
+        return self._put_if_absent(self._place(key, start), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None], start: Moment) -> V | None:
         """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
@@ -311,10 +313,7 @@ class WindowStore(_WindowStore[K, V]):
             ...         more = lambda old: (old or 0) + record.value
             ...         self.context.state_store("hours").compute(record.key, more, hour)
         """
-        self._one_value("compute")
-        new = fn(self.get(key, start))
-        self.put(key, new, start)
-        return new
+        return self._compute(self._place(key, start), fn)
 
     def merge(self, key: K, value: V, fn: Callable[[V, V], V | None], start: Moment) -> V | None:
         """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
@@ -325,16 +324,16 @@ class WindowStore(_WindowStore[K, V]):
             fn: Called with the value that is there and with ``value``; None as its result deletes.
             start: The window's start.
         """
-        return self.compute(key, merging(value, fn), start)
+        return self._merge(self._place(key, start), value, fn)
 
     def __setitem__(self, window: tuple[K, Moment], value: V) -> None:
         self.put(window[0], value, window[1])
 
     def _shown(self, row: bytes) -> V:
-        return cast("V", self._value.deserialize(self._unpack(row)[0]))
+        return self._value_in(row)
 
 
-class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
+class TimestampedWindowStore(_WindowStore[K, V, ValueAndTimestamp[V]]):
     """A window store that shows the time of each value's record.
 
     Args:
@@ -358,17 +357,13 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
 
     def put(self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of the window that begins at ``start`` and its time; None deletes it."""
-        self._put(key, value, start, timestamp)
+        self._set_at((self._key_bytes(key), to_ms(start, 0)), value, timestamp, ())
 
     def put_if_absent(
         self, key: K, value: V | None, start: Moment, *, timestamp: int = NO_TIMESTAMP
     ) -> ValueAndTimestamp[V] | None:
         """Set the value of a window unless it has one; return what it had, or None."""
-        self._one_value("put_if_absent")
-        found = self.get(key, start)
-        if found is None:
-            self.put(key, value, start, timestamp=timestamp)
-        return found
+        return self._put_if_absent(self._place(key, start), value, timestamp)
 
     def compute(
         self,
@@ -388,11 +383,7 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
         """
-        self._one_value("compute")
-        found = self.get(key, start)
-        new = fn(None if found is None else found.value)
-        self.put(key, new, start, timestamp=timestamp)
-        return new
+        return self._compute(self._place(key, start), fn, timestamp)
 
     def merge(
         self,
@@ -412,14 +403,14 @@ class TimestampedWindowStore(_WindowStore[K, ValueAndTimestamp[V]]):
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
         """
-        return self.compute(key, merging(value, fn), start, timestamp=timestamp)
+        return self._merge(self._place(key, start), value, fn, timestamp)
 
     def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = self._unpack(row)
-        return ValueAndTimestamp(cast("V", self._value.deserialize(data)), timestamp)
+        return ValueAndTimestamp(self._value.deserialize(data), timestamp)
 
 
-class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]]):
+class TimestampedWindowStoreWithHeaders(_WindowStore[K, V, ValueTimestampHeaders[V]]):
     """A window store that shows the time and the headers of each value's record.
 
     Args:
@@ -459,7 +450,7 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
         headers: HeadersLike = (),
     ) -> None:
         """Set a window's value, its time and its headers; None deletes it."""
-        self._put(key, value, start, timestamp, as_headers(headers))
+        self._set_at((self._key_bytes(key), to_ms(start, 0)), value, timestamp, headers)
 
     def put_if_absent(
         self,
@@ -471,11 +462,7 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
         headers: HeadersLike = (),
     ) -> ValueTimestampHeaders[V] | None:
         """Set the value of a window unless it has one; return what it had, or None."""
-        self._one_value("put_if_absent")
-        found = self.get(key, start)
-        if found is None:
-            self.put(key, value, start, timestamp=timestamp, headers=headers)
-        return found
+        return self._put_if_absent(self._place(key, start), value, timestamp, headers)
 
     def compute(
         self,
@@ -497,11 +484,7 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-        self._one_value("compute")
-        found = self.get(key, start)
-        new = fn(None if found is None else found.value)
-        self.put(key, new, start, timestamp=timestamp, headers=headers)
-        return new
+        return self._compute(self._place(key, start), fn, timestamp, headers)
 
     def merge(
         self,
@@ -523,10 +506,33 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, ValueTimestampHeaders[V]
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
-        return self.compute(key, merging(value, fn), start, timestamp=timestamp, headers=headers)
+        return self._merge(self._place(key, start), value, fn, timestamp, headers)
 
     def _shown(self, row: bytes) -> ValueTimestampHeaders[V]:
         return unpack_headed(row, self._value)
+
+
+def _with_value(spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    return with_timed_value(spec, key, row, change) if is_by_time(key) else row
+
+
+def _change(store: Any, key: Any, change: Any, moments: Any, timestamp: int, **more: Any) -> Any:
+    return store.compute(key, change, *moments, timestamp=timestamp, **more)
+
+
+WINDOW: Final = StoreKind(
+    name="window",
+    store=TimestampedWindowStore,
+    plain=WindowStore,
+    headed=TimestampedWindowStoreWithHeaders,
+    timed=True,
+    by_age=True,
+    prefix=TIME_BYTES,
+    takes=frozenset({"duplicates", "indexed"}),
+    values=_with_value,
+    change_at=ChangeAt(moments=1, words="a window: at=start", apply=_change),
+    getter="window",
+)
 
 
 def _rows(view: RowView, spec: StoreSpec) -> WindowRows:

@@ -1,0 +1,129 @@
+"""What a kind of store says about itself, so that nothing else needs to know kinds by name.
+
+A kind is declared once, as a `StoreKind`, in its own file in ``kinds``, and listed by one line of
+`KINDS`. Code that deals with stores asks that declaration: `StoreSpec.traits`. A kind that does not
+belong to the library needs no line: its stores' specifications carry it (`StoreSpec.own_kind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["KINDS", "ChangeAt", "StoreKind", "kind_named"]
+
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "key_value": "key_value:KEY_VALUE",
+        "timestamped_key_value": "key_value:TIMESTAMPED_KEY_VALUE",
+        "versioned": "versioned_store:VERSIONED",
+        "window": "window_store:WINDOW",
+        "session": "session_store:SESSION",
+        "list": "list:LIST",
+        "buffer": "buffer:BUFFER",
+        "timer": "timer:TIMER",
+        "parking": "parking:PARKING",
+    }
+)
+"""The library's kinds: each one's name, its module in ``kinds``, and its declaration in there.
+
+A module is imported when the first store of its kind is met: a worker needs few of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeAt:
+    """How an operation from another lane changes one of the values that a key has.
+
+    Attributes:
+        moments: How many moments ``at=`` has to name; 0 if it may be left out.
+        words: What ``at=`` names, for the error's fix.
+        apply: Called with the store, the key, the function that changes the value, the moments
+            (None if ``at=`` was left out), the record's time and, if the store keeps headers, the
+            record's ``headers`` by keyword.
+    """
+
+    moments: int
+    words: str
+    apply: Callable[..., Any]
+
+
+def _as_they_are(rows: Any, _spec: Any) -> Any:
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """A kind of store: how its rows are laid out, and how users see them.
+
+    A name and a store are enough. The store is a class derived from `TypedStore` with any methods
+    it likes; it is made from the rows (a `WholeView`: ordered bytes, all of them part of the
+    epoch's commit and of the changelog) and the store's specification.
+
+    Attributes:
+        name: The kind's name in layouts, on disks and in the epoch record.
+        store: Makes what users see; None if only the step that owns a store can read it.
+        plain: Makes what those see who asked for values without their times, where that differs.
+        headed: Makes what shows headers too; None if stores of the kind cannot keep any.
+        rows: Makes, from the rows of a key group and the specification, the rows that steps see.
+            What is kept beside those rows, such as an index, is written there.
+        by_key: Each record key has one row, stored under the key's own bytes.
+        timed: A row's value begins with its time.
+        versioned: Earlier values of a key are kept for a while, and can be read.
+        by_age: Rows leave the changelog by age; rows of other kinds are deleted in it.
+        prefix: How many bytes a row's key has before the record's key.
+        takes: The options of `StoreSpec` that only stores of some kinds have.
+        needs: The option that a store must have; None for none.
+        values: Makes a row with other values in it, from the specification, the row's key, the row
+            and a function that changes a value's bytes; None if rows cannot be written anew.
+        change_at: How an operation from another lane changes a value that ``at=`` names; None if
+            the key alone names it, or if no operation can change it.
+        getter: Names the test driver's method, ``get_<getter>_store``; empty if it has none.
+
+    Example:
+        >>> from mustela.state.interfaces import StoreSpec
+        >>> from mustela.state.kinds.typed import TypedStore
+        >>> class Counters(TypedStore[str, int, int]):
+        ...     def total(self) -> int:
+        ...         return sum(int(row) for rows in self._groups.all() for _, row in rows.range())
+        >>> counters = StoreKind(name="counters", store=Counters)
+        >>> StoreSpec(name="hits", own_kind=counters).layout
+        'counters 1'
+    """
+
+    name: str
+    store: Callable[[Any, Any], Any] | None = None
+    plain: Callable[[Any, Any], Any] | None = None
+    headed: Callable[[Any, Any], Any] | None = None
+    rows: Callable[[Any, Any], Any] = _as_they_are
+    by_key: bool = False
+    timed: bool = False
+    versioned: bool = False
+    by_age: bool = False
+    prefix: int = 0
+    takes: frozenset[str] = frozenset()
+    needs: str | None = None
+    values: Callable[[Any, bytes, bytes, Callable[[bytes], bytes]], bytes] | None = None
+    change_at: ChangeAt | None = None
+    getter: str = ""
+
+
+@cache
+def kind_named(name: str) -> StoreKind:
+    """Return one of the library's kinds.
+
+    Raises:
+        KeyError: If there is none of that name.
+
+    Example:
+        >>> kind_named("window").by_age, kind_named("list").store
+        (True, None)
+    """
+    module, _, attribute = KINDS[name].partition(":")
+    found = getattr(import_module(f"mustela.state.kinds.{module}"), attribute)
+    assert isinstance(found, StoreKind), name
+    assert found.name == name, name
+    return found

@@ -1,0 +1,134 @@
+"""A kind of store that is declared here and that the library does not know, in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mustela import Record, StreamsBuilder, TopologyTestDriver
+from mustela.plan.keygroups import key_group
+from mustela.processors import ContextualProcessor
+from mustela.serdes.primitives import StrSerde
+from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.typed import TypedStore
+from mustela.state.ordered import prefix_end
+from mustela.state.store_kind import StoreKind
+from mustela.stores import StoreBuilder
+from mustela.topology.graph import TopologyGraph
+from tests.conformance.conftest import RunTopology
+from tests.conformance.script import Sent
+
+
+class Bags(TypedStore[str, str, int]):
+    """A bag of values for each key: a value is in it as often as it was added.
+
+    Layout: the key's length in two bytes, the key and the value; what is stored is how often.
+    """
+
+    def add(self, key: str, value: str) -> int:
+        """Put a value into the bag of a key; return how often it is there."""
+        rows, place = self._rows(key), self._place(key) + self._value.serialize(value)
+        count = 1 + int(rows.get(place) or 0)
+        rows.put(place, str(count).encode())
+        return count
+
+    def discard(self, key: str, value: str) -> None:
+        """Take all of a value out of the bag of a key."""
+        self._rows(key).put(self._place(key) + self._value.serialize(value), None)
+
+    def bag(self, key: str) -> dict[str, int]:
+        """Return what is in the bag of a key, in the order of the values' bytes."""
+        place = self._place(key)
+        rows = self._rows(key).range(place, prefix_end(place))
+        inside = ((row[len(place) :], count) for row, count in rows if row.startswith(place))
+        return {self._value_of(value): int(count) for value, count in inside}
+
+    def all(self) -> Iterator[tuple[str, int]]:
+        """Iterate over keys, one for each value in its bag, and how often that is there."""
+        for rows in self._groups.all():
+            for row, count in rows.range():
+                end = 2 + int.from_bytes(row[:2], "big")
+                yield self._key_of(row[2:end]), int(count)
+
+    def _rows(self, key: str) -> Any:
+        return self._groups.of(self._key_bytes(key))
+
+    def _place(self, key: str) -> bytes:
+        data = self._key_bytes(key)
+        return len(data).to_bytes(2, "big") + data
+
+
+BAGS = StoreKind(name="bags", store=Bags)
+CARTS = StoreBuilder(
+    supplier=StoreSpec(name="carts", own_kind=BAGS), key=StrSerde(), value=StrSerde()
+)
+
+
+class Fill(ContextualProcessor[str, str, str, str]):
+    """Puts values into a bag, takes those out that begin with a minus, and tells what is in it."""
+
+    def process(self, record: Record[str, str]) -> None:
+        carts: Bags = self.context.state_store("carts")
+        if record.value.startswith("-"):
+            carts.discard(record.key, record.value[1:])
+        else:
+            carts.add(record.key, record.value)
+        self.context.forward(record.with_value(repr(carts.bag(record.key))))
+
+
+class Look(ContextualProcessor[str, str, str, str]):
+    """Tells what is in the bag of any key, as it was before the epoch."""
+
+    def process(self, record: Record[str, str]) -> None:
+        carts: Bags = self.context.any_key_store("carts")
+        self.context.forward(record.with_value(repr(carts.bag(record.value))))
+
+
+def topology() -> TopologyGraph:
+    """One step fills bags, another one looks into those of other keys."""
+    builder = StreamsBuilder()
+    bought = builder.stream("in", key=str, value=str)
+    bought.process(Fill, stores=[CARTS], name="fill").to("out", key=str, value=str)
+    asked = builder.stream("asked", key=str, value=str)
+    asked.process(Look, reads=["carts"], name="look").to("seen", key=str, value=str)
+    return builder.build()
+
+
+SENT = [
+    *(Sent("in", "ann", "pear", 1), Sent("in", "ann", "apple", 2), Sent("in", "cid", "pear", 3)),
+    *(Sent("in", "ann", "pear", 4), Sent("asked", "x", "ann", 5), Sent("in", "ann", "-pear", 6)),
+    *(Sent("in", "anna", "fig", 7), Sent("asked", "y", "cid", 8), Sent("asked", "z", "nil", 9)),
+]
+
+
+def test_a_kind_of_ones_own_is_kept_as_the_librarys_are(run_topology: RunTopology) -> None:
+    """Written in a processor, read by any key, restored from its changelog after a crash."""
+    produced = run_topology(topology(), SENT)
+    assert sorted(produced["out"], key=lambda row: row[0]) == [
+        ("ann", "{'pear': 1}"),
+        ("ann", "{'apple': 1, 'pear': 1}"),
+        ("ann", "{'apple': 1, 'pear': 2}"),
+        ("ann", "{'apple': 1}"),
+        ("anna", "{'fig': 1}"),
+        ("cid", "{'pear': 1}"),
+    ]
+    assert sorted(produced["seen"]) == [
+        ("x", "{'apple': 1, 'pear': 2}"),
+        ("y", "{'pear': 1}"),
+        ("z", "{}"),
+    ]
+
+
+def test_the_driver_shows_it_and_restores_it_from_its_changelog() -> None:
+    """As its own class, over all key groups; a disk that is lost is nothing to it."""
+    with TopologyTestDriver(topology(), key_groups=8, lanes=3) as driver:
+        carts: Any = driver.get_state_store("carts")
+        assert isinstance(carts, Bags)
+        assert len({key_group(key, 8) for key in (b"ann", b"cid")}) == 2
+        for sent in SENT[:4]:
+            driver.create_input_topic(sent.topic).pipe_input(sent.key, sent.value)
+        carts.add("cid", "fig")
+        driver.crash(lose_state=True)
+        assert carts.bag("ann") == {"apple": 1, "pear": 2}
+        assert carts.bag("cid") == {"fig": 1, "pear": 1}
+        assert sorted(carts.all()) == [("ann", 1), ("ann", 2), ("cid", 1), ("cid", 1)]
