@@ -1,4 +1,4 @@
-"""Aggregates that are said, not written: what `aggregate(total=Sum("amount"))` takes."""
+"""Aggregates that are declared, not programmed: what `aggregate(total=Sum("amount"))` takes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 Where = Callable[[Any], object] | None
 Types = Callable[[Field], Any]
-"""Gives the type of a field, ``Any`` where that is not known; that of the value for None."""
+"""Gives the type of a field, ``Any`` if it is not known; for None, the type of the value."""
 
 _FINEST = 0.0001
 _COARSEST = 0.5
@@ -39,11 +39,11 @@ _COARSEST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(ABC):
-    """One field of the rows that `aggregate` gives: `Sum`, `Avg`, `TopN` and the others.
+    """One field of the rows that `aggregate` makes: `Sum`, `Avg`, `TopN` and the others.
 
-    Values that are None are left out of every aggregate, and so is a field that is None. What an
-    aggregate gives does not depend on the order of the records (but for `Latest`, which goes by
-    their times), nor on how they were spread and put together.
+    Every aggregate skips values that are None and fields that are None. Its result does not depend
+    on the order of the records (except for `Latest`, which goes by their timestamps), nor on how
+    they were partitioned and merged.
 
     Example:
         >>> isinstance(Sum("amount"), Aggregate)
@@ -55,7 +55,7 @@ class Aggregate(ABC):
         """Return what is kept.
 
         Args:
-            retracts: Whether values can be taken out again, as the rows of a table are.
+            retracts: Whether values can be removed again, as the rows of a table can.
         """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Aggregate(ABC):
 
     @property
     def retractable(self) -> bool:
-        """Whether values can be taken out again.
+        """Whether values can be removed again.
 
         Example:
             >>> Sum("amount").retractable, Latest().retractable
@@ -104,9 +104,10 @@ class _OfField(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class Count(_OfField):
-    """How many records there are; with a field: in how many it is not None.
+    """The number of records; with a field, of those in which the field is not None.
 
-    Without a field and `where`, in windows a record without a value counts too, as `count` does.
+    In windows, without a field and without `where`, records without a value count too, as they do
+    for `count`.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value.
@@ -149,10 +150,11 @@ class Count(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class Sum(_OfField):
-    """The sum of a field, 0 if there is none.
+    """The sum of a field; 0 if there are no values.
 
-    Of a stream, floats are added as they come, so the last digits depend on their order; of a table
-    floats are added exactly and rounded once, so that what is taken out leaves nothing.
+    In a stream, floats are added as they arrive, so the last digits depend on their order. In a
+    table, floats are added exactly and rounded once, so that a value that is removed leaves no
+    trace.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -197,7 +199,7 @@ def _total(kind: Sum | Avg, *, retracts: bool) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Avg(_OfField):
-    """The mean of a field, None if there is none.
+    """The mean of a field; None if there are no values.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -240,10 +242,10 @@ class Avg(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class _Extreme(_OfField):
-    """The least or the greatest of a field."""
+    """The smallest or the largest value of a field."""
 
-    _kind: ClassVar[str]  # the cell of the one, where none is taken out
-    _of_all: ClassVar[str]  # the one among all, where some are
+    _kind: ClassVar[str]  # the cell that keeps it, if values are never removed
+    _of_all: ClassVar[str]  # its place among all values, if they are
 
     def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
         """The one, or all."""
@@ -260,7 +262,9 @@ class _Extreme(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class Min(_Extreme):
-    """The least of a field, None if there is none. Of a table it keeps every value of a group.
+    """The smallest value of a field; None if there are no values.
+
+    For a table, every value of a group is kept.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -283,7 +287,9 @@ class Min(_Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Max(_Extreme):
-    """The greatest of a field, None if there is none. Of a table it keeps every value of a group.
+    """The largest value of a field; None if there are no values.
+
+    For a table, every value of a group is kept.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -333,10 +339,10 @@ class _ExtremeBy(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class MinBy(_ExtremeBy):
-    """The value whose field is the least, None if there is none.
+    """The value whose field is the smallest; None if there are no values.
 
-    Of values whose fields are equal, the one whose bytes sort first. Of a table it keeps every
-    value of a group.
+    If several fields are equal, the value whose bytes sort first is taken. For a table, every value
+    of a group is kept.
 
     Args:
         by: A key of a dict, an attribute, or a function of the value.
@@ -358,10 +364,10 @@ class MinBy(_ExtremeBy):
 
 @dataclass(frozen=True, slots=True)
 class MaxBy(_ExtremeBy):
-    """The value whose field is the greatest, None if there is none.
+    """The value whose field is the largest; None if there are no values.
 
-    Of values whose fields are equal, the one whose bytes sort first. Of a table it keeps every
-    value of a group.
+    If several fields are equal, the value whose bytes sort first is taken. For a table, every value
+    of a group is kept.
 
     Args:
         by: A key of a dict, an attribute, or a function of the value.
@@ -390,20 +396,20 @@ class MaxBy(_ExtremeBy):
 
 @dataclass(frozen=True, slots=True)
 class TopN(Aggregate):
-    """The values whose fields are the greatest, in descending order.
+    """The values whose fields are the largest, in descending order.
 
-    Of values whose fields are equal, those whose bytes sort first. Of a table it keeps every value
-    of a group.
+    If several fields are equal, values whose bytes sort first are taken first. For a table, every
+    value of a group is kept.
 
     Args:
-        number: How many values, from 1 to 10,000.
+        number: How many values to keep, from 1 to 10,000.
         by: A key of a dict, an attribute, or a function of the value; the value itself if not
             given.
-        smallest: The values whose fields are the least instead, in ascending order.
+        smallest: Take the values whose fields are the smallest, in ascending order.
         where: Takes only values for which this is true.
 
     Raises:
-        BadOptionError: If the number is none.
+        BadOptionError: If the number is not a whole number from 1 to 10,000.
         FunctionError: If a function does not take a value.
 
     Example:
@@ -456,11 +462,13 @@ class TopN(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class CountDistinct(_OfField):
-    """How many different values a field has. Each is kept: for many, see `ApproxCountDistinct`.
+    """The number of different values of a field; each is kept.
+
+    For many different values, see `ApproxCountDistinct`.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
-            given. It must be one that can be a key of a dict.
+            given. Its values must be hashable.
         where: Takes only values for which this is true.
 
     Raises:
@@ -474,7 +482,7 @@ class CountDistinct(_OfField):
     """
 
     def cells(self, *, retracts: bool) -> tuple[Cell, ...]:
-        """The values, of a table with how often each is there."""
+        """The values; for a table, with how often each occurs."""
         kind = "counts" if retracts else "distinct"
         return (Cell(kind=kind, field=self.field, where=self.where),)
 
@@ -491,10 +499,10 @@ class CountDistinct(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class ApproxCountDistinct(_OfField):
-    """About how many different values a field has, in at most 4 KB: within 2 percent mostly.
+    """An estimate of the number of different values of a field, in at most 4 KB.
 
-    The standard error is 1.6 percent, and much less for a few hundred values. A table refuses it: a
-    value that left could not be taken out.
+    The standard error is 1.6 percent, and much less for up to a few hundred values. It cannot be
+    used on a table: a value cannot be removed from the estimate.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -534,10 +542,10 @@ class ApproxCountDistinct(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class Latest(_OfField):
-    """The field of the record with the latest time, None if there is none.
+    """The field of the record with the latest timestamp; None if there are no records.
 
-    Of records of the same millisecond it is the one that is processed last. A table refuses it: if
-    that row left, the one before it would be gone already.
+    Of several records of the same millisecond, the one processed last is taken. It cannot be used
+    on a table: when the latest row is removed, the one before it is no longer known.
 
     Args:
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
@@ -583,22 +591,22 @@ class Latest(_OfField):
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Aggregate):
-    """The value below which a share of a field's values lies, such as the median: about.
+    """An approximate quantile: the value below which a share of a field's values lies.
 
-    It is off by no more than ``accuracy`` times itself. Quantiles of the same field, `where` and
-    accuracy share what they keep: a number for each step of that size between the least and the
-    greatest value, so about 1,000 numbers for values from 1 to 10,000,000 at an accuracy of 1
-    percent. Values are taken as floats; one that is not a number is left out.
+    The result is off by at most ``accuracy`` times itself. Quantiles of the same field, `where` and
+    accuracy share their state: one number for each step of that size between the smallest and the
+    largest value, so about 1,000 numbers for values from 1 to 10,000,000 at an accuracy of 1
+    percent. Values are converted to floats; those that are not numbers are skipped.
 
     Args:
-        share: Between 0 (the least) and 1 (the greatest): 0.5 is the median.
+        share: Between 0 (the smallest) and 1 (the largest): 0.5 is the median.
         field: A key of a dict, an attribute, or a function of the value; the value itself if not
             given.
         accuracy: Between 0.0001 and 0.5.
         where: Takes only values for which this is true.
 
     Raises:
-        BadOptionError: If share or accuracy are out of bounds.
+        BadOptionError: If the share or the accuracy is out of bounds.
         FunctionError: If a function does not take a value.
 
     Example:

@@ -1,8 +1,8 @@
-"""How the verbs of the DSL take their arguments, and what they say of a call that cannot be.
+"""How the DSL's verbs take their arguments, and what they answer when a call is not valid.
 
-Options may stand by position, as in Kafka Streams: an argument that has no place of its own goes
-by its class, so ``stream.join(table, joiner, Joined(...))`` is ``joined=Joined(...)``. A call that
-still does not fit is answered with the user's line and a call that does.
+Options may be given by position, as in Kafka Streams: an argument without a parameter of its own is
+matched by its class, so ``stream.join(table, joiner, Joined(...))`` means ``joined=Joined(...)``. A
+call that still does not fit raises an error with the user's line and a call that works.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _MEANT = {
     "window": "windows",
     "within": "windows",
 }
-"""Keywords that are tried first, and what they are called here."""
+"""Keywords that newcomers try first, and their names here."""
 
 _FORMER = {"key_mapper": "foreign_key_with_key"}
-"""Keywords of the release before: they are taken, with a warning."""
+"""Keywords of the previous release: still accepted, with a warning."""
 
 _EXAMPLES = {
     "adder": "lambda total, value: total + value",
@@ -81,7 +81,7 @@ _EXAMPLES = {
     "windowed_by.windows": "TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))",
     "within": "timedelta(hours=1)",
 }
-"""By keyword, or by verb and keyword: what may be given."""
+"""Example values, by keyword or by verb and keyword."""
 _SHOWN_MAX = 60
 
 
@@ -98,7 +98,7 @@ class _Taken(NamedTuple):
 
 
 def take_calls(kind: type) -> None:
-    """Let each public method that a class defines take its options by position too.
+    """Make each public method that a class defines accept its options by position too.
 
     Args:
         kind: A class whose methods are verbs of the DSL.
@@ -109,7 +109,7 @@ def take_calls(kind: type) -> None:
 
 
 def _taking(function: FunctionType) -> Callable[..., Any]:
-    """Return a method that does what this one does, and looks at its arguments first."""
+    """Return a method that does the same, after its arguments have been fitted."""
     taken = _Taken(inspect.signature(function), {})
     taken = taken._replace(options=_options_of(taken.signature))
     look = _fitting
@@ -122,7 +122,7 @@ def _taking(function: FunctionType) -> Callable[..., Any]:
 
 
 def answer_calls(kind: type) -> None:
-    """Let a class say what its methods take where they are called so that they cannot be.
+    """Make a class answer invalid calls of its methods with what they take.
 
     Args:
         kind: A class whose methods users call.
@@ -147,7 +147,7 @@ def _itself(kind: type) -> type:
 def _answering(
     function: FunctionType, kind: type, owner: Callable[[Any], type] | None
 ) -> Callable[..., Any]:
-    """Return a method that does what this one does; ``owner`` tells the class of its first one."""
+    """Return a method that does the same; ``owner`` gives the class of its first argument."""
     answer = _answer  # the method has the other module's globals
 
     def verb(*given: Any, **named: Any) -> Any:
@@ -155,7 +155,7 @@ def _answering(
             return function(*given, **named)
         except TypeError as error:
             trace = error.__traceback__
-            if trace is None or trace.tb_next is not None:  # raised by what the function did
+            if trace is None or trace.tb_next is not None:  # raised inside the function
                 raise
             asked = kind if owner is None else owner(given[0])
             users = given if owner is None else given[1:]
@@ -176,8 +176,8 @@ def _answer(
 
 
 def _in_place_of(function: FunctionType, verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method pass for the one that it calls."""
-    # A function of its own module still: that is where examples and documentation look for it.
+    """Make a method look like the one that it calls."""
+    # It keeps that one's module: examples and documentation look for it there.
     found = FunctionType(
         verb.__code__, function.__globals__, function.__name__, None, verb.__closure__
     )
@@ -200,7 +200,7 @@ def _options_of(signature: inspect.Signature) -> dict[str, str]:
 def _fitting(
     function: FunctionType, taken: _Taken, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments that a method can be called with.
+    """Return arguments with which a method can be called.
 
     Raises:
         BadCallError: If it cannot be called with them.
@@ -231,7 +231,7 @@ def _place(one: object, options: Mapping[str, str]) -> str | None:
 
 
 def _move(one: object, options: Mapping[str, str], named: dict[str, Any]) -> bool:
-    """Put options that stand by position where their class belongs, and say whether they did."""
+    """Move options given by position to their keyword, and say whether there were any."""
     place = _place(one, options)
     if place is None or place in named:
         return False
@@ -240,11 +240,11 @@ def _move(one: object, options: Mapping[str, str], named: dict[str, Any]) -> boo
 
 
 def _renamed(verb: str, signature: inspect.Signature, named: dict[str, Any]) -> dict[str, Any]:
-    """Return keywords by the names that they have now."""
+    """Return keywords by their current names."""
     now = dict(named)
     for former, name in _FORMER.items():
         if former in named and name in signature.parameters and name not in named:
-            text = f"{verb}({former}=) is {name}= now, or foreign_key= where the value is enough"
+            text = f"{verb}({former}=) is now {name}=, or foreign_key= if the value is enough"
             warnings.warn(text, DeprecationWarning, stacklevel=4)
             now[name] = now.pop(former)
     return now
@@ -253,7 +253,7 @@ def _renamed(verb: str, signature: inspect.Signature, named: dict[str, Any]) -> 
 def _by_foreign_key(
     signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """Take Kafka Streams' order of a join by foreign key: table, how its key is found, joiner."""
+    """Accept Kafka Streams' order for a foreign-key join: table, key function, joiner."""
     taken = signature.parameters
     by_key = "foreign_key" in taken and "windows" not in taken
     if not by_key or len(given) != 4 or not (callable(given[2]) and callable(given[3])):
@@ -270,14 +270,14 @@ def bad_call(
     *,
     reason: str,
 ) -> BadCallError:
-    """Return the error of a call that cannot be.
+    """Return the error for a call that is not valid.
 
     Args:
         called: The class and the method, or the class alone.
-        signature: What it takes; ``self`` is left out.
+        signature: What it takes, without ``self``.
         given: Arguments by position, without ``self``.
         named: Arguments by keyword.
-        reason: What Python says of it.
+        reason: What Python says about it.
     """
     verb = called.rpartition(".")[2]
     taken = {one: p for one, p in signature.parameters.items() if one not in {"self", "cls"}}
@@ -285,7 +285,7 @@ def bad_call(
     return BadCallError(
         f"{called} {said}",
         at=user_origin(),
-        why=f"it is {verb}({_shown(taken)})",
+        why=f"its signature is {verb}({_shown(taken)})",
         fix=fix,
         fields={"verb": verb, "given": len(given), "named": sorted(named)},
     )
@@ -297,7 +297,7 @@ def _said(
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
     reason: str,
 ) -> tuple[str, str]:
-    """Return what is wrong with a call, and what to write."""
+    """Return what is wrong with a call, and what to write instead."""
     given, named = arguments
     kinds = {one.kind for one in taken.values()}
     unknown = [] if inspect.Parameter.VAR_KEYWORD in kinds else [n for n in named if n not in taken]
@@ -312,20 +312,20 @@ def _said(
             return f"needs {name}=", f"write {verb}(..., {name}={_example(verb, name)})"
     if extra:
         return f"cannot tell what {_brief(extra[0])} is", _as_keywords(taken, given, len(places))
-    return f"cannot be called so: {reason}", f"call it as {verb}({_shown(taken)})"
+    return f"cannot be called like that: {reason}", f"call it as {verb}({_shown(taken)})"
 
 
 def _instead(verb: str, asked: str, taken: Mapping[str, inspect.Parameter]) -> str:
-    """Return what to write in place of a keyword that there is not."""
+    """Return what to write instead of a keyword that does not exist."""
     if asked == "how" and "joiner" in taken:
-        return "say it by the verb: join, left_join or outer_join"
+        return "use the verb for it: join, left_join or outer_join"
     meant = _MEANT.get(asked)
     close = difflib.get_close_matches(asked, taken, n=1)
     right = meant if meant in taken else close[0] if close else None
     if right is not None:
         return f"write {right}={_example(verb, right)}"
     needed = [n for n, one in taken.items() if one.default is one.empty and n.isidentifier()]
-    if len(needed) == 1 and len(taken) == 1:  # what it is called does not matter
+    if len(needed) == 1 and len(taken) == 1:  # its name does not matter
         return f"write {verb}({_example(verb, needed[0])})"
     return f"leave out {asked}="
 
@@ -333,7 +333,7 @@ def _instead(verb: str, asked: str, taken: Mapping[str, inspect.Parameter]) -> s
 def _as_keywords(
     taken: Mapping[str, inspect.Parameter], given: tuple[Any, ...], places: int
 ) -> str:
-    """Return how to write what stands in a place that there is not."""
+    """Return how to pass arguments for which there is no position."""
     one: Any = given[places]
     keyword = "store" if "store" in taken else "name"
     if isinstance(one, str) and keyword in taken:
@@ -341,13 +341,13 @@ def _as_keywords(
     if issubclass(type(one), dict) and "settings" in taken:
         return "write settings={...}"
     if "joiner" in taken and type(one).__name__ == "JoinWindows":
-        return "leave the windows out: rows of tables meet by their keys, whatever their times"
+        return "leave out the windows: rows of tables are joined by key, whatever their times"
     types = [each.__name__ for each in given if isinstance(each, type)]
     wanted = ("key", "value") if len(types) == 2 else ("value",)
     if len(types) == len(wanted) and all(name in taken for name in wanted):
         told = zip(wanted, types, strict=True)
         return "write " + ", ".join(f"{name}={kind}" for name, kind in told)
-    return f"write what it is: {', '.join(f'{name}=' for name in list(taken)[places:])}"
+    return f"pass it by keyword: {', '.join(f'{name}=' for name in list(taken)[places:])}"
 
 
 def _example(verb: str, name: str) -> str:

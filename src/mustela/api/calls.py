@@ -1,4 +1,4 @@
-"""Calls to the outside: how a slow function is called, and how a step asks by topic."""
+"""Calls to external services: how a slow function is called, and how a step asks by topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 OnFailure = Literal["fail", "dead_letter", "continue"]
-"""What becomes of a record whose call failed for good: the application stops, or the record is
+"""What happens to a record whose call failed for good: the application stops, or the record is
 dropped and counted, with or without a copy in the dead-letter topic."""
 _NOTHING = timedelta(0)
 _CALL = "call"
@@ -45,13 +45,13 @@ class CallFailedError(DataError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncCall:
-    """What a function is told of the call that it makes, if it has a parameter named ``call``.
+    """What a function with a parameter named ``call`` learns about the call that it makes.
 
     Attributes:
-        idempotency_key: Names the record and the step: the same for each attempt, and for each
-            call that is made again behind a crash. Hand it to a service that knows such keys.
-        attempt: 1 for the first attempt of this call, then one more for each retry. A call that is
-            made again behind a crash begins anew.
+        idempotency_key: Identifies the record and the step: it is the same for each attempt, and
+            when the call is repeated after a crash. Pass it to services that accept such keys.
+        attempt: 1 for the first attempt of this call, and one more for each retry. A call that is
+            repeated after a crash starts at 1 again.
         key: The record's key.
         headers: The record's headers.
         timestamp: The record's timestamp in milliseconds.
@@ -71,16 +71,17 @@ class AsyncCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a call that fails is made again, and how long is waited before.
+    """How often a failed call is retried, and how long to wait before each retry.
 
-    The waits double from ``initial`` to ``maximum``, each with a random part of up to ``jitter``.
+    The waits double from ``initial`` to ``maximum``; each is extended by a random part of up to
+    ``jitter``.
 
     Attributes:
-        attempts: How often it is made in all.
+        attempts: How many attempts are made in total.
         initial: The first wait.
         maximum: The longest wait.
         jitter: The largest random part of a wait.
-        on: The errors after which the call is made again; others are final at once.
+        on: The errors after which the call is retried; any other error is final at once.
 
     Example:
         >>> Retry(attempts=5, on=(TimeoutError, ConnectionError)).attempts
@@ -102,14 +103,14 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """How many attempts each worker process begins in a span of time.
+    """How many attempts each worker process may begin in a span of time.
 
-    An application has as many worker processes as Spark has cores, so the service sees at most
-    that many times the rate.
+    An application has as many worker processes as Spark has cores, so the service sees at most that
+    many times the rate.
 
     Attributes:
-        calls: Attempts.
-        per: The span.
+        calls: The number of attempts.
+        per: The span of time.
 
     Example:
         >>> RateLimit(calls=50).per
@@ -127,14 +128,15 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
-    """Leaves a service alone that fails again and again; each worker process has one for a step.
+    """Stops calling a service that keeps failing; each worker process has one breaker per step.
 
-    After so many failures in a row no attempt is made for a time: the records wait. Then one
-    attempt tries whether the service is back. If it succeeds all go on, else the time begins anew.
+    After ``failures`` failed attempts in a row, no attempt is made for ``open_for``, and records
+    wait. Then one attempt tests whether the service is back: if it succeeds, all records go on; if
+    it fails, the wait starts again.
 
     Attributes:
-        failures: Attempts that fail in a row before it opens.
-        open_for: How long no attempt is made then.
+        failures: The number of failed attempts in a row after which the breaker opens.
+        open_for: How long no attempts are made then.
 
     Example:
         >>> CircuitBreaker(failures=10).open_for
@@ -152,26 +154,27 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncOptions:
-    """How a step calls the outside.
+    """How a step calls an external service.
 
     Attributes:
-        ordered: Results of one key go on in the order of its records, and its calls are made one
-            after the other. False: all at once, and results go on as they come.
+        ordered: True: results of one key are passed on in the order of its records, and its calls
+            are made one at a time. False: all calls are made at once, and results are passed on as
+            they arrive.
         capacity: How many calls a worker process makes at the same time.
         timeout: How long one attempt may take.
-        retry: Whether a failed attempt is made again; None: never.
-        rate_limit: How many attempts begin in a span of time; None: any number.
-        circuit_breaker: When a failing service is left alone; None: never.
-        on_failure: What becomes of a record whose call failed for good: a word, or a function of
-            the record (`mustela.Record`) and the error that gives what the call should have given.
-            None: what ``processing_handler`` of the settings says.
-        wait: How long an epoch waits for results before it parks what is not done and commits
-            without it. None: half the commit interval, shared by all that waits in an epoch.
-        max_parked: How many records may be parked, over all lanes. While there are so many the
-            application reads nothing: records wait in their topics until calls have ended. What an
-            epoch has read it keeps, so there may be as many more as an epoch reads.
-        event_time_lag: How far event time is held back for the steps behind, so that windows there
-            wait for records that were parked so long.
+        retry: How a failed attempt is retried; None: not at all.
+        rate_limit: How many attempts may begin in a span of time; None: any number.
+        circuit_breaker: When calls to a failing service are suspended; None: never.
+        on_failure: What happens to a record whose call failed for good: a word, or a function of
+            the record (`mustela.Record`) and the error, which returns the result to use instead.
+            None: what the setting ``processing_handler`` says.
+        wait: How long an epoch waits for results before it parks unfinished calls and commits
+            without them. None: half the commit interval, shared by all calls of an epoch.
+        max_parked: How many records may be parked, over all lanes. At this limit the application
+            stops reading: records wait in their topics until calls have ended. What an epoch has
+            already read is kept, so there may be as many more as one epoch reads.
+        event_time_lag: How far event time is held back for the steps after this one, so that
+            windows there wait for records that were parked for up to this long.
 
     Example:
         >>> options = AsyncOptions(timeout=timedelta(seconds=2), retry=Retry(attempts=3))
@@ -202,7 +205,7 @@ class AsyncOptions:
 
 
 def takes_call(function: Callable[..., Any]) -> bool:
-    """Say whether a function asks to be told of the call that it makes.
+    """Say whether a function wants to know about the call that it makes.
 
     Example:
         >>> takes_call(lambda value, *, call: value), takes_call(lambda value: value)
@@ -219,12 +222,12 @@ def takes_call(function: Callable[..., Any]) -> bool:
 def _at_least_one(holder: str, name: str, value: object) -> None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return
-    msg = f"{holder}({name}={value!r}) is not a number from 1 up"
+    msg = f"{holder}({name}={value!r}) is not a whole number of at least 1"
     raise BadOptionError(msg, fix=f"write {holder}({name}=10)", fields={name: value})
 
 
 def check_on_failure(holder: str, name: str, value: object) -> None:
-    """Check what shall become of a record whose call failed.
+    """Check what is to happen to a record whose call failed.
 
     Raises:
         BadOptionError: If it is neither a word nor a function.
@@ -232,7 +235,7 @@ def check_on_failure(holder: str, name: str, value: object) -> None:
     words = ("fail", "dead_letter", "continue")
     if value is None or value in words or callable(value):
         return
-    msg = f"{holder}({name}={value!r}): there is no such word"
+    msg = f"{holder}({name}={value!r}) is neither a word that it takes nor a function"
     raise BadOptionError(
         msg,
         fix=f"use {', '.join(map(repr, words))}, or a function of (record, error)",
@@ -242,17 +245,17 @@ def check_on_failure(holder: str, name: str, value: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReply:
-    """How a step asks by topic.
+    """How a step sends requests to a topic and waits for replies.
 
     Attributes:
-        topic: Where requests go.
-        timeout: How long a reply is waited for, by the clock.
+        topic: The topic of the requests.
+        timeout: How long to wait for a reply, by the wall clock.
         key: Type or serde of the requests' keys; the stream's if not given.
         value: Type or serde of the requests' values; the stream's if not given.
-        header: Name of the header that a reply must have like its request.
-        on_timeout: What becomes of a record without a reply: a word, or a function of the record
-            and the error that gives its result. None: what ``processing_handler`` of the settings
-            says.
+        header: Name of the header whose value a reply must share with its request.
+        on_timeout: What happens to a record without a reply: a word, or a function of the record
+            and the error, which returns the result to use instead. None: what the setting
+            ``processing_handler`` says.
 
     Example:
         >>> RequestReply(topic="price-requests", timeout=timedelta(seconds=30)).header

@@ -132,7 +132,7 @@ CELL_KINDS: Final[Mapping[str, CellKind]] = MappingProxyType(
         ),
     }
 )
-"""Every kind of cell. The names are in stores: they are only ever added, never given anew."""
+"""Every kind of cell. Stores hold these names: add new ones, but never reuse one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Cell:
         field: What is added; None for the value itself.
         where: Which values are added; None for all.
         number: How many values are kept, or how exact it is, where the kind says so.
-        source: Which of several streams it is of.
+        source: Which of several streams it belongs to.
     """
 
     kind: str
@@ -155,7 +155,7 @@ class Cell:
 
     @property
     def holding(self) -> Holding:
-        """What it holds; the last of whole values is one of them."""
+        """What it holds; the last value without a field is a whole value."""
         if self.kind == "last" and self.field is None:
             return "entry"
         return CELL_KINDS[self.kind].holds

@@ -1,7 +1,7 @@
-"""What a processor may ask and do: its context, over the port of an engine.
+"""What a processor can ask and do: its context, over the port of an engine.
 
-All checks of what users give and all that errors say are here, and in the two parts of the context
-for time (`context_time`) and for other lanes (`context_lanes`). An engine fills `ContextPort`.
+All checks of what users pass, and all error texts, are here and in the context's two other parts:
+time (`context_time`) and other lanes (`context_lanes`). An engine implements `ContextPort`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class ProcessingContext(TimeContext, LanesContext):
 
     @property
     def task_id(self) -> int:
-        """The key group that is being worked on; -1 for a processor without stores.
+        """The key group that is being processed; -1 for a processor without stores.
 
-        It is what Kafka Streams calls a task: the state that a processor sees is its key group's.
+        Kafka Streams calls it a task: a processor sees only the state of its key group.
 
         Example:
             >>> from mustela import Processor
@@ -71,7 +71,7 @@ class ProcessingContext(TimeContext, LanesContext):
 
     @property
     def key_serde(self) -> Serde[Any]:
-        """The serde of the keys that come in, as far as the topology says it.
+        """The serde of incoming keys, if the topology knows it.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -84,7 +84,7 @@ class ProcessingContext(TimeContext, LanesContext):
 
     @property
     def value_serde(self) -> Serde[Any]:
-        """The serde of the values that come in, as far as the topology says it.
+        """The serde of incoming values, if the topology knows it.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -97,7 +97,7 @@ class ProcessingContext(TimeContext, LanesContext):
 
     @property
     def headers(self) -> Headers:
-        """The headers of the record in hand; none outside of ``process``.
+        """The headers of the current record; empty outside of ``process``.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -120,10 +120,10 @@ class ProcessingContext(TimeContext, LanesContext):
         return dict(self._step.app_configs)
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """Return the application's settings whose dotted names begin with a prefix, without it.
+        """Return the application's settings with names under a prefix, which is removed from them.
 
         Args:
-            prefix: What the names begin with.
+            prefix: The beginning of the dotted names.
 
         Example:
             >>> from mustela import Processor
@@ -138,7 +138,7 @@ class ProcessingContext(TimeContext, LanesContext):
         }
 
     def metrics(self) -> ProcessorMetrics:
-        """Return what the processor counts its own things with; see `ProcessorMetrics`.
+        """Return the processor's own metrics; see `ProcessorMetrics`.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -149,7 +149,7 @@ class ProcessingContext(TimeContext, LanesContext):
         return self._metrics
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return where the record in hand was read, None if no topic has it.
+        """Return where the current record was read; None if it was not read from a topic.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -161,10 +161,10 @@ class ProcessingContext(TimeContext, LanesContext):
         return self._port.metadata()
 
     def state_store(self, name: str) -> Any:
-        """Return a store that is connected to this processor, or a global store to be read.
+        """Return a store that is connected to this processor, or a read-only global store.
 
-        What is read and written belongs to the key group of the record in hand; it is committed
-        with the epoch's results.
+        Reads and writes are those of the current record's key group; writes are committed with the
+        epoch's results.
 
         Args:
             name: The store's name.
@@ -184,7 +184,7 @@ class ProcessingContext(TimeContext, LanesContext):
         return found
 
     def get_state_store(self, name: str) -> Any:
-        """Return a store; the same as `state_store`, by Kafka's name.
+        """Return a store; this is Kafka's name for `state_store`.
 
         Example:
             >>> from mustela import Processor
@@ -197,8 +197,8 @@ class ProcessingContext(TimeContext, LanesContext):
     def commit(self) -> None:
         """Ask for a commit soon.
 
-        Every epoch ends with one, so there is nothing to hurry: the request is counted and
-        fulfilled by the end of the epoch.
+        Every epoch ends with a commit, so this is rarely needed: the request is counted, and met at
+        the end of the epoch.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -223,7 +223,7 @@ class ProcessingContext(TimeContext, LanesContext):
             raise self._unsent(record, _RECORDS)
 
     def _unsent(self, record: object, kind: Any) -> Exception:
-        """Return why a record cannot be sent: it is none, or nothing is in hand."""
+        """Return why a record cannot be sent: it is not a record, or there is no current one."""
         if isinstance(record, kind):
             return self._step.cannot_forward()
         wanted = getattr(kind, "__name__", "Record")
@@ -239,19 +239,20 @@ def _dotted(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, 
 
 
 class ProcessorContext(ProcessingContext, Generic[K, V]):
-    """What a `Processor` may ask and do."""
+    """The context of a `Processor`."""
 
     _takes: ClassVar[Any] = Record
 
     def forward(self, record: Record[K, V], child: str | None = None) -> None:
         """Send a record on.
 
-        What is changed in the record's value afterwards does not change what was sent.
+        Changing the record's value afterwards does not change what was sent.
 
         Args:
             record: The record.
-            child: The name of a step that reads this one, or of an output, which alone gets the
-                record; all steps that read this one if not given, but no outputs.
+            child: The name of one step that reads this one, or of a side output, which alone
+                receives the record. If not given, all steps that read this one receive it, but no
+                side outputs.
 
         Raises:
             UnknownChildError: If neither a step nor an output has that name.
@@ -268,10 +269,10 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
             raise self._unsent(record, self._takes)
 
     def output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record to a side output alone.
+        """Send a record to a side output only.
 
         Args:
-            name: The output, as ``KStream.process(..., outputs=...)`` names it.
+            name: The output's name, as declared by ``KStream.process(..., outputs=...)``.
             record: The record.
 
         Raises:
@@ -290,12 +291,12 @@ class ProcessorContext(ProcessingContext, Generic[K, V]):
 
 
 class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
-    """What a `FixedKeyProcessor` may ask and do."""
+    """The context of a `FixedKeyProcessor`."""
 
     _takes: ClassVar[Any] = FixedKeyRecord
 
     def forward(self, record: FixedKeyRecord[K, V], child: str | None = None) -> None:
-        """Send a record on; it is one that was derived from the record in hand.
+        """Send on a record that was derived from the current one.
 
         Args:
             record: The record.
@@ -316,7 +317,7 @@ class FixedKeyProcessorContext(ProcessingContext, Generic[K, V]):
             raise self._unsent(record, self._takes)
 
     def output(self, name: str, record: FixedKeyRecord[K, Any] | Record[Any, Any]) -> None:
-        """Send a record to a side output alone; its key may be any.
+        """Send a record with any key to a side output only.
 
         Args:
             name: The output.

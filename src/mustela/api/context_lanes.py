@@ -1,4 +1,4 @@
-"""What a processor's context does beyond its key group: any key, changes, transactions."""
+"""A context's methods that reach beyond its key group: any key, changes, transactions."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class _TheKey:
 
 
 _KEY: Any = _TheKey()
-"""Stands for the key that is changed, as None is a key too."""
+"""Stands for the key that is changed; None cannot, because it is a valid key."""
 
 
 class LanesContext(OverPort):
-    """The methods of a context that reach beyond the key group of the record in hand."""
+    """The methods of a context that reach beyond the key group of the current record."""
 
     def any_key_store(self, name: str) -> Any:
-        """Return a store of which any key can be read, whichever lane it belongs to.
+        """Return a store in which any key can be read, whichever lane it belongs to.
 
-        It shows what was committed at the end of the epoch before: nothing of the running epoch,
-        not even what this step has written itself, so an epoch that is run again reads the same.
-        Where a store is this step's own, `state_store` gives the key group's part of it as it is
-        now. One `get_many` costs less than many reads of a single key. Writing raises.
+        It shows what was committed at the end of the previous epoch: nothing from the running
+        epoch, not even this step's own writes, so an epoch that is run again reads the same. For
+        the current content of a step's own store, within its key group, use `state_store`. One
+        `get_many` costs less than many reads of single keys. Writing to the store raises an error.
 
         Args:
-            name: The store, of any step: a table's, an aggregation's or a processor's; one that
-                ``process(..., reads=[name])`` names.
+            name: A store of any step (a table, an aggregation or a processor) that ``process(...,
+                reads=[name])`` names.
 
         Returns:
-            The store as its kind shows itself, to be read.
+            A read-only view, with the methods of the store's kind.
 
         Raises:
-            StoreAccessError: If the step does not say that it reads the store.
+            StoreAccessError: If the step did not declare that it reads the store.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -77,32 +77,33 @@ class LanesContext(OverPort):
         reply_key: Any = _KEY,
         at: Any = None,
     ) -> None:
-        """Have the value of a key changed in the key's own lane, in this epoch, exactly once.
+        """Change the value of any key in that key's own lane, in this epoch, exactly once.
 
-        ``fn(old, *args)`` is called where the key is, with its value or None, and returns the new
-        value; None deletes. The changes of an epoch to a store are made in the order of the records
-        that asked for them; those of one record step by step, as the steps were written, and those
-        of one step as it asked for them. Each sees what those before it left. If ``fn`` raises,
-        nothing is changed, and the record that asked meets the processing handler. The store
-        belongs to these changes alone: no processor is connected to it, and `any_key_store` reads
-        it.
+        ``fn(old, *args)`` is called where the key is stored, with its value or None, and returns
+        the new value; None deletes. An epoch's changes to a store are made in the order of the
+        records that asked for them; those of one record in the order of its steps, and those of one
+        step in the order of its calls. Each change sees the result of those before it. If ``fn``
+        raises, nothing is changed, and the processing handler decides about the record that asked.
+        The store is reserved for such changes: it cannot be connected to a processor. Use
+        `any_key_store` to read it.
 
         Args:
             store: The store, one of ``process(..., updates=[...])``.
-            key: The key that is changed.
-            fn: What makes the new value; it travels to where the key is, and has no side effects.
-            args: What ``fn`` gets behind the old value.
-            reply_to: One of ``process(..., replies=[...])``: there a record follows whose value is
-                an `Updated`, with the key and its value before and after.
-            reply_key: The key of that record; the key that is changed if not given.
-            at: Of a store of windows the start of the window that is changed; of one of sessions
-                its start and end, as a pair; of a versioned store since when the new version
-                holds, the record's timestamp if not given. Moments are milliseconds or aware
-                datetimes.
+            key: The key to change.
+            fn: Makes the new value; it is sent to where the key is stored, and must have no side
+                effects.
+            args: Passed to ``fn`` after the old value.
+            reply_to: One of ``process(..., replies=[...])``: it receives a record whose value is an
+                `Updated`, with the key and its value before and after.
+            reply_key: The key of that record; the changed key if not given.
+            at: For a window store, the start of the window to change; for a session store, the
+                session's start and end as a pair; for a versioned store, the time from which the
+                new version is valid (the record's timestamp if not given). Times are milliseconds
+                or aware datetimes.
 
         Raises:
-            StoreAccessError: If the step does not say that it updates the store, or no record is in
-                hand.
+            StoreAccessError: If the step did not declare that it updates the store, or there is no
+                current record.
             UnknownChildError: If the step has no such reply.
 
         Example:
@@ -142,27 +143,27 @@ class LanesContext(OverPort):
             raise step.cannot_ask(method="update", why=why, store=store)
 
     def transact(self, keys: Any, fn: Callable[..., Any], *args: Any, key: Any = None) -> None:
-        """Have a transaction run over several keys of any lanes, in this epoch, exactly once.
+        """Run a transaction over several keys of any lanes, in this epoch, exactly once.
 
-        It is what one would take locks for. ``fn(tx, *args)`` is called behind this step, with a
-        `Transaction` over the keys that are declared here. Transactions of an epoch that share
-        keys, directly or by way of others, run one after the other in the order of the records
-        that asked for them, those of one record as they were asked for; all others in parallel.
-        If ``fn`` raises, it has no effect, and the processing handler is asked. What it returns or
-        forwards goes to `ProcessedKStream.transacted`.
+        Use it where you would otherwise take locks. ``fn(tx, *args)`` is called after this step,
+        with a `Transaction` over the keys that are declared here. Transactions of an epoch that
+        share keys, directly or through others, run one at a time, in the order of the records that
+        asked for them and, for one record, in the order of its calls; all others run in parallel.
+        If ``fn`` raises, the transaction has no effect, and the processing handler is called. What
+        ``fn`` returns or forwards goes to `ProcessedKStream.transacted`.
 
-        The stores belong to these transactions alone: `any_key_store` reads them.
+        The stores are reserved for these transactions. Use `any_key_store` to read them.
 
         Args:
-            keys: The keys that the transaction may touch: a list for all of its stores, or a dict
-                of such lists by store.
-            fn: The transaction; it travels to where it is run, and has no side effects.
-            args: What ``fn`` gets behind the transaction.
-            key: The key of a record that ``fn`` returns; that of the record in hand if not given.
+            keys: The keys that the transaction may touch: a list that holds for all of its stores,
+                or a dict with a list for each store.
+            fn: The transaction; it is sent to where it runs, and must have no side effects.
+            args: Passed to ``fn`` after the transaction.
+            key: The key of a record that ``fn`` returns; that of the current record if not given.
 
         Raises:
-            StoreAccessError: If the step was not given ``transacts=[...]``, or no record is in
-                hand.
+            StoreAccessError: If the step was not given ``transacts=[...]``, or there is no current
+                record.
 
         Example:
             >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver

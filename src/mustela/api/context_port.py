@@ -1,7 +1,7 @@
-"""What the context of a processor stands on: the facts of its step, and the port to an engine.
+"""What a processor's context is built on: the facts of its step, and the port to an engine.
 
-An engine, and a mock for tests, implement `ContextPort`: what differs between them. What users may
-ask, how it is checked and what errors say is in the contexts (`mustela.api.context`), once.
+Each engine, and a mock for tests, implements `ContextPort`: all that differs between them. What
+users can ask, how it is checked and what errors say is written once, in `mustela.api.context`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ContextPort", "OverPort", "RecordMetadata", "StepFacts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMetadata:
-    """Where the record in hand was read.
+    """Where the current record was read.
 
     Attributes:
         topic: The source topic.
@@ -47,23 +47,23 @@ class ContextPort(Protocol):
     """What an engine does for the context of one processor instance."""
 
     def time(self, domain: TimeDomain, /) -> int:
-        """Return the time at what is in hand, in milliseconds; -1 while there is none."""
+        """Return the time for the current record or timer, in milliseconds; -1 if none yet."""
         ...
 
     def headers(self) -> Headers:
-        """Return the headers of the record in hand; none if none is."""
+        """Return the headers of the current record; none if there is no record."""
         ...
 
     def metadata(self) -> RecordMetadata | None:
-        """Return where the record in hand was read, None if no topic has it."""
+        """Return where the current record was read; None if it was not read from a topic."""
         ...
 
     def store(self, name: str, /) -> Any:
-        """Return a store of the step, or a global one to be read; None if it has none such."""
+        """Return a store of the step or a global store; None if it has no such store."""
         ...
 
     def any_key_store(self, name: str, /) -> Any:
-        """Return a store of which any key can be read; None if there is none such."""
+        """Return a store in which any key can be read; None if there is no such store."""
         ...
 
     def send(
@@ -72,21 +72,23 @@ class ContextPort(Protocol):
         """Send a record to a child or an output, or to all children.
 
         Returns:
-            Whether something is in hand, whose place the record takes; else nothing is sent.
+                Whether there is a current record or timer, whose place the record takes; if not,
+                nothing is sent.
         """
         ...
 
     def ask(self, asked: Operation | Request, key: Any, store: str | None, /) -> bool:
-        """Send on its way what other lanes are asked for, as it is now.
+        """Send a request to other lanes, as it is now.
 
         Args:
             asked: A change to a key of ``store``, or a transaction.
-            key: The key that is changed; or the key of what a transaction returns, None for that
-                of the record in hand.
+            key: The key to change; or the key of what a transaction returns, None for that of the
+                current record.
             store: The store that is changed.
 
         Returns:
-            Whether something is in hand, whose place it takes; else nothing is asked.
+                Whether there is a current record or timer, whose place it takes; if not, nothing is
+                sent.
         """
         ...
 
@@ -108,17 +110,17 @@ class ContextPort(Protocol):
     def set_timer(
         self, domain: TimeDomain, key: Any, name: str, at_ms: int | None, /
     ) -> int | None:
-        """Set a timer, or take it back.
+        """Set a timer, or cancel it.
 
         Args:
             domain: By which time it fires.
-            key: The key that it belongs to; None for the one in hand.
+            key: The key that it belongs to; None for the current key.
             name: The timer's name, "" for none.
-            at_ms: When it fires; None to take it back.
+            at_ms: When it fires; None to cancel it.
 
         Returns:
-            The key group of the key; nothing is done if it is another one than that in hand. None
-            if there is no key.
+            The key group of the key; if it is not the current one, nothing is done. None if there
+            is no key.
         """
         ...
 
@@ -127,13 +129,13 @@ class ContextPort(Protocol):
         ...
 
     def commit(self) -> None:
-        """Take note that a commit is asked for."""
+        """Note that a commit was asked for."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepFacts:
-    """What is known of a processor's step before it runs, and what it is told it cannot do.
+    """What is known about a processor's step before it runs, and its errors.
 
     Where names are None, any name will do.
 
@@ -141,16 +143,16 @@ class StepFacts:
         name: The step's name.
         application_id: The application's id.
         app_configs: The application's settings.
-        key: Serde of the keys that come in.
-        value: Serde of the values that come in.
+        key: Serde of incoming keys.
+        value: Serde of incoming values.
         processor: The name of the processor's class.
         acts_on_time: Whether it keeps timers and schedules.
         stores: Names of its stores.
         children: Names of the steps that read it.
         outputs: Names of its side outputs.
-        reads: Names of the stores of which it reads any key.
-        updates: Names of the stores whose keys it has changed.
-        replies: Names of the outputs for answers.
+        reads: Names of the stores in which it reads any key.
+        updates: Names of the stores in which it changes any key.
+        replies: Names of the outputs for replies.
         transacts: Whether it asks for transactions.
         at: The user's line.
     """
@@ -172,61 +174,61 @@ class StepFacts:
     at: Origin | None = None
 
     def no_store(self, name: str) -> StoreAccessError:
-        """Return the error of a store that the step does not have."""
+        """Return the error for a store that the step does not have."""
         return StoreAccessError(
             f"step {self.name!r} has no store {name!r}",
             evidence={"its stores": _listed(self.stores)},
             at=self.at,
-            why="a step's stores decide in which lane its records are, so they are said before",
+            why="a step's stores decide the lane of its records, so they must be declared",
             fix=f'connect it: process(..., stores=["{name}"]), or name it in stores() of the class',
             fields={"step": self.name, "store": name},
         )
 
     def not_read(self, name: str) -> StoreAccessError:
-        """Return the error of a store of other lanes that the step does not read."""
+        """Return the error for a store of other lanes that the step does not read."""
         return StoreAccessError(
-            f"step {self.name!r} does not say that it reads any key of {name!r}",
+            f"step {self.name!r} did not declare that it reads any key of {name!r}",
             evidence={"it reads": _listed(self.reads)},
             at=self.at,
-            why="what a step reads of other lanes is known before the epoch begins",
-            fix=f'process(..., reads=["{name}"])',
+            why="what a step reads from other lanes must be known before the epoch begins",
+            fix=f'declare it: process(..., reads=["{name}"])',
             fields={"step": self.name, "store": name},
         )
 
     def not_updated(self, name: str) -> StoreAccessError:
-        """Return the error of a store of other lanes that the step does not change."""
+        """Return the error for a store of other lanes that the step does not change."""
         return StoreAccessError(
-            f"step {self.name!r} does not say that it updates {name!r}",
+            f"step {self.name!r} did not declare that it updates {name!r}",
             evidence={"it updates": _listed(self.updates)},
             at=self.at,
-            why="changes travel to the lane of their key, on a way that is laid before",
-            fix=f'process(..., updates=["{name}"])',
+            why="changes are sent to the lane of their key, by a route declared in advance",
+            fix=f'declare it: process(..., updates=["{name}"])',
             fields={"step": self.name, "store": name},
         )
 
     def no_transactions(self) -> StoreAccessError:
-        """Return the error of a step without stores for transactions."""
+        """Return the error for a step without stores for transactions."""
         return StoreAccessError(
             f"step {self.name!r} has no stores for transactions",
             at=self.at,
-            why="transactions travel to the lanes of their keys, on a way that is laid before",
-            fix="process(..., transacts=[store])",
+            why="transactions are sent to the lanes of their keys, by a route declared in advance",
+            fix="declare them: process(..., transacts=[store])",
             fields={"step": self.name},
         )
 
     def no_reply(self, name: str) -> UnknownChildError:
-        """Return the error of an output for answers that the step does not have."""
+        """Return the error for a reply that the step does not have."""
         return UnknownChildError(
             f"step {self.name!r} has no reply {name!r}",
             evidence={"replies": _listed(self.replies)},
             at=self.at,
             why="replies are declared where the processor is added",
-            fix=f'process(..., replies=["{name}"])',
+            fix=f'declare it: process(..., replies=["{name}"])',
             fields={"step": self.name, "child": name},
         )
 
     def no_child(self, name: str, what: str) -> UnknownChildError:
-        """Return the error of a child, or of an output, that the step does not have."""
+        """Return the error for a child, or a side output, that the step does not have."""
         return UnknownChildError(
             f"step {self.name!r} has no {what} {name!r}",
             evidence={"children": _listed(self.children), "outputs": _listed(self.outputs)},
@@ -237,19 +239,19 @@ class StepFacts:
         )
 
     def cannot_forward(self) -> ProcessorError:
-        """Return the error of a record that is forwarded while nothing is in hand."""
+        """Return the error for a record that is forwarded while there is no current record."""
         return ProcessorError(
             f"step {self.name!r} cannot forward while its processor is opened or closed",
             at=self.at,
-            why="what is forwarded takes the place of the record or timer in hand",
+            why="a forwarded record takes the place of the current record or timer: there is none",
             fix="forward from process, from a timer or from a punctuator",
             fields={"step": self.name},
         )
 
     def cannot_ask(self, *, method: str, why: str, store: str | None = None) -> StoreAccessError:
-        """Return the error of what other lanes are asked for while nothing is in hand."""
+        """Return the error for a request to other lanes while there is no current record."""
         return StoreAccessError(
-            f"{method} is called outside of process() and timers: no record is in hand",
+            f"{method} is called outside of process() and timers: there is no current record",
             at=self.at,
             why=why,
             fix="call it in process()",
@@ -257,17 +259,17 @@ class StepFacts:
         )
 
     def no_timers(self, *, method: str, missing: str) -> TimerError:
-        """Return the error of a step that keeps no timers."""
+        """Return the error for a step that keeps no timers."""
         return TimerError(
             f"{method} was called, but step {self.name!r} keeps no timers",
             at=self.at,
-            why=f"nothing in class {self.processor} says that it acts on time, so it has no store"
-            " for that",
+            why=f"class {self.processor} does not declare that it acts on time, so it has no store"
+            " for timers",
             fix=f"add to class {self.processor}: {missing}",
         )
 
     def no_key(self, method: str) -> TimerKeyError:
-        """Return the error of a timer without a key."""
+        """Return the error for a timer without a key."""
         return TimerKeyError(
             f"{method} was called without a key, and there is no current record",
             at=self.at,
@@ -276,12 +278,12 @@ class StepFacts:
         )
 
     def key_elsewhere(self, method: str, key: object, group: int, here: int) -> TimerKeyError:
-        """Return the error of a timer whose key belongs to another key group."""
+        """Return the error for a timer whose key belongs to another key group."""
         return TimerKeyError(
-            f"{method} was called for key {show_key(key)}, whose state is elsewhere",
+            f"{method} was called for key {show_key(key)}, whose state is in another key group",
             evidence={"its key group": group, "this key group": here},
             at=self.at,
-            why="a timer fires where the state of its key is, and another task has that",
+            why="a timer fires in the task that has the state of its key, which is another one",
             fix="forward a record with that key to a step that registers the timer",
         )
 
@@ -291,12 +293,12 @@ def _listed(names: Collection[str] | None) -> str:
 
 
 class OverPort:
-    """What all parts of a context have: the port, the step, and which instance it is.
+    """What all parts of a context share: the port, the step and the key group.
 
     Args:
-        port: What the engine does.
-        step: What is known of the step.
-        group: The key group, -1 for a processor without stores.
+        port: The port of the engine.
+        step: What is known about the step.
+        group: The key group; -1 for a processor without stores.
     """
 
     def __init__(self, port: ContextPort, step: StepFacts, group: int) -> None:

@@ -1,4 +1,4 @@
-"""What a processor's context says of time: the clocks, timers and schedules."""
+"""The part of a processor's context that deals with time: clocks, timers and schedules."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class TimeContext(OverPort):
     """The methods of a context that have to do with time."""
 
     def current_stream_time(self) -> int:
-        """Return event time in milliseconds, -1 while there is none.
+        """Return event time in milliseconds, -1 if there is none yet.
 
-        With ``event_time = stream-time`` it is the largest timestamp of the records that came to
-        this step in this key group, the one in hand included, as in Kafka Streams. With
+        With ``event_time = stream-time`` it is the largest timestamp of the records that have
+        reached this step in this key group, including the current one, as in Kafka Streams. With
         ``event_time = watermark`` it is the same as `current_watermark`.
 
         Example:
@@ -42,11 +42,11 @@ class TimeContext(OverPort):
         return self._port.time(_EVENT)
 
     def current_watermark(self) -> int:
-        """Return the time up to which event time has come, in milliseconds, -1 while there is none.
+        """Return the watermark in milliseconds, -1 if there is none yet.
 
-        While a record is processed that is the time at its own place, by which windows would call
-        it late, too; in ``on_timer`` and in punctuators it is the time behind the epoch's records.
-        With ``event_time = stream-time`` it is the same as `current_stream_time`.
+        In ``process`` it is the watermark at the current record, by which windows decide too
+        whether the record is late; in ``on_timer`` and in punctuators it is the watermark after the
+        epoch's records. With ``event_time = stream-time`` it is the same as `current_stream_time`.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -58,9 +58,9 @@ class TimeContext(OverPort):
         return self._port.time(_EVENT)
 
     def current_system_time(self) -> int:
-        """Return the epoch's one wall-clock time in milliseconds.
+        """Return the epoch's wall-clock time in milliseconds.
 
-        It is the same for all that an epoch does, so it does not tell how long something took.
+        It is the same during the whole epoch, so it cannot measure how long something took.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -72,7 +72,7 @@ class TimeContext(OverPort):
         return self._port.time(_CLOCK)
 
     def current_processing_time(self) -> int:
-        """Return the epoch's one wall-clock time, by which processing-time timers fire.
+        """Return the epoch's wall-clock time, by which processing-time timers fire.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -94,29 +94,28 @@ class TimeContext(OverPort):
         *,
         start: int | datetime | None = None,
     ) -> Cancellable:
-        """Let a function be called again and again, in each key group by itself; only in ``init``.
+        """Call a function at regular intervals, separately in each key group; only in ``init``.
 
-        By `PunctuationType.STREAM_TIME` ticks are at multiples of the interval. The function is
-        called with the stream time as soon as that has come to the next tick; ticks that it passed
-        meanwhile are skipped. With ``event_time = stream-time`` that is right behind a record,
-        with ``event_time = watermark`` behind the records of an epoch. By
-        `PunctuationType.WALL_CLOCK_TIME` the first tick is an interval from the first time that the
-        schedule is made, and the function is called with the epoch's wall-clock time, also while
-        no record comes.
+        With `PunctuationType.STREAM_TIME`, ticks are at multiples of the interval. The function is
+        called with the stream time as soon as it reaches the next tick; ticks that it has skipped
+        are left out. With ``event_time = stream-time`` the call follows a record, with ``event_time
+        = watermark`` it follows the records of an epoch. With `PunctuationType.WALL_CLOCK_TIME`,
+        the first tick is one interval after the schedule is first made, and the function is called
+        with the epoch's wall-clock time, even while no records arrive.
 
-        The next tick is stored and committed with the epoch, so that a crash neither loses nor
-        doubles a call; a schedule goes on where it stood when the application comes back.
+        The next tick is stored and committed with the epoch, so a crash neither loses nor repeats a
+        call; when the application restarts, the schedule continues where it was.
 
         Args:
-            interval: From a tick to the next, one millisecond or more.
-            punctuation_type: By which time.
-            punctuator: Called with the time in milliseconds; it may forward, and use stores.
-            start: The first tick, from which all others are whole intervals away. If the clock has
-                passed it, the first tick is the next one of these.
+            interval: The time between two ticks, at least one millisecond.
+            punctuation_type: Which clock to use.
+            punctuator: Called with the time in milliseconds; it may forward records and use stores.
+            start: The first tick; all others are whole intervals away from it. If the clock has
+                already passed it, the first tick is the next of these.
 
         Returns:
-            What ends the schedule: ``cancel()``, also from inside the function. It does not begin
-            again when the application is started anew.
+            A handle whose ``cancel()`` ends the schedule, also from inside the function. A
+            cancelled schedule stays cancelled when the application restarts.
 
         Raises:
             TimerError: If ``init`` is over, or the interval is too short.
@@ -160,22 +159,22 @@ class TimeContext(OverPort):
     def register_event_time_timer(
         self, at: int | datetime, key: Any = None, name: str | None = None
     ) -> None:
-        """Let ``on_timer`` be called when event time has come to a moment.
+        """Have ``on_timer`` called when event time reaches a moment.
 
-        It is called behind the records of the epoch in which the watermark comes there, also while
-        no record comes; with ``event_time = stream-time`` behind the record that brings the time.
-        A moment that has passed is due at once. A key has one timer by event time of each name: to
-        register it again is to move it.
+        It is called after the records of the epoch in which the watermark reaches the moment, even
+        if no records arrive; with ``event_time = stream-time``, after the record that brings the
+        time there. A moment that has already passed is due at once. A key has one event-time timer
+        per name: registering it again moves it.
 
         Args:
             at: The moment, in milliseconds or as an aware datetime.
-            key: The key that it belongs to; the one in hand if not given. Another key must be in
-                the same key group.
-            name: Tells timers of a key apart.
+            key: The key that the timer belongs to; the current key if not given. Another key must
+                be in the same key group.
+            name: Distinguishes several timers of one key.
 
         Raises:
-            TimerKeyError: If the key belongs to another key group, or none is in hand.
-            TimerError: If the moment is none, or the class has no ``on_timer``.
+            TimerKeyError: If the key belongs to another key group, or there is no current key.
+            TimerError: If the moment is not valid, or the class has no ``on_timer``.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -203,20 +202,20 @@ class TimeContext(OverPort):
     def register_processing_time_timer(
         self, at: int | datetime, key: Any = None, name: str | None = None
     ) -> None:
-        """Let ``on_timer`` be called when the clock has come to a moment.
+        """Have ``on_timer`` called when the wall clock reaches a moment.
 
-        It is called at the end of the first epoch whose time is that moment or later; if nothing
-        comes, there is an epoch for the timer alone. A key has one timer by the clock of each
-        name: to register it again is to move it.
+        It is called at the end of the first epoch whose time is that moment or later; if no records
+        arrive, an epoch is run for the timer alone. A key has one processing-time timer per name:
+        registering it again moves it.
 
         Args:
             at: The moment, in milliseconds or as an aware datetime.
             key: As for `register_event_time_timer`.
-            name: Tells timers of a key apart.
+            name: Distinguishes several timers of one key.
 
         Raises:
-            TimerKeyError: If the key belongs to another key group, or none is in hand.
-            TimerError: If the moment is none, or the class has no ``on_timer``.
+            TimerKeyError: If the key belongs to another key group, or there is no current key.
+            TimerError: If the moment is not valid, or the class has no ``on_timer``.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -242,15 +241,15 @@ class TimeContext(OverPort):
     def delete_timer(
         self, key: Any = None, name: str | None = None, domain: TimeDomain | None = None
     ) -> None:
-        """Take back a timer; one that is not set is fine.
+        """Cancel a timer; nothing happens if it is not set.
 
         Args:
-            key: The key that it belongs to; the one in hand if not given.
+            key: The key that the timer belongs to; the current key if not given.
             name: The timer's name.
-            domain: By which time it fires; both if not given.
+            domain: Which clock the timer uses; timers of both are cancelled if not given.
 
         Raises:
-            TimerKeyError: If the key belongs to another key group, or none is in hand.
+            TimerKeyError: If the key belongs to another key group, or there is no current key.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver

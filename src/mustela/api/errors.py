@@ -99,7 +99,7 @@ class OptionConflictError(TopologyError):
 
 
 class MissingSerdeError(TopologyError):
-    """Records are to be written, but nothing says how their keys or values become bytes."""
+    """Records must be written, but no serde is known for their keys or values."""
 
     code = "TOPOLOGY_MISSING_SERDE"
 
@@ -123,7 +123,7 @@ class OtherBuilderError(TopologyError):
 
 
 class RetentionError(TopologyError):
-    """A store would drop what its step still needs."""
+    """A store would drop data that its step still needs."""
 
     code = "TOPOLOGY_RETENTION"
 
@@ -147,13 +147,13 @@ class JoinKeysError(TopologyError):
 
 
 class NotWindowedError(TopologyError):
-    """A table that is not windowed is told to wait for its windows to close."""
+    """A table without windows is asked to wait for its windows to close."""
 
     code = "TOPOLOGY_NOT_WINDOWED"
 
 
 class SuppressVersionedError(TopologyError):
-    """The changes of a versioned table are to be suppressed."""
+    """`suppress` is called on a versioned table."""
 
     code = "TOPOLOGY_SUPPRESS_VERSIONED"
 

@@ -1,4 +1,4 @@
-"""Checks of user functions: can they be called, and with what they will be given?"""
+"""Checks of user functions: can they be called with what they will be given?"""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ITERATED = frozenset(
         *("process_async", "scheduled", "transact"),
     }
 )
-"""The methods that go over what their functions give."""
+"""The methods that iterate over what their functions return."""
 
 
 _COLLECTIONS: tuple[object, ...] = (list, set, dict, bytearray, Counter, deque)
-"""Initializers that make what methods change in place, and give nothing."""
+"""Initializers whose collections have methods that change them in place and return None."""
 
 _FOLDS = frozenset({"adder", "aggregator", "merger", "subtractor"})
-"""What is called with an aggregate and has to give the next one."""
+"""The roles of functions that take an aggregate and must return the next one."""
 
 
 def check_function(
@@ -36,18 +36,18 @@ def check_function(
 ) -> None:
     """Check that a function takes the arguments that a step will call it with.
 
-    A function that does not tell its parameters, as some of Python's own, is accepted.
+    A function whose parameters cannot be inspected, as for some of Python's own, is accepted.
 
     Args:
         function: What the user gave.
-        arguments: Names of what it will be called with.
+        arguments: Names of the arguments with which it will be called.
         role: What the function is to the step, as in ``mapper``.
         verb: The step's method.
         at: The user's line.
 
     Raises:
-        FunctionError: If it is not callable, or not with so many arguments, or if what it does
-            would wait for somebody to await or to iterate it.
+        FunctionError: If it cannot be called with these arguments, or is a coroutine or a generator
+            function where nobody awaits or iterates the result.
     """
     wanted = f"({', '.join(arguments)})"
     if not callable(function):
@@ -81,7 +81,7 @@ def check_function(
 
 
 def gives_nothing(function: object) -> bool:
-    """Say whether a function is written with ``def`` and none of its ways returns a value.
+    """Say whether a function is written with ``def`` and never returns a value.
 
     Example:
         >>> def add(key, value, aggregate):
@@ -96,7 +96,7 @@ def gives_nothing(function: object) -> bool:
     for step in dis.get_instructions(code):
         if step.opname in {"RETURN_VALUE", "RETURN_CONST"}:
             if step.opname == "RETURN_VALUE" and step.is_jump_target:
-                return False  # several ways meet here, with a value each
+                return False  # several branches meet here, each with a value
             told = step if step.opname == "RETURN_CONST" else before
             if told is None or told.argval is not None or not told.opname.endswith("_CONST"):
                 return False
@@ -116,7 +116,7 @@ def _nothing(
     aggregate = next((name for name in arguments if name == "aggregate"), "result")
     fix = f"end it with: return {aggregate}"
     if _is_lambda_that_changes(function):
-        fix = "let it give the aggregate, as lambda key, value, items: [*items, value] does"
+        fix = "return the aggregate, as lambda key, value, items: [*items, value] does"
     return FunctionError(
         f"{verb}'s {role} {_told(function)} never returns a value",
         at=at,
@@ -128,7 +128,7 @@ def _nothing(
 
 
 def _check_kind(function: object, *, role: str, verb: str, at: Origin) -> None:
-    """Check that calling a function does what it says, and gives what it gives."""
+    """Check that calling a function yields its result: it is not a coroutine or a generator."""
     awaited = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     if awaited and "async" not in verb:
         what, why = "a coroutine", "nobody would await it"
@@ -157,11 +157,11 @@ def check_initializer(initializer: object, *, verb: str, at: Origin, adder: obje
         initializer: What the user gave.
         verb: The step's method.
         at: The user's line.
-        adder: What is called with the aggregates that it makes, if that is known here.
+        adder: The function that is called with the aggregates that it makes, if known.
 
     Raises:
-        InitializerError: If it is a value.
-        FunctionError: If it needs arguments, or makes collections which the adder only changes.
+        InitializerError: If it is not a function.
+        FunctionError: If it needs arguments, or makes collections that the adder only changes.
     """
     if callable(initializer):
         check_function(initializer, (), role="initializer", verb=verb, at=at)
@@ -183,7 +183,7 @@ def check_initializer(initializer: object, *, verb: str, at: Origin, adder: obje
 
 
 def function_name(function: Callable[..., Any] | None) -> str | None:
-    """Return the name that a function was given by its author, None for a lambda."""
+    """Return the name that the author gave to a function, None for a lambda."""
     name = getattr(function, "__name__", None)
     return name if isinstance(name, str) and name.isascii() and name.isidentifier() else None
 

@@ -1,8 +1,8 @@
-"""What a function gives, as far as it can be read: its annotation, or the class that it makes.
+"""The type that a function returns, as far as its annotation or its code shows it.
 
-What is read is weaker than what is said. It is used where nothing was said and the serde that keeps
-Python's types would not do: for classes of the user's, and at sinks. Stores of Python's own types
-keep the format that they have without it.
+A type found in this way counts less than one that the user states. It is used only where nothing is
+stated and the serde for Python's types would not do: for the user's own classes, and at sinks.
+Stores of Python's own types keep the same format with or without it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 UNKNOWN: Final = typing.Any
-"""What stands for a type that cannot be told."""
+"""Stands for a type that is not known."""
 
 Part = Literal["all", "key", "value", "each", "each_key", "each_value"]
-"""What of a function's result is meant: all of it, a half of the pair that it is, or of each of the
-pairs or values that it gives."""
+"""Which part of a function's result is meant: all of it, one half of a pair, or the same for each
+item that it returns."""
 
 _MANY: Final = frozenset(
     {
@@ -58,9 +58,9 @@ _READ_MARK: Final = "_read_from_a_function"
 
 
 def given_type(function: object) -> Any:
-    """Return the type of what a function gives, `UNKNOWN` where nothing tells.
+    """Return the type of what a function returns, `UNKNOWN` if it cannot be told.
 
-    It is read from the annotation of a function that has one, or from the class if it is one.
+    It is read from the function's annotation, or is the class itself if the function is a class.
 
     Example:
         >>> def length(text: str) -> int:
@@ -83,7 +83,7 @@ def given_type(function: object) -> Any:
 
 
 def part_type(spec: Any, part: Part) -> Any:
-    """Return the type of a part of what a function gives.
+    """Return the type of a part of what a function returns.
 
     Example:
         >>> part_type(tuple[str, int], "value"), part_type(list[tuple[str, int]], "each_key")
@@ -102,11 +102,11 @@ def part_type(spec: Any, part: Part) -> Any:
 
 
 def read_serde(function: object, part: Part = "all", *, key: bool = False) -> Serde[Any] | None:
-    """Return the serde of a class that a function says to give.
+    """Return the serde for the class that a function is annotated to return.
 
     Returns:
-        None where nothing is said, where no serde is known, and for Python's own types: what keeps
-        those without a word about types goes on to keep them in that way.
+        None if there is no annotation or no serde is known, and for Python's own types, which keep
+        their default format.
     """
     spec = part_type(given_type(function), part)
     if not needs_serde(spec):
@@ -115,12 +115,12 @@ def read_serde(function: object, part: Part = "all", *, key: bool = False) -> Se
 
 
 def read_fold(adder: object, initializer: object) -> Serde[Any] | None:
-    """Return the serde of aggregates: by what adds to them, else by what makes the first one."""
+    """Return the serde of aggregates: read from the adder, or else from the initializer."""
     return read_serde(adder) or read_serde(initializer)
 
 
 def marked_serde(spec: Any, *, key: bool) -> Serde[Any] | None:
-    """Return a serde of a type that was read, None where none is known."""
+    """Return a serde for a type that was read, None if none is known."""
     if spec is UNKNOWN:
         return None
     try:
@@ -132,12 +132,12 @@ def marked_serde(spec: Any, *, key: bool) -> Serde[Any] | None:
 
 
 def is_read(serde: object) -> bool:
-    """Say whether a serde comes from what a function says, and not from the user."""
+    """Say whether a serde was read from a function and not given by the user."""
     return bool(getattr(serde, _READ_MARK, False))
 
 
 def needs_serde(spec: Any) -> bool:
-    """Say whether values of a type are kept only by a serde that is declared.
+    """Say whether values of a type can only be kept by a declared serde.
 
     Example:
         >>> needs_serde(dict[str, int]), needs_serde(list[SimpleNamespace])
@@ -147,7 +147,7 @@ def needs_serde(spec: Any) -> bool:
 
 
 def made_class(function: object) -> Any:
-    """Return the class of the object that a function makes as the last thing that it does.
+    """Return the class of the object that a function makes as its last action.
 
     Only functions without branches are looked at.
 
@@ -170,7 +170,7 @@ def made_class(function: object) -> Any:
 
 
 def _called(before: list[dis.Instruction], call: dis.Instruction) -> dis.Instruction | None:
-    """Return what puts on the stack what is called: it stands before the arguments."""
+    """Return the instruction that pushes the called object, which precedes the arguments."""
     count = call.arg or 0
     wanted = {"CALL": count, "CALL_KW": count + 1}.get(call.opname, 1 + (count & 1))
     height = 0
@@ -182,10 +182,10 @@ def _called(before: list[dis.Instruction], call: dis.Instruction) -> dis.Instruc
 
 
 def _effect(step: dis.Instruction) -> int:
-    """Return by how much a step without jumps makes the stack higher."""
+    """Return by how much an instruction without jumps grows the stack."""
     effect = dis.stack_effect(step.opcode, step.arg)
     if step.opname == "CALL" and "PRECALL" in dis.opmap:
-        # Python 3.11 counts a call in two halves, of which the first has no effect of its own.
+        # Python 3.11 splits a call into two instructions, of which the first has no effect.
         return effect + dis.stack_effect(dis.opmap["PRECALL"], step.arg)
     return effect
 
@@ -204,12 +204,12 @@ def _value_of(loader: dis.Instruction, function: FunctionType) -> Any:
 
 
 def _annotation(function: FunctionType) -> Any:
-    """Return the annotation of what a function returns; one that cannot be read is none."""
+    """Return the annotation of a function's result; `UNKNOWN` if it cannot be read."""
     try:
         said = function.__annotations__.get("return", UNKNOWN)
         if said is UNKNOWN or said is None:
             return UNKNOWN
-        # Only this one: another may name what is imported for type checkers alone.
+            # Only the result: other annotations may name what is imported for type checkers alone.
         stub = SimpleNamespace(__annotations__={"return": said})
         names = {
             name: cell.cell_contents
@@ -224,7 +224,7 @@ def _annotation(function: FunctionType) -> Any:
 
 
 def _each(spec: Any) -> Any:
-    """Return the type of what is in something that is iterated."""
+    """Return the type of an iterable's items."""
     inside = get_args(spec)
     origin = get_origin(spec)
     if origin is tuple:
@@ -234,7 +234,7 @@ def _each(spec: Any) -> Any:
 
 
 def _gives_itself(cls: type[Any]) -> bool:
-    """Say whether calling a class gives an object of it, as far as that can be told."""
+    """Say whether calling a class gives an instance of it, as far as can be told."""
     if is_class_by_path(cls) or is_structured(cls):
         return True
     return type(cls).__call__ is type.__call__ and cls.__new__ is object.__new__
@@ -252,9 +252,9 @@ def _classes(spec: Any) -> Iterator[type[Any]]:
 
 
 def _is_users(cls: type[Any]) -> bool:
-    """Say whether objects of a class are none that are kept without a word about their class."""
+    """Say whether objects of a class can only be kept by a declared serde."""
     if is_class_by_path(cls) or (is_structured(cls) and not typing.is_typeddict(cls)):
         return True
     if cls is object or isinstance(cls, abc.ABCMeta) or getattr(cls, "_is_protocol", False):
-        return False  # an object of another class may count as one of this
+        return False  # objects of other classes may count as instances of this one
     return not any(holds(base) for base in cls.__mro__[:-1]) and cls is not types.EllipsisType

@@ -1,4 +1,4 @@
-"""Lambdas that change what they are given, and give nothing."""
+"""Lambdas that only change their argument and return nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _IN_PLACE: Final = frozenset(
         *("extendleft", "insert", "intersection_update", "remove", "reverse", "sort", "update"),
     }
 )
-"""Methods by which Python's own collections change and give nothing."""
+"""Methods with which Python's collections change in place and return None."""
 
 
 def only_changes(code: CodeType) -> bool:
-    """Say whether all that a function does is one call of a method that changes its last argument.
+    """Say whether a function only calls one method that changes its last argument.
 
     Example:
         >>> only_changes((lambda key, value, seen: seen.append(value)).__code__)

@@ -1,4 +1,4 @@
-"""Over which span of time two streams are joined, and how their records are kept meanwhile."""
+"""How far apart in time two streams are joined, and how their records are kept meanwhile."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ __all__ = ["JoinWindows", "StreamJoined"]
 
 
 Span = timedelta | Callable[[Record[Any, Any]], timedelta]
-"""A span of time, or what gives one for a record."""
+"""A span of time, or a function that returns one for a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindows(Option):
-    """Which records of two streams meet: those whose times lie close together.
+    """Which records of two streams are joined: those whose timestamps are close together.
 
-    A record of the left stream at time t meets the right stream's records of
-    [t - before, t + after], both ends inclusive. One of the two may be negative, so that the right
-    record must be older, or younger, by so much at least.
+    A left record at time t is joined with the right records in [t - before, t + after], both ends
+    inclusive. One of the two may be negative, so that the right record must be older, or younger,
+    by at least that much.
 
-    Each left record may have a window of its own: then ``before`` or ``after`` is a function of it,
-    called once, when the record comes, and ``before_max`` or ``after_max`` says how wide a window
-    can be, so that it is known how long records are kept. A record for which a function gives more,
-    or nothing that is a span of time, meets the processing handler as one on which it raises.
+    Each left record may have a window of its own. Then ``before`` or ``after`` is a function of the
+    record, called once when it arrives, and ``before_max`` or ``after_max`` gives the widest
+    window, which decides how long records are kept. A record for which the function returns more
+    than that, or something that is not a span of time, goes to the processing handler, as if the
+    function had raised an error.
 
     Args:
         before: How much older than the left record a right one may be; or a function that is called
-            with the left record, a `Record`, and returns that.
+            with the left record, a `Record`, and returns the span.
         after: How much younger than the left record a right one may be; likewise.
-        before_max: The most that a function ``before`` gives.
-        after_max: The most that a function ``after`` gives.
-        grace: How long behind the end of its window a record of a left or outer join waits for a
-            partner that comes late, before it is a result without one; ``timedelta(0)`` for not
-            at all.
+        before_max: The largest span that a function ``before`` returns.
+        after_max: The largest span that a function ``after`` returns.
+        grace: How long after the end of its window a record of a left or outer join waits for a
+            late partner before it is passed on without one; ``timedelta(0)`` for not at all.
 
     Raises:
         BadOptionError: If the window would end before it begins, the grace is negative, or a
@@ -94,7 +94,7 @@ class JoinWindows(Option):
 
     @classmethod
     def of_time_difference(cls, time_difference: timedelta, *, grace: timedelta) -> JoinWindows:
-        """Return windows in which neither record is older than the other by more than so much.
+        """Return windows in which neither record is older than the other by more than a given span.
 
         Args:
             time_difference: How far apart two records may be.
@@ -114,7 +114,7 @@ class JoinWindows(Option):
 
     @property
     def size(self) -> timedelta:
-        """From the earliest partner of a record to the latest; the most that it can be.
+        """The span from the earliest partner of a record to the latest; the largest possible one.
 
         Example:
             >>> JoinWindows.of_time_difference(timedelta(seconds=5), grace=timedelta(0)).size
@@ -123,13 +123,13 @@ class JoinWindows(Option):
         return timedelta(milliseconds=self.spec().size_ms)
 
     def spans(self) -> JoinSpans | None:
-        """Return the functions that say the window of a record, None if there is none."""
+        """Return the functions that give the window of a record, None if there are none."""
         before = self.before if callable(self.before) else None
         after = self.after if callable(self.after) else None
         return None if before is after is None else JoinSpans(before=before, after=after)
 
     def spec(self) -> JoinWindowSpec:
-        """Return the windows in milliseconds; the widest, where each record has its own."""
+        """Return the windows in milliseconds; the widest, if each record has its own."""
         at = user_origin()
         before = _most("before", self.before, self.before_max, at=at)
         after = _most("after", self.after, self.after_max, at=at)
@@ -139,30 +139,30 @@ class JoinWindows(Option):
             raise BadOptionError(
                 msg,
                 at=at,
-                why="a record meets what lies between its time less before and its time plus after",
-                fix="make one of them larger, so that they are at least nothing together",
+                why="a record is joined with those between its time - before and its time + after",
+                fix="make one of them larger, so that their sum is at least 0",
                 fields={"option": "before", "value": self.before},
             )
         return JoinWindowSpec(before_ms=before, after_ms=after, grace_ms=grace)
 
 
 def _most(option: str, span: object, most: object, *, at: Origin) -> int:
-    """Return a span of time, or the most that a function gives, as whole milliseconds."""
+    """Return a span of time, or the maximum for a function, as whole milliseconds."""
     fields = {"option": f"{option}_max", "value": most}
     if callable(span):
         check_function(span, ("record",), role=option, verb="JoinWindows", at=at)
         if most is None:
-            msg = f"JoinWindows needs {option}_max, for its {option} is a function"
+            msg = f"JoinWindows needs {option}_max, because its {option} is a function"
             raise BadOptionError(
                 msg,
                 at=at,
-                why="records are kept for as long as another one may meet them",
-                fix=f"write {option}_max=timedelta(...), the most that the function gives",
+                why="records are kept for as long as they may find a partner",
+                fix=f"write {option}_max=timedelta(...), the most that the function returns",
                 fields=fields,
             )
         return milliseconds("JoinWindows", f"{option}_max", most, at=at, sign="any")
     if most is not None:
-        msg = f"JoinWindows cannot have {option}_max={most!r}: its {option} is no function"
+        msg = f"JoinWindows cannot have {option}_max={most!r}: its {option} is not a function"
         raise BadOptionError(msg, at=at, fix=f"leave out {option}_max=", fields=fields)
     return milliseconds("JoinWindows", option, span, at=at, sign="any")
 
@@ -172,21 +172,22 @@ class StreamJoined(Option, Generic[K, V, W]):
     """How the records of two streams are kept while they wait for each other.
 
     Attributes:
-        key: Type or serde of the keys of both sides; the streams' if nothing is said.
-        value: Type or serde of the left stream's values; the stream's own if nothing is said.
+        key: Type or serde of the keys of both sides; the streams' if not given.
+        value: Type or serde of the left stream's values; the stream's own if not given.
         other_value: Type or serde of the right stream's values; likewise.
-        store: What the names of the join's stores begin with; ``name`` if nothing is said.
+        store: The beginning of the names of the join's stores; ``name`` if not given.
         name: Name of the join.
-        this_store: A supplier of a window store for the left stream's records, for its name: it
-            keeps duplicates, and its window and retention are those of the join.
+        this_store: A supplier for the left stream's records, which gives the store its name. It
+            must be a window store that retains duplicates, with the window and the retention of the
+            join.
         other_store: A supplier for the right stream's records; likewise.
         logged: Whether the stores have changelogs, from which they are restored.
         topic_config: Settings of the changelog topics that differ from the default.
-        version: The version of the left stream's records as they are kept; see `Materialized`.
-        upgrade: How older ones are read, likewise. It has to stay: ``mustela state upgrade`` does
-            not rewrite what waits in a join.
-        other_version: The version of the right stream's records.
-        other_upgrade: How older ones are read; it has to stay, too.
+        version: The version of the left stream's stored records; see `Materialized`.
+        upgrade: How older versions of them are read, likewise. Keep it: ``mustela state upgrade``
+            does not rewrite records that wait in a join.
+        other_version: The version of the right stream's stored records.
+        other_upgrade: How older versions of them are read; keep it, too.
 
     Example:
         >>> from mustela import JoinWindows, StreamsBuilder

@@ -1,4 +1,4 @@
-"""How joins are named, and what their sides are made of."""
+"""How joins are named, and the types of their two sides."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["Joined", "TableJoined"]
 
 @dataclass(frozen=True, kw_only=True)
 class Joined(Option, Generic[K, V, W]):
-    """How a stream meets a table.
+    """How a stream is joined with a table.
 
     Attributes:
-        key: Type or serde of the keys of both sides; the stream's if nothing is said.
+        key: Type or serde of the keys of both sides; the stream's if not given.
         value: Type or serde of the stream's values, for records that wait.
         other_value: Type or serde of the table's values, for a copy of the table.
         name: Name of the join.
-        grace: How long a record waits for table rows that are older than itself but come later.
-            Only for a versioned table: others do not know what was before.
+        grace: How long a record waits for table rows that are older than the record but arrive
+            later. Only for versioned tables: others do not keep their past.
         version: The version of the records that wait, as in `Materialized`.
-        upgrade: How older ones are read, likewise. It has to stay: ``mustela state upgrade`` does
-            not rewrite what waits in a join.
+        upgrade: How older versions of them are read, likewise. Keep it: ``mustela state upgrade``
+            does not rewrite records that wait in a join.
 
     Example:
         >>> from mustela import Joined, StreamsBuilder

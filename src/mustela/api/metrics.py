@@ -1,4 +1,4 @@
-"""What processors count: metrics of the user's own, beside those of the steps."""
+"""What processors count: the user's own metrics, next to those of the steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class MetricCounter:
-    """A count that goes up.
+    """A count that only goes up.
 
     Args:
         name: Its name.
-        add: Called with the name and how much more there is.
+        add: Called with the name and the increment.
 
     Example:
         >>> MetricCounter("hits", lambda name, number: print(name, number)).increment(2)
@@ -35,7 +35,7 @@ class MetricCounter:
         """Count one more, or several.
 
         Args:
-            number: How many; not less than 0.
+            number: How many; at least 0.
 
         Raises:
             ValueError: If the number is below 0.
@@ -47,7 +47,7 @@ class MetricCounter:
             ...         self.context.metrics().counter("letters").increment(len(record.value))
         """
         if number < 0:
-            msg = f"counter {self.name!r} goes up, so it cannot be incremented by {number}"
+            msg = f"counter {self.name!r} only goes up, so it cannot be incremented by {number}"
             raise ValueError(msg)
         self._add(self.name, number)
 
@@ -55,12 +55,12 @@ class MetricCounter:
 class ProcessorMetrics:
     """The metrics of a processor's step.
 
-    They belong to the epoch: what an epoch counts that fails, and is run again, counts once. They
-    are where the steps' own counts are, as ``user.<name>:<step>``: in the counters of
-    `mustela.runtime.events.EpochDone`, and in `TopologyTestDriver.metrics`.
+    They belong to the epoch: if an epoch fails and is run again, what it counted counts once. They
+    are listed with the step's own counts, as ``user.<name>:<step>``: in the counters of
+    `mustela.events.EpochDone`, and in `TopologyTestDriver.metrics`.
 
     Args:
-        add: Called with the name of a count and how much more there is.
+        add: Called with the name of a count and its increment.
     """
 
     __slots__ = ("_add", "_counters")
@@ -76,7 +76,7 @@ class ProcessorMetrics:
             name: Letters, digits, dots, underscores and hyphens.
 
         Raises:
-            BadNameError: If it is no such name.
+            BadNameError: If the name is not of that form.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver

@@ -1,7 +1,7 @@
-"""Names of steps, stores and topics: checked when given, made from the path when not.
+"""Names of steps, stores and topics: checked if given, made from the path if not.
 
 No name comes from a counter. A step's default name is its parent's name and the verb, so adding a
-step somewhere does not rename what stands elsewhere, and state keeps its store.
+step does not rename the others, and state keeps its store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def snake_case(name: str) -> str:
-    """Return a name of Java as Python writes it.
+    """Return a Java name as Python writes it.
 
     Example:
         >>> snake_case("flatMapValues")
@@ -63,7 +63,7 @@ def check_name(name: object, *, what: str, at: Origin, length_max: int = NAME_LE
 
 
 def path_name(*parts: str, length_max: int = NAME_LENGTH_MAX) -> str:
-    """Join the parts of a path; one that grows too long keeps its end and a hash of the rest.
+    """Join the parts of a path; if the name is too long, keep its end and a hash of the rest.
 
     Example:
         >>> path_name("lines", "map_values")
