@@ -1,4 +1,4 @@
-"""What the options of steps have in common: what they say to those who write them as in Java."""
+"""What the options of steps share: their answers to users who write them as in Java."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KAFKA = {
     "with_name": {"": 'write {}(name="...")'},
     "with_store_name": {"": 'write {}(store="...")'},
     "with_caching_disabled": {"": "write {}(caching=False)"},
-    "with_caching_enabled": {"": "leave it out: changes within an epoch become one"},
+    "with_caching_enabled": {"": "leave it out: changes within an epoch are combined"},
     "with_logging_disabled": {"": "write {}(logged=False)"},
     "with_logging_enabled": {"": "write {}(topic_config={{...}})"},
     "with_retention": {"": "write {}(retention=timedelta(...))"},
@@ -59,19 +59,19 @@ _KAFKA = {
     "with_other_store_supplier": {"": "write {}(other_store=...)"},
     "with_function": {"": "write {}(function=...)"},
     "with_consumer": {"": "write {}(consumer=...)"},
-    "add_state_listener": {"App": "write app.add_listener(...): it is told of states too"},
+    "add_state_listener": {"App": "write app.add_listener(...): it receives states too"},
     "clean_up": {"App": "run: mustela reset MODULE:APP"},
-    "set_state_listener": {"App": "write app.add_listener(...): it is told of states too"},
+    "set_state_listener": {"App": "write app.add_listener(...): it receives states too"},
     "set_uncaught_exception_handler": {
         "App": "look at app.error when it has ended, or set processing_handler"
     },
-    "with_grace_period": {"": "say the grace where the windows are made"},
+    "with_grace_period": {"": "give grace= where the windows are made"},
 }
 """By Kafka Streams' method in snake_case, then by class: what to write; ``{}`` is the class."""
 
 
 def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
-    """Return the error of a method that an option does not have."""
+    """Return the error for a method that an option does not have."""
     snake = snake_case(asked)
     by_class = _KAFKA.get(snake, {})
     fix = by_class.get(kind.__name__) or by_class.get("")
@@ -91,7 +91,7 @@ def _told(kind: type, asked: str) -> NoSuchStepError | AttributeError:
 if TYPE_CHECKING:
 
     class Answering:
-        """The base of classes that users make, and whose methods they call."""
+        """The base of classes that users create and whose methods they call."""
 
     class Option(Answering):
         """The base of the classes of options."""
@@ -99,10 +99,10 @@ if TYPE_CHECKING:
 else:
 
     class _AnsweringType(type):
-        """Says how things are made here to those who make them as Kafka Streams does."""
+        """Answers a Java-style call with what to write instead."""
 
         def __call__(cls, *given: Any, **named: Any) -> Any:
-            """Make one, or say what it takes."""
+            """Make an instance, or say what the class takes."""
             signature = inspect.signature(cls.__init__)
             try:
                 signature.bind(None, *given, **named)
@@ -111,24 +111,24 @@ else:
             return super().__call__(*given, **named)
 
         def __getattr__(cls, name: str) -> Any:
-            """Say what to write."""
+            """Say what to write instead."""
             if name.startswith("_"):
                 msg = f"type object {cls.__name__!r} has no attribute {name!r}"
                 raise AttributeError(msg)
             raise _told(cls, name)
 
     class Answering(metaclass=_AnsweringType):
-        """The base of classes that users make, and whose methods they call."""
+        """The base of classes that users create and whose methods they call."""
 
         __slots__ = ()
 
         def __init_subclass__(cls) -> None:
-            """Say of each call that cannot be what to write."""
+            """Make invalid calls of its methods say what to write instead."""
             super().__init_subclass__()
             answer_calls(cls)
 
         def __getattr__(self, name: str) -> Any:
-            """Say what to write."""
+            """Say what to write instead."""
             if name.startswith("_"):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)

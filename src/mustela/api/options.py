@@ -1,6 +1,6 @@
 """Options that steps take: how records are read, written, grouped and stored.
 
-The common options are plain keywords of the methods too. What is said in both places must agree.
+The common options are also plain keywords of the methods. If both are given, they must agree.
 The classes have no slots: up to Python 3.11 ``Consumed[str, int](...)`` fails for a generic class
 that is frozen and slotted.
 """
@@ -61,7 +61,7 @@ StoreType = Literal["persistent", "in_memory"]
 Partitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
 """(topic, key, value, number of partitions) -> partition, or None for Kafka's own choice.
 
-Several partitions send the record to each of them, none at all drops it."""
+A sequence of partitions sends the record to each of them; an empty one drops it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +135,16 @@ class Consumed(Option, Generic[K, V]):
     """How a topic is read.
 
     Attributes:
-        key: Type or serde of the keys; bytes if nothing is said.
-        value: Type or serde of the values; bytes if nothing is said.
+        key: Type or serde of the keys; bytes if not given.
+        value: Type or serde of the values; bytes if not given.
         auto_offset_reset: Where to begin a partition for which nothing is committed, an
             `AutoOffsetReset` or its word; None takes the application's setting.
-        timestamp_extractor: Gives the time of each record; its own timestamp, and an error if
-            that is negative, if nothing is said. See `mustela.api.timestamps`.
-        watermark: How far event time has come in the source, told from its records; None takes
-            the application's settings.
-        late: What becomes of a record that comes too late for its window.
+        timestamp_extractor: Gives the timestamp of each record. If not given, it is the record's
+            own, and a negative one is an error. `FailOnInvalidTimestamp` and others are in
+            `mustela.streams`.
+        watermark: How the watermark of the source follows from its records; None takes the
+            application's settings.
+        late: What happens to a record that comes too late for its window.
         name: Name of the source.
 
     Example:
@@ -168,9 +169,9 @@ class Produced(Option, Generic[GroupK, GroupV]):
     """How a topic is written.
 
     Attributes:
-        key: Type or serde of the keys; those of the stream if nothing is said.
-        value: Type or serde of the values; those of the stream if nothing is said.
-        partitioner: Chooses the partition; Kafka's own choice by key if nothing is said.
+        key: Type or serde of the keys; the stream's if not given.
+        value: Type or serde of the values; the stream's if not given.
+        partitioner: Chooses the partition; Kafka's own choice by key if not given.
         name: Name of the sink.
 
     Example:
@@ -188,12 +189,12 @@ class Produced(Option, Generic[GroupK, GroupV]):
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped(Option, Generic[GroupK, GroupV]):
-    """How records travel when they are grouped.
+    """How records are sent to their groups.
 
     Attributes:
         key: Type or serde of the grouping key.
         value: Type or serde of the values.
-        name: Name of the grouping; names of what follows begin with it.
+        name: Name of the grouping; the names of the steps after it begin with it.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -217,29 +218,30 @@ class Materialized(Option, Generic[GroupK, GroupV]):
         logged: Whether changes go to a changelog topic, from which the store is restored.
         topic_config: Settings of the changelog topic that differ from the default.
         supplier: Kind and name of the store, from `Stores`; instead of ``store``.
-        caching: Whether changes of a key within an epoch may become one, as they do if nothing is
-            said. False forwards each change of this step, as ``emit = every`` does for all steps;
-            with that setting there is nothing that True could do.
+        caching: Whether changes of a key within an epoch may be combined into one, which is the
+            default. False forwards each change of this step, as ``emit = every`` does for all
+            steps; under that setting True has no effect.
         store_type: Where Kafka Streams would keep the store. Here the setting ``state.backend``
-            says it for all stores of the application.
-        retention: Of a windowed table: how long a window can be read, counted from its start (a
-            session: from its end). At least as long as it takes records, which is the default. Any
-            other table refuses it, and takes ``ttl``.
-        ttl: Of a table that is not windowed: how long a row is kept after it was written, more than
-            nothing. Then it is deleted, and readers of the table are told. None keeps rows until
-            they are deleted.
-        ttl_by: By which time that is: ``event_time``, counted from the time of the row, or
-            ``processing_time``, counted by the clock from when it was written.
-        with_headers: Keep the headers of the record that made each row what it is, as the stores
-            of `Stores` whose names end in ``with_headers`` do.
-        renamed_from: The name that the store had in an earlier version of the program. Its rows go
-            on under the new name, and its changelog keeps the old one; so this is said for as long
-            as the store is there.
-        version: The version of the rows that are written. Rows of the first version, which is 1,
-            do not say it; count up when values change so that older rows have to be upgraded.
-        upgrade: How older rows are read: a function that makes a value of this version from one
-            of the version before, whose parameter is annotated with the older type; or an
-            `Upgrade`; or one of them for each older version, by its number, where each makes
+            decides that for all stores of the application.
+        retention: For a windowed table: how long a window can be read, counted from its start (for
+            a session, from its end). It is at least the time in which the window accepts records,
+            which is the default. Any other table refuses it; use ``ttl`` there.
+        ttl: For a table that is not windowed: how long a row is kept after it was written; it must
+            be positive. Then the row is deleted, and readers of the table see the deletion. None
+            keeps rows until they are deleted.
+        ttl_by: The clock of the ``ttl``: ``event_time``, counted from the row's timestamp, or
+            ``processing_time``, counted from the wall-clock time at which it was written.
+        with_headers: Keep the headers of the record that last changed each row, as the stores of
+            `Stores` do whose names end in ``with_headers``.
+        renamed_from: The name that the store had in an earlier version of the program. Its rows are
+            kept under the new name, and its changelog keeps the old one, so leave this option in
+            place for as long as the store exists.
+        version: The version of the rows that are written; 1 if not given. Raise it when values
+            change so that older rows have to be upgraded.
+        upgrade: How older rows are read: a function that makes a value of this version from one of
+            the previous version, and whose parameter is annotated with the older type; or an
+            `Upgrade`; or a dict with one of them for each older version's number, where each makes
+            values of the next version. See the guide on releases.
             values of the next version. See the guide on releases.
 
     Example:
@@ -267,7 +269,7 @@ class Materialized(Option, Generic[GroupK, GroupV]):
 
     @property
     def store_name(self) -> str | None:
-        """The store's name, said by ``store`` or by ``supplier``; None if nothing is said.
+        """The store's name, given by ``store`` or by ``supplier``; None if neither is given.
 
         Example:
             >>> from mustela import Stores
@@ -275,20 +277,20 @@ class Materialized(Option, Generic[GroupK, GroupV]):
             'counts'
         """
         if self.store is None and self.supplier is not None:
-            return getattr(self.supplier, "name", "")  # what is no supplier is refused later
+            return getattr(self.supplier, "name", "")  # anything but a supplier is refused later
         return self.store
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repartitioned(Option, Generic[GroupK, GroupV]):
-    """How records travel where a stream is repartitioned.
+    """How records are sent to their lanes when a stream is repartitioned.
 
     Attributes:
-        key: Type or serde of the keys; those of the stream if nothing is said.
-        value: Type or serde of the values; those of the stream if nothing is said.
-        partitions: The number of partitions that the partitioner is told; the application's
-            number of key groups if nothing is said. How many lanes there are is a setting.
-        partitioner: May drop a record or repeat it, as `Partitioner` says.
+        key: Type or serde of the keys; the stream's if not given.
+        value: Type or serde of the values; the stream's if not given.
+        partitions: The number of partitions that the partitioner is called with; the application's
+            number of key groups if not given. The number of lanes is a setting.
+        partitioner: May drop or duplicate a record, as `Partitioner` says.
         name: Name of the step.
 
     Example:
@@ -310,9 +312,9 @@ class Printed(Option, Generic[GroupK, GroupV]):
     """Where and how the records of a stream are printed.
 
     Attributes:
-        path: A file to add lines to; standard output if nothing is said.
-        label: What each line begins with; the stream's name if nothing is said.
-        mapper: Gives the text of a record from key and value; ``key, value`` if nothing is said.
+        path: A file to append lines to; standard output if not given.
+        label: The beginning of each line; the stream's name if not given.
+        mapper: Makes the text of a record from key and value; ``key, value`` if not given.
         name: Name of the step.
 
     Example:
@@ -341,10 +343,10 @@ class Printed(Option, Generic[GroupK, GroupV]):
 
     @classmethod
     def to_file(cls, path: str | PathLike[str]) -> Printed[Any, Any]:
-        """Print to a file: lines are added to what it holds.
+        """Print to a file, at its end.
 
         Raises:
-            BadOptionError: If that is no path.
+            BadOptionError: If it is not a path.
 
         Example:
             >>> Printed.to_file("words.txt").path
@@ -358,7 +360,7 @@ class Printed(Option, Generic[GroupK, GroupV]):
         return Printed(path=found)
 
     def with_label(self, label: str) -> Printed[GroupK, GroupV]:
-        """Return the same with another label.
+        """Return a copy with another label.
 
         Example:
             >>> Printed.to_sys_out().with_label("words").label
@@ -369,7 +371,7 @@ class Printed(Option, Generic[GroupK, GroupV]):
     def with_key_value_mapper(
         self, mapper: Callable[[GroupK, GroupV], object]
     ) -> Printed[GroupK, GroupV]:
-        """Return the same with a function that gives the text of a record.
+        """Return a copy with a function that makes the text of a record.
 
         Example:
             >>> Printed.to_sys_out().with_key_value_mapper("{}={}".format).mapper("a", 1)

@@ -30,6 +30,6 @@ def user_origin() -> Origin:
 
 
 def _is_ours(code: CodeType) -> bool:
-    """Say whether code is of these rooms, as is what `dataclass` wrote for one of their classes."""
+    """Say whether code is of these rooms, or was made by `dataclass` for one of their classes."""
     made = (code.co_filename, code.co_name) == ("<string>", "__init__")
     return made or code.co_filename.startswith(_OURS)

@@ -1,4 +1,4 @@
-"""The types of what a processor gives besides what it forwards."""
+"""The types of a processor's side outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SideOutput(Generic[K, V]):
     """The types of a side output of a processor.
 
     Attributes:
-        key: Type or serde of the keys; those of the stream that is processed if nothing is said.
+        key: Type or serde of the keys; the processed stream's if not given.
         value: Type or serde of the values; likewise.
 
     Example:

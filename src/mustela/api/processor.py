@@ -1,4 +1,4 @@
-"""What users derive their processors from, and what they write types with."""
+"""The classes from which users derive processors, and the type variables for them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ KOut = TypeVar("KOut")
 VOut = TypeVar("VOut")
 
 ProcessorSupplier = Callable[[], Any]
-"""A class, or a function without arguments, that gives a new processor each time it is called.
+"""A class, or a function without arguments, that returns a new processor on each call.
 
-A ``stores()`` of it, as a static or class method or as a sequence, names the stores that its
+Its ``stores()``, a static or class method, or its ``stores``, a sequence, lists the stores that its
 processors use: they are added to the topology and connected."""
 
 
 class Processor(Generic[KIn, VIn, KOut, VOut]):
-    """Handles records one by one, keeps state, and forwards what it likes.
+    """Handles records one by one, with state, and forwards any number of records.
 
     A processor with stores has one instance for each key group, as Kafka Streams has one for each
-    task; it sees the records of its key group in order. An instance lives for an epoch: what has
-    to outlive it belongs into a store, which is committed with the epoch's results.
+    task; it sees the records of its key group in order. An instance lives for one epoch: whatever
+    must outlive it belongs in a store, which is committed with the epoch's results.
 
     Example:
         >>> from mustela import Processor, Record, Stores, StreamsBuilder, TopologyTestDriver
@@ -64,13 +64,13 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     """
 
     punctuates: ClassVar[bool | None] = None
-    """Whether ``init`` schedules punctuators; None: it does if it calls ``schedule`` itself."""
+    """Whether ``init`` schedules punctuators; None: if it calls ``schedule`` itself."""
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
         """Prepare; called once, before the first record.
 
         Args:
-            context: What the processor may ask and do; the same object for its whole life.
+            context: The processor's context; the same object for its whole life.
         """
 
     def process(self, record: Record[KIn, VIn]) -> None:
@@ -82,9 +82,9 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
         raise NotImplementedError
 
     def on_timer(self, timer: Timer[KIn], context: ProcessorContext[KOut, VOut]) -> None:
-        """Act when a timer fires that was registered with the context.
+        """Handle a timer that was registered with the context.
 
-        Stores are those of the timer's key. ``timer.with_value(...)`` is a record with the
+        The stores show the state of the timer's key. ``timer.with_value(...)`` is a record with the
         timer's key and time.
 
         Args:
@@ -101,11 +101,11 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
         """
 
     def close(self) -> None:
-        """Let go of what `init` took; called once, behind the last record."""
+        """Release what `init` acquired; called once, after the last record."""
 
 
 class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
-    """A processor that cannot change keys, so that nothing behind it has to travel.
+    """A processor that cannot change keys, so the steps after it need no repartitioning.
 
     Example:
         >>> from mustela import FixedKeyProcessor, StreamsBuilder, TopologyTestDriver
@@ -125,13 +125,13 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
     """
 
     punctuates: ClassVar[bool | None] = None
-    """Whether ``init`` schedules punctuators; None: it does if it calls ``schedule`` itself."""
+    """Whether ``init`` schedules punctuators; None: if it calls ``schedule`` itself."""
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
         """Prepare; called once, before the first record.
 
         Args:
-            context: What the processor may ask and do.
+            context: The processor's context.
         """
 
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
@@ -145,9 +145,9 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
     def on_timer(
         self, timer: FixedKeyTimer[KIn], context: FixedKeyProcessorContext[KIn, VOut]
     ) -> None:
-        """Act when a timer fires that was registered with the context.
+        """Handle a timer that was registered with the context.
 
-        Stores are those of the timer's key. ``timer.with_value(...)`` is a record with the
+        The stores show the state of the timer's key. ``timer.with_value(...)`` is a record with the
         timer's key and time.
 
         Args:
@@ -164,7 +164,7 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         """
 
     def close(self) -> None:
-        """Let go of what `init` took; called once, behind the last record."""
+        """Release what `init` acquired; called once, after the last record."""
 
 
 class ContextualProcessor(Processor[KIn, VIn, KOut, VOut]):
@@ -187,7 +187,7 @@ class ContextualProcessor(Processor[KIn, VIn, KOut, VOut]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Say what to write where the context was not kept."""
+            """Say what to write if the context was not kept."""
             raise _not_there(self, name)
 
 
@@ -210,12 +210,12 @@ class ContextualFixedKeyProcessor(FixedKeyProcessor[KIn, VIn, VOut]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Say what to write where the context was not kept."""
+            """Say what to write if the context was not kept."""
             raise _not_there(self, name)
 
 
 def _not_there(processor: object, name: str) -> AttributeError:
-    """Return the error of an attribute that a processor does not have."""
+    """Return the error for an attribute that a processor does not have."""
     kind = type(processor).__name__
     if name != "context":
         return AttributeError(f"{kind!r} object has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Processors around those of the user's: what a program wants of all its processors, said once."""
+"""Wrappers around the user's processors: what a program wants of all of them, written once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["ProcessorWrapper", "WrappedProcessor"]
 
 
 class WrappedProcessor:
-    """A processor that hands all it is called for to another one; a base for wrappers.
+    """A processor that passes each call on to another one; a base class for wrappers.
 
-    It serves for both kinds of processors: override what is to happen around the other's methods.
+    It works for both kinds of processors: override the methods around which something is to happen.
 
     Args:
         inner: The processor that is wrapped.
@@ -24,20 +24,20 @@ class WrappedProcessor:
         >>> class Copy(ContextualProcessor):
         ...     def process(self, record):
         ...         self.context.forward(record)
-        >>> class Told(WrappedProcessor):
+        >>> class Logged(WrappedProcessor):
         ...     def process(self, record):
-        ...         print("comes:", record.value)
+        ...         print("input:", record.value)
         ...         super().process(record)
-        >>> context, processor = MockProcessorContext(), Told(Copy())
+        >>> context, processor = MockProcessorContext(), Logged(Copy())
         >>> processor.init(context)
         >>> processor.process(Record("a", 1, 0))
-        comes: 1
+        input: 1
         >>> context.forwarded()[0].record
         Record(key='a', value=1, timestamp=0)
     """
 
     punctuates: ClassVar[bool | None] = None
-    """Whether the wrapper itself schedules punctuators; what it wraps says so by itself."""
+    """Whether the wrapper itself schedules punctuators; the wrapped processor has its own."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -47,26 +47,27 @@ class WrappedProcessor:
         self.inner.init(context)
 
     def process(self, record: Any) -> None:
-        """Let the wrapped processor handle a record."""
+        """Pass a record to the wrapped processor."""
         self.inner.process(record)
 
     def on_timer(self, timer: Any, context: Any) -> None:
-        """Let a timer of the wrapped processor fire."""
+        """Pass a timer to the wrapped processor."""
         self.inner.on_timer(timer, context)
 
     def close(self) -> None:
-        """Let the wrapped processor go."""
+        """Close the wrapped processor."""
         self.inner.close()
 
 
 class ProcessorWrapper:
-    """Wraps what gives the processors of a topology; override the method of the kind.
+    """Wraps the suppliers of a topology's processors; override the method for the kind.
 
-    Every processor that the program writes passes here when its step is added: those of
-    `KStream.process` and `KStream.process_values`, of `Topology.add_processor` and of global
-    stores. The other steps of the DSL are no processors, and are not wrapped. What is returned
-    gives processors too, which usually hand on what they are called for; see `WrappedProcessor`.
-    Stores that its ``stores()`` gives are added and connected besides those of the supplier.
+    The supplier of every processor that the program writes passes through here when its step is
+    added: those of `KStream.process` and `KStream.process_values`, of `Topology.add_processor` and
+    of global stores. The other steps of the DSL are not processors and are not wrapped. The
+    processors of the supplier that is returned usually pass their calls on; see `WrappedProcessor`.
+    The stores of its ``stores()`` are added and connected in addition to those of the original
+    supplier.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -95,11 +96,11 @@ class ProcessorWrapper:
     """
 
     def wrap_processor_supplier(self, name: str, supplier: ProcessorSupplier) -> ProcessorSupplier:
-        """Return what gives the processors of a step.
+        """Return the supplier of a step's processors.
 
         Args:
             name: The step's name.
-            supplier: What the program gave.
+            supplier: The supplier that the program gave.
 
         Example:
             >>> ProcessorWrapper().wrap_processor_supplier("step", dict) is dict
@@ -111,11 +112,11 @@ class ProcessorWrapper:
     def wrap_fixed_key_processor_supplier(
         self, name: str, supplier: ProcessorSupplier
     ) -> ProcessorSupplier:
-        """Return what gives the fixed-key processors of a step.
+        """Return the supplier of a step's fixed-key processors.
 
         Args:
             name: The step's name.
-            supplier: What the program gave.
+            supplier: The supplier that the program gave.
 
         Example:
             >>> ProcessorWrapper().wrap_fixed_key_processor_supplier("step", dict) is dict

@@ -1,4 +1,4 @@
-"""When a scheduled source ticks, and what becomes of ticks that were missed."""
+"""When a scheduled source ticks, and what happens to ticks that were missed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _ON_TIME: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """What becomes of ticks that were missed, because the application was down or busy.
+    """What happens to ticks that were missed because the application was down or busy.
 
     Attributes:
-        kind: Made by the class method of that name.
-        ticks_max: For ``all``: so many ticks at most in one epoch; the others follow in the next.
+        kind: The name of the class method that made it.
+        ticks_max: For ``all``: how many ticks one epoch handles at most; the others follow in the
+            next.
         tolerance: For ``none``: how late a tick may be handled and still count as on time.
 
     Example:
@@ -58,10 +59,10 @@ class CatchUp:
 
     @classmethod
     def all(cls, *, ticks_max: int = _TICKS_MAX) -> CatchUp:
-        """Return that each missed tick is handled, the oldest first, each with its own time.
+        """Handle each missed tick, the oldest first, each with its own time.
 
         Args:
-            ticks_max: So many at most in one epoch.
+            ticks_max: How many ticks one epoch handles at most.
 
         Raises:
             BadOptionError: If it is not a positive number.
@@ -74,7 +75,7 @@ class CatchUp:
 
     @classmethod
     def last(cls) -> CatchUp:
-        """Return that of ticks which are due together only the last one is handled.
+        """Handle only the last of the ticks that are due.
 
         Example:
             >>> CatchUp.last().kind
@@ -84,11 +85,10 @@ class CatchUp:
 
     @classmethod
     def none(cls, *, tolerance: timedelta = _ON_TIME) -> CatchUp:
-        """Return that missed ticks are forgotten.
+        """Skip missed ticks.
 
         Args:
-            tolerance: Of ticks that are due together the last one is handled, if it is no later
-                than this.
+            tolerance: The last of the ticks that are due is handled if it is no later than this.
 
         Raises:
             BadOptionError: If it is negative.
@@ -100,11 +100,11 @@ class CatchUp:
         return cls(kind="none", tolerance=tolerance)
 
     def choose(self, schedule: Schedule, handled: int, now: int) -> tuple[list[int], int]:
-        """Return the ticks to handle now, and the time up to which ticks are done with then.
+        """Return the ticks to handle now, and the time up to which ticks are then done.
 
         Args:
-            schedule: When ticks are.
-            handled: The time up to which ticks are done with, in milliseconds.
+            schedule: When ticks are due.
+            handled: The time up to which ticks are done, in milliseconds.
             now: The present, in milliseconds.
 
         Example:
@@ -151,11 +151,11 @@ class EverySchedule:
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone in which a tick's time is told."""
+        """The time zone in which a tick's time is given."""
         return UTC
 
     def after(self, time: int) -> int | None:
-        """Return the first tick behind a time."""
+        """Return the first tick after a time."""
         passed = (time - self.offset_ms) // self.every_ms
         return (passed + 1) * self.every_ms + self.offset_ms
 
@@ -174,10 +174,10 @@ class EverySchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSchedule:
-    """Ticks where a cron expression says, by the clock of a time zone.
+    """Ticks at the times of a cron expression, by the clock of a time zone.
 
-    Where clocks are put forward, a tick of a fixed time inside the hour that is left out comes at
-    the end of it; where they are put back, it comes once. This is what Debian's cron does.
+    Where clocks go forward, a tick at a fixed time in the hour that is skipped comes at the end of
+    that hour; where they go back, it comes once. This is what Debian's cron does.
 
     Attributes:
         expression: Five fields, or six with the seconds first.
@@ -200,25 +200,25 @@ class CronSchedule:
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone in which a tick's time is told."""
+        """The time zone in which a tick's time is given."""
         return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
 
     def check(self) -> None:
-        """See whether the expression can be read, and is ever true.
+        """Check that the expression can be read, and is ever true.
 
         Raises:
-            ValueError: If it cannot, or is not.
+            ValueError: If it cannot be read, or is never true.
         """
         try:
             found = self.after(0)
         except CronSimError as error:
             raise ValueError(str(error)) from error
         if found is None:
-            msg = "no date fits it"
+            msg = "no date matches it"
             raise ValueError(msg)
 
     def after(self, time: int) -> int | None:
-        """Return the first tick behind a time, None if there is none in fifty years."""
+        """Return the first tick after a time, None if there is none in fifty years."""
         return next(self._ticks(time), None)
 
     def between(self, behind: int, until: int) -> Iterator[int]:
@@ -230,7 +230,7 @@ class CronSchedule:
 
     def last(self, behind: int, until: int) -> int | None:
         """Return the last tick with behind < tick <= until."""
-        # Ticks are those found forwards; backwards the library helps to begin near the end.
+        # Ticks are searched forwards; the library's backward search only finds where to begin.
         for begin in (max(behind, self._near(until)), behind):
             newest = deque(self.between(begin, until), maxlen=1)
             if newest:
@@ -238,7 +238,7 @@ class CronSchedule:
         return None
 
     def _near(self, until: int) -> int:
-        """Return a time not far before the last tick that is not behind ``until``."""
+        """Return a time not far before the last tick that is not after ``until``."""
         backwards = CronSim(
             self.expression, self._local(until) + timedelta(seconds=1), reverse=True
         )
@@ -246,7 +246,7 @@ class CronSchedule:
         return min(earlier, default=until) - 1
 
     def _ticks(self, behind: int) -> Iterator[int]:
-        """Iterate over the ticks behind a time; each one is later than the one before."""
+        """Iterate over the ticks after a time; each one is later than the one before."""
         for moment in CronSim(self.expression, self._local(behind)):
             tick = _milliseconds(moment)
             if tick > behind:

@@ -1,4 +1,4 @@
-"""The ticks of a scheduled source: what its function is called with."""
+"""The ticks of a scheduled source: the arguments of its function."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class TickStoreError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One moment of a schedule: what the function of a scheduled source is called with.
+    """One moment of a schedule: the argument of a scheduled source's function.
 
     Attributes:
         name: Name of the scheduled source.
         timestamp: When the tick was due, in milliseconds since 1970-01-01 UTC; its records have
-            this time. When it is handled is a little later, or much later if it was missed.
+            this timestamp. It is handled a little later, or much later if it was missed.
         number: Which tick it is, from 1; ticks that were skipped have no number.
         zone: The schedule's time zone.
-        stores: What opens each store that may be read.
+        stores: For each store that may be read, what opens it.
 
     Example:
         >>> tick = Tick(name="report", timestamp=60_000, number=1)
@@ -53,14 +53,14 @@ class Tick:
         return (_EPOCH + timedelta(milliseconds=self.timestamp)).astimezone(self.zone)
 
     def store(self, name: str) -> Any:
-        """Return a store to read from: all keys of all lanes, as they were before this epoch.
+        """Return a store for reading: all keys of all lanes, as they were before this epoch.
 
         Args:
             name: A store that the source declared: ``stores=("counts",)``.
 
         Returns:
-            The store as the kind that it is, such as a `TimestampedKeyValueStore` for what
-            ``count(store="counts")`` keeps. It cannot be written to.
+            The store, with the methods of its kind: a `TimestampedKeyValueStore`, for example, for
+            ``count(store="counts")``. It cannot be written to.
 
         Raises:
             TickStoreError: If the source did not declare it.
@@ -90,7 +90,7 @@ class Tick:
             raise TickStoreError(
                 msg,
                 evidence={"it reads": ", ".join(self.stores) or "no stores"},
-                why="stores that are read are opened before the function is called",
+                why="stores that are read must be opened before the function is called",
                 fix=f'declare it: scheduled(..., stores=("{name}",))',
                 fields={"step": self.name, "store": name},
             )
@@ -98,4 +98,4 @@ class Tick:
 
 
 TickFunction = Callable[[Tick], "Iterable[tuple[Any, Any] | Record[Any, Any]] | None"]
-"""From a tick to its records: pairs of key and value, or `Record` for another time or headers."""
+"""Makes the records of a tick: pairs of key and value, or `Record` to set time or headers."""

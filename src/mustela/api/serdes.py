@@ -1,4 +1,4 @@
-"""Which serde is meant: what was said by keyword or in an options object."""
+"""Which serde is meant: the one given by keyword or the one in an options object."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 def choose(name: str, keyword: T | None, option: T | None, *, holder: str, at: Origin) -> T | None:
-    """Return what was said by keyword or in an options object.
+    """Return what was given by keyword or in an options object.
 
     Raises:
-        OptionConflictError: If both were said and differ.
+        OptionConflictError: If both were given and differ.
     """
     if keyword is None or option is None or keyword == option:
         return option if keyword is None else keyword
@@ -27,7 +27,7 @@ def choose(name: str, keyword: T | None, option: T | None, *, holder: str, at: O
     raise OptionConflictError(
         msg,
         at=at,
-        why="what a keyword and an options object both say must agree",
+        why="a keyword and an options object must agree",
         fix=f"leave out one of them, such as {name}=",
         fields={"option": name},
     )
@@ -36,7 +36,7 @@ def choose(name: str, keyword: T | None, option: T | None, *, holder: str, at: O
 def choose_serde(
     name: str, keyword: object, option: object, *, holder: str, at: Origin
 ) -> Serde[Any] | None:
-    """Return the serde that was said by keyword or in an options object, None if neither.
+    """Return the serde that was given by keyword or in an options object, None if neither.
 
     Args:
         name: ``key`` or ``value``.
@@ -46,8 +46,8 @@ def choose_serde(
         at: The user's line.
 
     Raises:
-        OptionConflictError: If both were said and differ.
-        UnknownSerdeError: If what was said has no serde.
+        OptionConflictError: If both were given and differ.
+        UnknownSerdeError: If there is no serde for what was given.
     """
     try:
         said = [

@@ -1,4 +1,4 @@
-"""Spans of time in options: checked when they are said, at the user's line."""
+"""Spans of time in options: checked when they are given, at the user's line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def milliseconds(
         sign: What the span may be.
 
     Raises:
-        BadOptionError: If it is no timedelta, too short, or not made of whole milliseconds.
+        BadOptionError: If it is not a timedelta, too short, or not made of whole milliseconds.
 
     Example:
         >>> from datetime import timedelta

@@ -1,7 +1,7 @@
-"""Stores as a user asks for them: suppliers for tables, builders for processors.
+"""Stores as users ask for them: suppliers for tables, builders for processors.
 
-A *supplier* says which kind of store, by what name and how long it keeps things; `Materialized`
-takes one. A *builder* says serdes, logging and caching too; a topology takes one for processors.
+A *supplier* gives a store's kind, its name and how long it keeps things; `Materialized` takes one.
+A *builder* adds serdes, logging and caching; a topology takes one for processors.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["StoreBuilder", "StoreSupplier", "Stores"]
 
 
 def check_ttl_by(given: object, owner: str, *, option: str = "ttl_by", at: Origin) -> None:
-    """Refuse what is no kind of time.
+    """Refuse a name that is not one of the two clocks.
 
     Raises:
-        BadOptionError: If it is none.
+        BadOptionError: If it is not one of them.
     """
     words = get_args(TtlBy)
     if given not in words:
@@ -44,18 +44,19 @@ def check_ttl_by(given: object, owner: str, *, option: str = "ttl_by", at: Origi
 
 @runtime_checkable
 class StoreSupplier(Protocol):
-    """What `Materialized` and the builders of `Stores` take as a store.
+    """A store for `Materialized` and for the builders of `Stores`.
 
-    An object of one's own may stand for a store: it says which of the kinds that Mustela has is
-    meant, by what name, and how long rows are kept. How bytes are kept is not its business: every
-    store is part of the epoch's commit and has its changelog, whoever asked for it.
+    A class of the user's may stand for a store: it says which of Mustela's kinds is meant, under
+    what name, and how long rows are kept. It does not decide how bytes are kept: every store is
+    part of the epoch's commit and has its changelog, whoever asked for it.
 
     Example:
-        >>> from mustela.state.interfaces import StoreSpec
+        >>> from datetime import timedelta
+        >>> from mustela import Stores
         >>> class Short:
         ...     name = "recent"
-        ...     def spec(self) -> StoreSpec:
-        ...         return StoreSpec(name=self.name, kind="session", retention_ms=60_000)
+        ...     def spec(self):
+        ...         return Stores.persistent_session_store(self.name, timedelta(minutes=1)).spec()
         >>> isinstance(Short(), StoreSupplier)
         True
     """
@@ -72,7 +73,7 @@ class StoreSupplier(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreBuilder:
-    """A store for processors: what a supplier says, and serdes, logging and caching.
+    """A store for processors: a supplier, with serdes, logging and caching.
 
     Attributes:
         supplier: Name and kind.
@@ -81,13 +82,13 @@ class StoreBuilder:
         value: Serde of the values.
         logged: Whether changes go to a changelog topic, from which the store is restored.
         topic_config: Settings of the changelog topic that differ from the default.
-        caching: Kept for what it says elsewhere; writes of an epoch are always gathered.
-        plain: A window store shows values without their times.
+        caching: Accepted as in Kafka Streams; writes of an epoch are always combined.
+        plain: Whether a window store shows values without their timestamps.
         with_headers: The store keeps and shows the headers of its values' records.
         renamed_from: The name that the store had in an earlier version of the program.
-        row_versions: Of which version its rows are, as `with_version` says.
+        row_versions: The versions of its rows, as `with_version` says.
         ttl_ms: How long rows are kept, as `with_ttl` says.
-        ttl_by: By which time.
+        ttl_by: The clock by which they are kept.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -116,7 +117,7 @@ class StoreBuilder:
         return self.supplier.name
 
     def with_logging_enabled(self, topic_config: Mapping[str, str] | None = None) -> StoreBuilder:
-        """Return the same with a changelog, and with settings for its topic.
+        """Return a copy with a changelog, and with settings for its topic.
 
         Example:
             >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
@@ -126,7 +127,7 @@ class StoreBuilder:
         return replace(self, logged=True, topic_config=dict(topic_config or {}))
 
     def with_logging_disabled(self) -> StoreBuilder:
-        """Return the same without a changelog: what the store holds is lost with the machine.
+        """Return a copy without a changelog: what the store holds is lost with the machine.
 
         Example:
             >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
@@ -136,7 +137,7 @@ class StoreBuilder:
         return replace(self, logged=False, topic_config={})
 
     def with_caching_enabled(self) -> StoreBuilder:
-        """Return the same, with caching asked for.
+        """Return a copy for which caching is asked for.
 
         Example:
             >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
@@ -146,7 +147,7 @@ class StoreBuilder:
         return replace(self, caching=True)
 
     def with_caching_disabled(self) -> StoreBuilder:
-        """Return the same, without caching.
+        """Return a copy without caching.
 
         Example:
             >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
@@ -156,7 +157,7 @@ class StoreBuilder:
         return replace(self, caching=False)
 
     def with_former_name(self, renamed_from: str) -> StoreBuilder:
-        """Return the same for a store that had another name in an earlier version of the program.
+        """Return a copy for a store that had another name in an earlier version of the program.
 
         Example:
             >>> seen = Stores.key_value_store_builder(Stores.lru_map("seen", 9), key=str, value=int)
@@ -166,10 +167,10 @@ class StoreBuilder:
         return replace(self, renamed_from=renamed_from)
 
     def with_version(self, version: int, upgrade: Upgrades[Any] | None = None) -> StoreBuilder:
-        """Return the same for values of another version than in earlier programs.
+        """Return a copy for values of another version than in earlier programs.
 
         Args:
-            version: The version of the rows that are written; those of the first one are 1.
+            version: The version of the rows that are written; the first one is 1.
             upgrade: How older rows are read, as in `Materialized`.
 
         Raises:
@@ -187,17 +188,19 @@ class StoreBuilder:
         return replace(self, row_versions=versions)
 
     def with_ttl(self, ttl: timedelta, by: TtlBy = "event_time") -> StoreBuilder:
-        """Return the same for rows that are kept for a time after they were written.
+        """Return a copy whose rows are kept for a limited time after they were written.
 
-        An older row is not seen by a processor, and is deleted at the end of the epoch.
+        Processors do not see older rows; those are deleted at the end of the epoch.
 
         Args:
-            ttl: How long, more than nothing.
-            by: ``event_time``: counted from the time of the value; in a store without times, of the
-                record or timer with which it was put. ``processing_time``: by the clock.
+            ttl: How long; it must be positive.
+            by: ``event_time``: counted from the value's timestamp; in a store without timestamps,
+                from that of the record or timer with which it was put. ``processing_time``: by the
+                wall clock.
 
         Raises:
-            BadOptionError: If that is no span of time, or the store is not one of keys and values.
+            BadOptionError: If it is not a positive span of time, or the store is not a key-value
+                store.
 
         Example:
             >>> from datetime import timedelta
@@ -215,8 +218,8 @@ class StoreBuilder:
             raise BadOptionError(
                 msg,
                 at=at,
-                why="only stores that keep one value for each key, for ever, can forget it by time",
-                fix="leave out with_ttl, or take Stores.persistent_key_value_store(...)",
+                why="only stores that keep one value per key, without a limit, can take one",
+                fix="leave out with_ttl, or use Stores.persistent_key_value_store(...)",
                 fields={"option": "ttl", "store": self.name},
             )
         return replace(self, ttl_ms=ttl_ms, ttl_by=by)
@@ -247,12 +250,12 @@ class StoreBuilder:
 
 
 class Stores(Answering):
-    """Kinds of stores, by the names that Kafka Streams gives them.
+    """Kinds of stores, under the names that Kafka Streams gives them.
 
-    ``persistent`` and ``in_memory`` name the same store here: rows are in memory-mapped files, on
-    disk or in memory as the application's setting ``state.backend`` says for all stores, and each
-    store has its changelog. Who asks for one in memory gets what it is asked for: no read waits for
-    a disk once the pages are warm.
+    ``persistent`` and ``in_memory`` mean the same store here: rows are in memory-mapped files, on
+    disk or in memory as the setting ``state.backend`` says for all stores of the application, and
+    each store has its changelog. Such a store is as fast as one in memory: no read waits for a disk
+    once the pages are warm.
 
     Example:
         >>> from datetime import timedelta
@@ -265,7 +268,7 @@ class Stores(Answering):
 
     @staticmethod
     def persistent_key_value_store(name: str) -> StoreSpec:
-        """Keys and values; a table in such a store does not know the time of a row.
+        """Keys and values; a table in such a store does not know the timestamps of its rows.
 
         Example:
             >>> Stores.persistent_key_value_store("counts").kind
@@ -275,7 +278,7 @@ class Stores(Answering):
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> StoreSpec:
-        """Keys and values with the time of each value; what tables have if nothing is said.
+        """Keys and values with the timestamp of each value; the default for tables.
 
         Example:
             >>> Stores.persistent_timestamped_key_value_store("counts").kind
@@ -285,9 +288,9 @@ class Stores(Answering):
 
     @staticmethod
     def persistent_timestamped_key_value_store_with_headers(name: str) -> StoreSpec:
-        """Keys and values with the time and the headers of each value's record.
+        """Keys and values with the timestamp and the headers of each value's record.
 
-        A store that was made without headers can be given them: what it holds has none.
+        An existing store without headers can be changed into one: its older rows then have none.
 
         Example:
             >>> Stores.persistent_timestamped_key_value_store_with_headers("counts").with_headers
@@ -297,7 +300,7 @@ class Stores(Answering):
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> StoreSpec:
-        """Keys and values; a table in such a store knows the time of each row.
+        """Keys and values; a table in such a store knows the timestamp of each row.
 
         Example:
             >>> Stores.in_memory_key_value_store("counts").name
@@ -307,9 +310,9 @@ class Stores(Answering):
 
     @staticmethod
     def lru_map(name: str, max_entries: int) -> StoreSpec:
-        """The keys that were used last, ``max_entries`` of them in each key group.
+        """The most recently used keys, ``max_entries`` of them in each key group.
 
-        What is pushed out is deleted in the changelog too.
+        A key that is evicted is deleted in the changelog too.
 
         Raises:
             BadOptionError: If ``max_entries`` is not a positive number.
@@ -330,17 +333,18 @@ class Stores(Answering):
     def persistent_versioned_key_value_store(
         name: str, history_retention: timedelta, segment_interval: timedelta | None = None
     ) -> StoreSpec:
-        """Keys and their values over time: what came late goes to its place in the history.
+        """Keys and their values over time: a late value takes its place in the history.
 
         Args:
             name: Name of the store.
-            history_retention: How far behind the newest record older versions can be written and
-                read. What is older is dropped; the newest version of a key stays for ever.
-            segment_interval: Length of the segments in which the history is kept and dropped; by
-                default one that fits.
+            history_retention: How far before the newest record older versions can be written and
+                read. Anything older is dropped; the newest version of a key is kept for ever.
+            segment_interval: Length of the segments in which the history is kept and dropped;
+                chosen to fit if not given.
 
         Raises:
-            BadOptionError: If a span is negative, or ``segment_interval`` is none.
+            BadOptionError: If ``history_retention`` is negative, or ``segment_interval`` not
+                positive.
 
         Example:
             >>> from datetime import timedelta
@@ -393,7 +397,7 @@ class Stores(Answering):
                 msg,
                 at=at,
                 why="a window would be dropped before its end",
-                fix=f"keep them for {window_size} at least",
+                fix=f"keep them for at least {window_size}",
                 fields={"store": name, "retention": retention, "window_size": window_size},
             )
         return _supplier(
@@ -413,7 +417,7 @@ class Stores(Answering):
         *,
         retain_duplicates: bool = False,
     ) -> StoreSpec:
-        """As `persistent_window_store`: every window store knows the time of its values.
+        """The same as `persistent_window_store`: every window store knows its values' timestamps.
 
         Example:
             >>> from datetime import timedelta
@@ -433,7 +437,7 @@ class Stores(Answering):
         *,
         retain_duplicates: bool = False,
     ) -> StoreSpec:
-        """As `persistent_window_store`, and the headers of each value's record are kept too.
+        """Like `persistent_window_store`, but with the headers of each value's record.
 
         Example:
             >>> from datetime import timedelta
@@ -457,7 +461,7 @@ class Stores(Answering):
         *,
         retain_duplicates: bool = False,
     ) -> StoreSpec:
-        """As `persistent_window_store`.
+        """The same as `persistent_window_store`.
 
         Example:
             >>> from datetime import timedelta
@@ -491,7 +495,7 @@ class Stores(Answering):
 
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention: timedelta) -> StoreSpec:
-        """As `persistent_session_store`, and the headers of each session's last record are kept.
+        """Like `persistent_session_store`, but with the headers of each session's last record.
 
         Example:
             >>> from datetime import timedelta
@@ -503,7 +507,7 @@ class Stores(Answering):
 
     @staticmethod
     def in_memory_session_store(name: str, retention: timedelta) -> StoreSpec:
-        """As `persistent_session_store`.
+        """The same as `persistent_session_store`.
 
         Example:
             >>> from datetime import timedelta
@@ -516,15 +520,15 @@ class Stores(Answering):
     def key_value_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of keys and values, for processors.
+        """Return a builder for a key-value store, for processors.
 
         Args:
             supplier: Name and kind of the store.
-            key: Type or serde of the keys; Python's own types if nothing is said.
+            key: Type or serde of the keys; a serde for Python's own types if not given.
             value: Type or serde of the values; likewise.
 
         Raises:
-            BadOptionError: If the supplier gives a store of another kind.
+            BadOptionError: If the supplier's store is of another kind.
 
         Example:
             >>> supplier = Stores.in_memory_key_value_store("seen")
@@ -537,7 +541,7 @@ class Stores(Answering):
     def timestamped_key_value_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of keys and values that knows the time of each value.
+        """Return a builder for a key-value store that knows the timestamp of each value.
 
         Example:
             >>> supplier = Stores.persistent_timestamped_key_value_store("seen")
@@ -551,7 +555,7 @@ class Stores(Answering):
     def timestamped_key_value_store_with_headers_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store that knows time and headers of each value's record.
+        """Return a builder for a key-value store with timestamp and headers of each value's record.
 
         Example:
             >>> supplier = Stores.persistent_timestamped_key_value_store_with_headers("seen")
@@ -568,7 +572,7 @@ class Stores(Answering):
     def versioned_key_value_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of versions.
+        """Return a builder for a versioned key-value store.
 
         Example:
             >>> from datetime import timedelta
@@ -582,7 +586,7 @@ class Stores(Answering):
     def window_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of windows.
+        """Return a builder for a window store.
 
         Example:
             >>> from datetime import timedelta
@@ -598,7 +602,7 @@ class Stores(Answering):
     def timestamped_window_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of windows that knows the time of each value.
+        """Return a builder for a window store that knows the timestamp of each value.
 
         Example:
             >>> from datetime import timedelta
@@ -613,7 +617,7 @@ class Stores(Answering):
     def timestamped_window_store_with_headers_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of windows that knows time and headers of each value.
+        """Return a builder for a window store that knows the timestamp and headers of each value.
 
         Example:
             >>> from datetime import timedelta
@@ -631,7 +635,7 @@ class Stores(Answering):
     def session_store_with_headers_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of sessions that knows the headers of each aggregate.
+        """Return a builder for a session store that knows the headers of each aggregate.
 
         Example:
             >>> from datetime import timedelta
@@ -646,7 +650,7 @@ class Stores(Answering):
     def session_store_builder(
         supplier: StoreSupplier, *, key: Any = None, value: Any = None
     ) -> StoreBuilder:
-        """Return a builder of a store of sessions.
+        """Return a builder for a session store.
 
         Example:
             >>> from datetime import timedelta
@@ -686,10 +690,10 @@ def _builder(
 
 
 def checked_supplier(supplier: object, *, at: Origin) -> StoreSpec:
-    """Return what a supplier gives.
+    """Return the store that a supplier gives.
 
     Raises:
-        BadOptionError: If it is no supplier.
+        BadOptionError: If it is not a supplier.
     """
     spec: object = supplier.spec() if isinstance(supplier, StoreSupplier) else None
     if isinstance(spec, StoreSpec):

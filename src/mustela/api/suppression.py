@@ -17,25 +17,25 @@ from mustela.errors import Origin
 __all__ = ["BufferConfig", "SuppressUntil", "Suppressed", "WhenFull"]
 
 SuppressUntil = Literal["time_limit", "window_closes"]
-"""``time_limit``: a change waits for so long. ``window_closes``: only the last value of a window
-goes on, when no record can change it any more."""
+"""``time_limit``: a change waits for a given time. ``window_closes``: only the last value of a
+window is sent on, when no record can change it any more."""
 WhenFull = Literal["emit_early", "shut_down"]
-"""What happens when a buffer is full: the oldest change goes on before its time, or the
-application stops."""
+"""What happens when a buffer is full: the oldest change is sent on early, or the application
+stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BufferConfig(Option):
     """How much a suppressed table may hold back, and what happens when that is too little.
 
-    A bound counts for each key group on its own, as Kafka Streams' counts for each task: so it does
-    not matter how many lanes there are.
+    A bound applies to each key group, as Kafka Streams' applies to each task, so it does not depend
+    on the number of lanes.
 
     Attributes:
         records: Rows that may wait; None for any number.
-        bytes: Bytes that their keys and values may have; None for any number.
-        when_full: ``emit_early``: the oldest row goes on before its time; ``shut_down``: the
-            application stops.
+        bytes: Bytes that their keys and values may take; None for any number.
+        when_full: ``emit_early``: the oldest row is sent on early; ``shut_down``: the application
+            stops.
         logged: Whether waiting rows go to a changelog topic, from which they are restored.
         topic_config: Settings of the changelog topic that differ from the default.
 
@@ -52,7 +52,7 @@ class BufferConfig(Option):
 
     @classmethod
     def max_records(cls, count: int) -> Self:
-        """Return a buffer for so many rows; the oldest goes on early when it is full.
+        """Return a buffer for a number of rows; when it is full, the oldest is sent on early.
 
         Args:
             count: Rows that may wait in a key group.
@@ -65,11 +65,11 @@ class BufferConfig(Option):
 
     @classmethod
     def max_bytes(cls, size: int) -> Self:
-        """Return a buffer for so many bytes; the oldest row goes on early when it is full.
+        """Return a buffer for a number of bytes; when it is full, the oldest row is sent on early.
 
         Args:
-            size: Bytes that the waiting rows of a key group may have: their keys, values and
-                headers, and 100 for each row.
+            size: Bytes that the waiting rows of a key group may take: their keys, values and
+                headers, plus 100 for each row.
 
         Example:
             >>> BufferConfig.max_bytes(4_096).records is None
@@ -79,7 +79,7 @@ class BufferConfig(Option):
 
     @classmethod
     def unbounded(cls) -> Self:
-        """Return a buffer without a bound: what waits is kept on disk, not in memory.
+        """Return a buffer without a bound: waiting rows are kept on disk, not in memory.
 
         Example:
             >>> BufferConfig.unbounded().records is None
@@ -88,7 +88,7 @@ class BufferConfig(Option):
         return cls()
 
     def with_max_records(self, count: int) -> Self:
-        """Return the same with a bound on rows.
+        """Return a copy with a bound on rows.
 
         Args:
             count: Rows that may wait in a key group.
@@ -100,11 +100,11 @@ class BufferConfig(Option):
         return replace(self, records=_bound("with_max_records", count, at=user_origin()))
 
     def with_max_bytes(self, size: int) -> Self:
-        """Return the same with a bound on bytes.
+        """Return a copy with a bound on bytes.
 
         Args:
-            size: Bytes that the waiting rows of a key group may have: their keys, values and
-                headers, and 100 for each row.
+            size: Bytes that the waiting rows of a key group may take: their keys, values and
+                headers, plus 100 for each row.
 
         Example:
             >>> BufferConfig.max_records(10).with_max_bytes(4_096).bytes
@@ -113,7 +113,7 @@ class BufferConfig(Option):
         return replace(self, bytes=_bound("with_max_bytes", size, at=user_origin()))
 
     def with_no_bound(self) -> Self:
-        """Return the same without a bound.
+        """Return a copy without a bound.
 
         Example:
             >>> BufferConfig.max_records(10).with_no_bound().records is None
@@ -122,7 +122,7 @@ class BufferConfig(Option):
         return replace(self, records=None, bytes=None, when_full="shut_down")
 
     def emit_early_when_full(self) -> Self:
-        """Return the same, but the oldest row goes on before its time when the buffer is full.
+        """Return a copy that sends on its oldest row early when it is full.
 
         Example:
             >>> BufferConfig.unbounded().with_max_records(9).emit_early_when_full().when_full
@@ -131,7 +131,7 @@ class BufferConfig(Option):
         return replace(self, when_full="emit_early")
 
     def shut_down_when_full(self) -> Self:
-        """Return the same, but the application stops when the buffer is full.
+        """Return a copy that stops the application when it is full.
 
         Example:
             >>> BufferConfig.max_records(10).shut_down_when_full().when_full
@@ -140,7 +140,7 @@ class BufferConfig(Option):
         return replace(self, when_full="shut_down")
 
     def with_logging_disabled(self) -> Self:
-        """Return the same without a changelog: what waits is lost with the disk.
+        """Return a copy without a changelog: waiting rows are lost with the disk.
 
         Example:
             >>> BufferConfig.unbounded().with_logging_disabled().logged
@@ -149,7 +149,7 @@ class BufferConfig(Option):
         return replace(self, logged=False)
 
     def with_logging_enabled(self, topic_config: Mapping[str, str] | None = None) -> Self:
-        """Return the same with a changelog.
+        """Return a copy with a changelog.
 
         Args:
             topic_config: Settings of the changelog topic that differ from the default.
@@ -185,16 +185,16 @@ class Suppressed(Option):
     def until_time_limit(
         cls, time_to_wait: timedelta, buffer: BufferConfig, *, name: str | None = None
     ) -> Self:
-        """Return that a change waits for so long, counted from the first one held back.
+        """Make a change wait for a time, counted from the first change held back.
 
         Args:
-            time_to_wait: Event time that passes before the last change of a key goes on;
-                ``timedelta.max`` for no end but a full buffer.
+            time_to_wait: Event time that passes before the last change of a key is sent on;
+                ``timedelta.max`` to wait until the buffer is full.
             buffer: How much may wait.
             name: Name of the step.
 
         Raises:
-            BadOptionError: If the time is no timedelta, or negative.
+            BadOptionError: If the time is not a timedelta, or is negative.
 
         Example:
             >>> rare = Suppressed.until_time_limit(timedelta(minutes=5), BufferConfig.unbounded())
@@ -209,14 +209,14 @@ class Suppressed(Option):
 
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig, *, name: str | None = None) -> Self:
-        """Return that only the last value of a window goes on, when the window is over.
+        """Send on only the last value of a window, when the window is over.
 
         Args:
             buffer: How much may wait; it must not emit early.
             name: Name of the step.
 
         Raises:
-            BadOptionError: If the buffer would let rows go on early.
+            BadOptionError: If the buffer would send rows on early.
 
         Example:
             >>> final = Suppressed.until_window_closes(BufferConfig.unbounded(), name="final")
@@ -230,7 +230,7 @@ class Suppressed(Option):
             raise BadOptionError(
                 msg,
                 at=at,
-                why="a result that goes on early is not the last one of its window",
+                why="a result that is sent early is not the last one of its window",
                 fix="pass BufferConfig.unbounded(), or BufferConfig.max_records(...)"
                 ".shut_down_when_full()",
                 fields={"buffer": buffer},
@@ -238,7 +238,7 @@ class Suppressed(Option):
         return cls(until="window_closes", buffer=buffer, name=name)
 
     def with_name(self, name: str) -> Self:
-        """Return the same with a name for the step.
+        """Return a copy with a name for the step.
 
         Args:
             name: The name.
@@ -253,18 +253,18 @@ class Suppressed(Option):
 def _bound(owner: str, number: object, *, at: Origin) -> int:
     if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
         return number
-    msg = f"{owner} needs a number that is not negative, not {number!r}"
+    msg = f"{owner} needs a number of at least 0, not {number!r}"
     raise BadOptionError(msg, at=at, fix=f"write {owner}(1000)", fields={"value": number})
 
 
 def _checked(buffer: object, *, at: Origin) -> BufferConfig:
     if isinstance(buffer, BufferConfig):
         return buffer
-    msg = f"{type(buffer).__name__} {buffer!r:.60} is no BufferConfig"
+    msg = f"{type(buffer).__name__} {buffer!r:.60} is not a BufferConfig"
     raise BadOptionError(
         msg,
         at=at,
-        why="how much may wait must be said",
+        why="how much may wait has no default",
         fix="pass BufferConfig.unbounded() or BufferConfig.max_records(...)",
         fields={"buffer": buffer},
     )

@@ -1,4 +1,4 @@
-"""Timers and punctuators: what a processor asks to be called for besides its records."""
+"""Timers and punctuators: calls that a processor asks for besides those for records."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class TimerError(UsageError):
 
 
 class TimerKeyError(TimerError):
-    """A timer was requested for a key whose state is elsewhere."""
+    """A timer was requested for a key whose state is in another key group."""
 
     code = "TIMER_KEY_ELSEWHERE"
 
 
 class PunctuationType(Enum):
-    """By which time a punctuator is called.
+    """The clock by which a punctuator is called.
 
     Attributes:
-        STREAM_TIME: The time that the records tell; it stands still while none comes.
-        WALL_CLOCK_TIME: The time of the clock; it goes on while no record comes.
+        STREAM_TIME: The time given by the records; it stands still while none arrive.
+        WALL_CLOCK_TIME: The wall clock; it advances while no records arrive.
 
     Example:
         >>> PunctuationType.STREAM_TIME.value
@@ -77,11 +77,11 @@ class PunctuationType(Enum):
 
 
 class TimeDomain(Enum):
-    """By which time a timer fires.
+    """The clock by which a timer fires.
 
     Attributes:
         EVENT_TIME: The watermark, or with ``event_time = stream-time`` the stream time of the step.
-        PROCESSING_TIME: The clock.
+        PROCESSING_TIME: The wall clock.
 
     Example:
         >>> TimeDomain.PROCESSING_TIME.value
@@ -94,13 +94,13 @@ class TimeDomain(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer(Generic[K]):
-    """A timer that fires: what `Processor.on_timer` is given.
+    """A timer that fires: the argument of `Processor.on_timer`.
 
     Attributes:
-        key: The key that it was registered for.
-        timestamp: The time that it was registered for, in milliseconds.
-        name: Its name; empty where it was given none.
-        domain: By which time it fires.
+        key: The key for which it was registered.
+        timestamp: The time for which it was registered, in milliseconds.
+        name: Its name; empty if it has none.
+        domain: The clock by which it fires.
 
     Example:
         >>> Timer(key="ann", timestamp=60_000).time.isoformat()
@@ -118,7 +118,7 @@ class Timer(Generic[K]):
         return _EPOCH + timedelta(milliseconds=self.timestamp)
 
     def with_value(self, value: V) -> Record[K, V]:
-        """Return a record with the timer's key and time, to be forwarded.
+        """Return a record with the timer's key and timestamp, to be forwarded.
 
         Example:
             >>> Timer(key="ann", timestamp=60_000).with_value("gone")
@@ -128,12 +128,12 @@ class Timer(Generic[K]):
 
 
 class FixedKeyTimer(Timer[K]):
-    """A timer of a `FixedKeyProcessor`: what is made of it has its key."""
+    """A timer of a `FixedKeyProcessor`: records made from it have its key."""
 
     __slots__ = ()
 
     def with_value(self, value: V) -> FixedKeyRecord[K, V]:  # type: ignore[override]
-        """Return a record with the timer's key and time, to be forwarded.
+        """Return a record with the timer's key and timestamp, to be forwarded.
 
         Example:
             >>> FixedKeyTimer(key="ann", timestamp=60_000).with_value("gone")
@@ -143,10 +143,10 @@ class FixedKeyTimer(Timer[K]):
 
 
 class Cancellable(Protocol):
-    """A schedule that can be ended, as `ProcessorContext.schedule` returns it."""
+    """A schedule that can be ended; returned by `ProcessorContext.schedule`."""
 
     def cancel(self) -> None:
-        """End the schedule: its punctuator is not called again, also not behind a restart.
+        """End the schedule: its punctuator is not called again, not even after a restart.
 
         Example:
             >>> class Once:
@@ -165,7 +165,7 @@ def timer_store(name: str, key: Serde[Any] | None = None) -> StoreSpec:
 
     Args:
         name: The store's name.
-        key: Serde of the keys that the step's records come by.
+        key: Serde of the keys of the step's records.
 
     Example:
         >>> timer_store("sessions.timers").kind, timer_store("sessions.timers").logged
@@ -177,9 +177,9 @@ def timer_store(name: str, key: Serde[Any] | None = None) -> StoreSpec:
 def acts_on_time(processor: type[Any]) -> bool:
     """Say whether processors of a class may register timers or schedule punctuators.
 
-    Their step then has a store for that, and runs where the state of a key is. They do if the
-    class has an ``on_timer``, if it says ``punctuates = True``, or if one of its methods calls
-    something by the name of ``schedule``; ``punctuates = False`` says that this is something else.
+    Their step then has a store for that, and runs where the state of a key is. They may if the
+    class has an ``on_timer``, if it has ``punctuates = True``, or if one of its methods calls
+    something named ``schedule``; ``punctuates = False`` says that this is something else.
 
     Example:
         >>> class Hourly:
@@ -216,7 +216,7 @@ def moment_ms(at: int | datetime) -> int:
     """Return a moment as milliseconds since 1970-01-01 UTC.
 
     Raises:
-        TimerError: If it is no moment: not an int, a datetime without a time zone, or out of range.
+        TimerError: If it is neither an int nor a datetime with a time zone, or is out of range.
 
     Example:
         >>> moment_ms(datetime(1970, 1, 1, 0, 1, tzinfo=UTC)), moment_ms(5)
@@ -225,7 +225,7 @@ def moment_ms(at: int | datetime) -> int:
     if isinstance(at, datetime):
         if at.tzinfo is None:
             msg = f"a timer cannot be set for {at.isoformat()}: it has no time zone"
-            raise TimerError(msg, fix="datetime(…, tzinfo=UTC)")
+            raise TimerError(msg, fix="write datetime(…, tzinfo=UTC)")
         at = (at - _EPOCH) // _MILLISECOND
     if type(at) is not int or not -_AT_MAX <= at < _AT_MAX:
         msg = f"a timer cannot be set for {at!r}"
@@ -237,7 +237,7 @@ def interval_ms(interval: timedelta) -> int:
     """Return the interval of a schedule as milliseconds.
 
     Raises:
-        TimerError: If it is no timedelta of whole milliseconds, at least one.
+        TimerError: If it is not a timedelta of whole milliseconds, at least one.
 
     Example:
         >>> interval_ms(timedelta(seconds=10))

@@ -1,4 +1,4 @@
-"""What time a record of a source has: the broker's word for it, the clock's, or the user's."""
+"""The timestamp of a source's record: the broker's, the wall clock's, or the user's."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class LogAndSkipOnInvalidTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class UsePartitionTimeOnInvalidTimestamp:
-    """The record's own timestamp; the partition time in the place of a negative one.
+    """The record's own timestamp; the partition time if that is negative.
 
-    Where the partition has no time yet, the record goes to the deserialization handler.
+    If the partition has no time yet, the record goes to the deserialization handler.
 
     Example:
         >>> from mustela import Consumed
@@ -60,7 +60,7 @@ class UsePartitionTimeOnInvalidTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class WallclockTimestampExtractor:
-    """The wall-clock time of the epoch in which a record is read, whatever the record says.
+    """The wall-clock time of the epoch in which a record is read, whatever its own timestamp.
 
     Example:
         >>> from mustela import Consumed
@@ -77,7 +77,7 @@ BuiltInExtractor = (
 
 
 def needs_partition_time(extractor: object) -> bool:
-    """Say whether records must be seen one after another, so that the partition stays in one task.
+    """Say whether records must be seen in order, so that the partition stays in one task.
 
     Example:
         >>> needs_partition_time(None), needs_partition_time(WallclockTimestampExtractor())
@@ -90,7 +90,7 @@ def needs_partition_time(extractor: object) -> bool:
 
 
 def keeps_broker_time(extractor: object) -> bool:
-    """Say whether records are as old as the broker says, which can then be asked for offsets.
+    """Say whether records have the broker's timestamps, so that it can find offsets by time.
 
     Example:
         >>> keeps_broker_time(None), keeps_broker_time(WallclockTimestampExtractor())

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 __all__ = ["REQUESTS", "Request"]
 
 REQUESTS: Final = "~transact"
-"""The side output by which a processor's requests leave."""
+"""The side output to which a processor's requests for transactions go."""
 
 
 class Request(NamedTuple):
@@ -16,8 +16,8 @@ class Request(NamedTuple):
 
     Attributes:
         keys: The keys that it may touch.
-        fn: (transaction, *args) -> None, or the value of a record that goes on.
-        args: What it gets besides.
+        fn: (transaction, *args) -> None, or the value of a record to send on.
+        args: Its further arguments.
     """
 
     keys: Any
@@ -25,5 +25,5 @@ class Request(NamedTuple):
     args: tuple[Any, ...] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Request:
-        """Return the same: what can change in it was copied when it was made."""
+        """Return itself: what can change in it was copied when it was made."""
         return self

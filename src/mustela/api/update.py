@@ -1,4 +1,4 @@
-"""Changes to keys of other lanes: what a processor asks for, and what it hears of it."""
+"""Changes to keys of other lanes: what a processor asks for, and the replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 def update_output(store: str) -> str:
-    """Return the name of the side output by which a processor's changes to a store leave.
+    """Return the name of the side output to which a processor's changes to a store go.
 
     Example:
         >>> update_output("balances")
@@ -22,7 +22,7 @@ def update_output(store: str) -> str:
 
 
 def reply_output(step: str, reply: str) -> str:
-    """Return the name of the output by which answers for a processor's step leave.
+    """Return the name of the output to which replies for a processor's step go.
 
     Example:
         >>> reply_output("pay", "paid")
@@ -32,7 +32,7 @@ def reply_output(step: str, reply: str) -> str:
 
 
 class Updated(NamedTuple, Generic[K_co, V_co]):
-    """What `ProcessorContext.update` did; the value of a reply.
+    """The result of `ProcessorContext.update`; the value of a reply.
 
     Attributes:
         key: The key that was changed.
@@ -54,7 +54,7 @@ class Operation(NamedTuple):
 
     Attributes:
         fn: (old value or None, *args) -> new value, or None to delete.
-        args: What it gets besides.
+        args: Its further arguments.
         reply: The output to which the result goes, or None.
         reply_key: The reply's key.
         at: Which window, session or version of the key is meant.
@@ -67,5 +67,5 @@ class Operation(NamedTuple):
     at: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
-        """Return the same: what can change in it was copied when it was made."""
+        """Return itself: what can change in it was copied when it was made."""
         return self

@@ -1,4 +1,4 @@
-"""What a user says about older rows of a store: of which type they are, and how they are read."""
+"""What users say about older rows of a store: their types, and how they are read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Upgrade(Generic[OldV, NewV]):
 
     Attributes:
         value: Type or serde that the older rows were written with.
-        by: Gives the new value of an old one. It is called again each time an old row is read,
-            until the row is written in its new form, so it must give the same each time; and it
-            may not return None.
+        by: Makes the new value from an old one. It is called each time an old row is read, until
+            the row is written in its new form, so its result must always be the same; it may not
+            return None.
 
     Example:
         >>> from mustela import Materialized
@@ -46,13 +46,13 @@ Upgrades = (
     | Upgrade[Any, NewV]
     | Mapping[int, Callable[[Any], Any] | Upgrade[Any, Any]]
 )
-"""A function whose parameter says the older type, an `Upgrade`, or one of them for each version."""
+"""A function whose parameter is annotated with the older type, an `Upgrade`, or a dict of them."""
 
 
 def read_versions(
     store: str, version: object, upgrade: object, *, at: Origin
 ) -> RowVersions | None:
-    """Return of which version a store's rows are; None where there is only the first.
+    """Return the versions of a store's rows; None if there is only the first.
 
     Args:
         store: The store's name, for errors.
@@ -61,12 +61,12 @@ def read_versions(
         at: The user's line.
 
     Raises:
-        BadOptionError: If the version is no number from 1 on, if the upgrades have a gap, or if
-            one does not say what it reads.
+        BadOptionError: If the version is not a whole number from 1 on, if the upgrades have a gap,
+            or if one does not say what it reads.
         FunctionError: If one cannot be called with a value.
     """
     if not isinstance(version, int) or isinstance(version, bool):
-        raise _bad(store, f"version={version!r}, which is no whole number", at=at)
+        raise _bad(store, f"version={version!r}, which is not a whole number", at=at)
     if not FIRST_VERSION <= version <= VERSION_MAX:
         raise _bad(store, f"version={version}, which is not between 1 and {VERSION_MAX}", at=at)
     steps = _steps(version, upgrade)
@@ -74,14 +74,14 @@ def read_versions(
         return None if version == FIRST_VERSION else RowVersions(version=version, older={})
     wrong = [step for step in steps if type(step) is not int or not 1 <= step < version]
     if wrong:
-        msg = f"an upgrade from version {wrong[0]!r}, and is of version {version}"
+        msg = f"an upgrade from version {wrong[0]!r}, but is of version {version}"
         raise _bad(
             store, msg, fix=f"name the versions from 1 to {version - 1}, or raise version=", at=at
         )
     numbers = sorted(steps)
     missing = sorted(set(range(numbers[0], version)).difference(numbers))
     if missing:
-        msg = f"version={version}, and no upgrade from version {missing[0]}"
+        msg = f"version={version}, but no upgrade from version {missing[0]}"
         fix = f"add one: upgrade={{{missing[0]}: ..., }}; each makes a row of the next version"
         raise _bad(store, msg, fix=fix, at=at)
     older = {step: _old_rows(store, step, steps[step], at) for step in numbers}
@@ -89,7 +89,7 @@ def read_versions(
 
 
 def check_named(store: str, versions: RowVersions | None, *, explicit: bool, at: Origin) -> None:
-    """Refuse versions of a store that has no name of its own.
+    """Refuse versions of a store without an explicit name.
 
     Raises:
         BadOptionError: If it has none.
@@ -98,7 +98,7 @@ def check_named(store: str, versions: RowVersions | None, *, explicit: bool, at:
         return
     raise _bad(
         store,
-        f"version={versions.version}, and no name of its own",
+        f"version={versions.version}, but no name of its own",
         why="rows of an earlier program are found by the store's name",
         fix='name it: store="..."',
         at=at,
@@ -128,8 +128,8 @@ def _old_rows(store: str, version: int, upgrade: object, at: Origin) -> OldRows:
             raise _bad(
                 store,
                 msg,
-                why="old rows are decoded as what they were written as",
-                fix=f"annotate the function's parameter with the older type, or say {_EXAMPLE}",
+                why="old rows are decoded with the type with which they were written",
+                fix=f"annotate the function's parameter with the older type, or write {_EXAMPLE}",
                 at=at,
             )
     try:
@@ -156,7 +156,7 @@ def _bad(
     *,
     at: Origin,
     why: str | None = None,
-    fix: str = "give the first version no number, and count up from 2",
+    fix: str = "leave out version= for the first version, and count up from 2",
 ) -> BadOptionError:
     return BadOptionError(
         f"store {store!r} has {what}",

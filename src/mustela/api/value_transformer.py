@@ -1,4 +1,4 @@
-"""Transformers of a table's values that keep state: a class of the user's, and what runs it."""
+"""Transformers of a table's values that keep state: the user's class, and what runs it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ W = TypeVar("W")
 
 
 class ValueTransformerWithKey(Generic[K, V, W]):
-    """Replaces the values of a table, with stores and a context at hand.
+    """Replaces the values of a table, with access to stores and to a context.
 
-    As Kafka Streams' class of this name: a key group has an instance of its own. An instance lives
-    for an epoch; what has to outlive it belongs into a store.
+    As with Kafka Streams' class of this name, each key group has its own instance. An instance
+    lives for one epoch; whatever must outlive it belongs in a store.
 
     Example:
         >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
@@ -55,13 +55,13 @@ class ValueTransformerWithKey(Generic[K, V, W]):
     """
 
     punctuates: ClassVar[bool | None] = None
-    """Whether ``init`` schedules punctuators; None: it does if it calls ``schedule`` itself."""
+    """Whether ``init`` schedules punctuators; None: if it calls ``schedule`` itself."""
 
     def init(self, context: Any) -> None:
         """Prepare; called once, before the first row.
 
         Args:
-            context: What the transformer may ask, a `TransformerContext`.
+            context: The transformer's context, a `TransformerContext`.
         """
 
     def transform(self, key: K, value: V | None) -> W | None:
@@ -69,7 +69,7 @@ class ValueTransformerWithKey(Generic[K, V, W]):
 
         Args:
             key: The key.
-            value: The value; None where the row was deleted.
+            value: The value; None if the row was deleted.
 
         Returns:
             The value of the result; None deletes its row.
@@ -77,11 +77,11 @@ class ValueTransformerWithKey(Generic[K, V, W]):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what `init` took; called once, behind the last row."""
+        """Release what `init` acquired; called once, after the last row."""
 
 
 class TransformerContext:
-    """The context of a fixed-key processor, which forwards nothing.
+    """The context of a fixed-key processor, without `forward`.
 
     Args:
         context: The processor's context.
@@ -91,16 +91,16 @@ class TransformerContext:
         self._context = context
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the processor's context's."""
+        """Return what the processor's context has by this name."""
         return getattr(self._context, name)
 
     def forward(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        """Refuse: a transformer gives a row by returning it.
+        """Refuse: a transformer returns its row instead.
 
         Raises:
             ProcessorError: Always.
         """
-        msg = "a transformer of values forwards nothing"
+        msg = "a transformer of values cannot forward records"
         raise ProcessorError(
             msg,
             why="what transform(key, value) returns is the row's new value",
@@ -111,15 +111,15 @@ class TransformerContext:
 
 
 TransformerSupplier = Callable[[], Any]
-"""A class, or a function without arguments, that gives a new transformer each time it is called."""
+"""A class, or a function without arguments, that returns a new transformer on each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerProcessors:
-    """Gives fixed-key processors that run a transformer.
+    """Makes fixed-key processors that run a transformer.
 
     Attributes:
-        supplier: The user's: a class, or a function that gives a new transformer.
+        supplier: The user's: a class, or a function that returns a new transformer.
         timed: Whether its transformers schedule punctuators.
     """
 
@@ -128,7 +128,7 @@ class TransformerProcessors:
 
     @property
     def stores(self) -> Any:
-        """What the user's supplier says of its stores."""
+        """The stores that the user's supplier names."""
         return getattr(self.supplier, "stores", None)
 
     def __call__(self) -> Any:
@@ -162,6 +162,6 @@ class _Transforming:
 
 
 class _TimedTransforming(_Transforming):
-    """Likewise; the transformer schedules punctuators."""
+    """The same for a transformer that schedules punctuators."""
 
     punctuates: ClassVar[bool] = True

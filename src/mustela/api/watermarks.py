@@ -1,4 +1,4 @@
-"""How far event time has come in a source, and what becomes of its records that come too late."""
+"""How event time advances in a source, and what happens to records that come too late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class LatePolicy(Enum):
-    """What becomes of a record of a source that comes too late for its window.
+    """What happens to a record of a source that comes too late for its window.
 
     Either way it is counted. Records that a window's grace still admits are not late.
 
@@ -34,19 +34,19 @@ class LatePolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkStrategy:
-    """How far event time has come in the partitions of a source, told from their records.
+    """How event time advances in the partitions of a source, judged by their records.
 
-    The application's watermark is the least of what its sources say; only for
-    ``event_time = watermark``.
+    The application's watermark is the minimum over its sources; it is used only with ``event_time =
+    watermark``.
 
     Attributes:
-        kind: Made by the class method of that name.
-        out_of_orderness: How far records may lie behind the largest timestamp of their partition.
-        idleness: Time after which a partition without records no longer holds the watermark; None
+        kind: The name of the class method that made it.
+        out_of_orderness: How far records may be behind the largest timestamp of their partition.
+        idleness: Time after which a partition without records no longer holds back the watermark;
+            None takes the application's setting.
+        max_future_skew: How far ahead of the wall clock a timestamp may be and still count; None
             takes the application's setting.
-        max_future_skew: How far ahead of the clock a timestamp may lie and still count; None takes
-            the application's setting.
-        function: For ``custom``: from the largest timestamp to the time that has been reached.
+        function: For ``custom``: maps the largest timestamp to the time that has been reached.
 
     Example:
         >>> from datetime import timedelta
@@ -79,7 +79,7 @@ class WatermarkStrategy:
         idleness: timedelta | None = None,
         max_future_skew: timedelta | None = None,
     ) -> WatermarkStrategy:
-        """Return that records lie no further than so much behind their partition's latest.
+        """Return a strategy for records at most a given time behind the latest of their partition.
 
         Args:
             out_of_orderness: How far.
@@ -104,7 +104,7 @@ class WatermarkStrategy:
     def monotonic(
         cls, *, idleness: timedelta | None = None, max_future_skew: timedelta | None = None
     ) -> WatermarkStrategy:
-        """Return that the records of a partition are in the order of their time.
+        """Return a strategy for partitions whose records are in the order of their timestamps.
 
         Args:
             idleness: See the class.
@@ -118,7 +118,7 @@ class WatermarkStrategy:
 
     @classmethod
     def none(cls) -> WatermarkStrategy:
-        """Return that the source has no say: it neither moves the watermark nor holds it.
+        """Return a strategy that ignores the source: it neither moves nor holds back the watermark.
 
         Example:
             >>> WatermarkStrategy.none().kind
@@ -134,17 +134,17 @@ class WatermarkStrategy:
         idleness: timedelta | None = None,
         max_future_skew: timedelta | None = None,
     ) -> WatermarkStrategy:
-        """Return that a function says how far time has come.
+        """Return a strategy in which a function says how far time has advanced.
 
         Args:
-            function: Called with the largest timestamp of a partition in milliseconds; returns
-                the time that its records have come to, at most that timestamp. It must not return
-                less for more, and it must be picklable.
+            function: Called with the largest timestamp of a partition in milliseconds; returns the
+                time that its records have reached, at most that timestamp. It must not return a
+                smaller time for a larger timestamp, and must be picklable.
             idleness: See the class.
             max_future_skew: See the class.
 
         Raises:
-            BadOptionError: If it is no function.
+            BadOptionError: If it is not a function.
 
         Example:
             >>> by_minute = WatermarkStrategy.custom(lambda time: time - time % 60_000)
@@ -156,7 +156,7 @@ class WatermarkStrategy:
         )
 
     def reached(self, timestamp: int) -> int:
-        """Return the time that a partition has come to, given its largest timestamp.
+        """Return the time that a partition has reached, given its largest timestamp.
 
         Args:
             timestamp: Milliseconds.

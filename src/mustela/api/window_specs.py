@@ -1,6 +1,6 @@
-"""Windows as the kernel sees them: milliseconds, and when a window is over.
+"""Windows as the kernel sees them: in milliseconds, and with the time when they are over.
 
-What a user writes is in `mustela.api.windows`.
+What users write is in `mustela.api.windows`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 WindowEmit = Literal["update", "close"]
-"""``update``: each change of a window goes on. ``close``: each window once, when it is over."""
+"""``update``: each change of a window is sent on. ``close``: each window once, when it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class TimeWindowSpec:
 
     @property
     def lag_ms(self) -> int:
-        """How far behind the time of its closing a window's result may be stamped."""
+        """How far before the time of its closing a window's result may be stamped."""
         return self.size_ms + self.grace_ms
 
     @property
     def key_size_ms(self) -> int:
-        """From a window's start to its end, where that is the same for all windows."""
+        """From a window's start to its end, if that is the same for all windows."""
         return self.size_ms
 
     @property
@@ -67,7 +67,7 @@ class TimeWindowSpec:
 
     @property
     def kept_as(self) -> str:
-        """Which windows the rows of a store are of; recorded with the store."""
+        """The windows of a store's rows; recorded with the store."""
         every = f" every {self.advance_ms} ms" if self.advance_ms != self.size_ms else ""
         return f"windows of {self.size_ms} ms{every}"
 
@@ -79,13 +79,13 @@ class TimeWindowSpec:
         return list(range(first, last + 1, self.advance_ms))
 
     def closes_at(self, _start: int, end: int) -> int:
-        """Return the event time from which on a window takes no record any more."""
+        """Return the event time from which on a window takes no more records."""
         return end + self.grace_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlimitedWindowSpec:
-    """One window from a start to the end of time; what is before the start is left out.
+    """One window from a start to the end of time; earlier records are left out.
 
     Attributes:
         start_ms: The start.
@@ -105,7 +105,7 @@ class UnlimitedWindowSpec:
 
     @property
     def key_size_ms(self) -> int:
-        """Longer than any time that is left."""
+        """Longer than any time that remains."""
         return TIME_MAX
 
     @property
@@ -115,7 +115,7 @@ class UnlimitedWindowSpec:
 
     @property
     def kept_as(self) -> str:
-        """Which windows the rows of a store are of; recorded with the store."""
+        """The windows of a store's rows; recorded with the store."""
         return f"one window from {self.start_ms} ms on"
 
     def starts(self, timestamp: int) -> list[int]:
@@ -148,7 +148,7 @@ class SlidingWindowSpec:
 
     @property
     def lag_ms(self) -> int:
-        """How far behind the time of its closing a window's result may be stamped."""
+        """How far before the time of its closing a window's result may be stamped."""
         return self.difference_ms + self.grace_ms + 1
 
     @property
@@ -163,17 +163,17 @@ class SlidingWindowSpec:
 
     @property
     def kept_as(self) -> str:
-        """Which windows the rows of a store are of; recorded with the store."""
+        """The windows of a store's rows; recorded with the store."""
         return f"sliding windows of {self.difference_ms} ms"
 
     def closes_at(self, _start: int, end: int) -> int:
-        """Return the event time from which on a window takes no record any more."""
+        """Return the event time from which on a window takes no more records."""
         return end + self.grace_ms + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindowSpec:
-    """Sessions: records of a key with no longer pause between them than the gap.
+    """Sessions: records of a key without a pause between them that is longer than the gap.
 
     A session is [time of its first record, time of its last record], both inclusive.
 
@@ -192,7 +192,7 @@ class SessionWindowSpec:
 
     @property
     def lag_ms(self) -> int:
-        """How far behind the time of its closing a session's result may be stamped."""
+        """How far before the time of its closing a session's result may be stamped."""
         return self.gap_ms + self.grace_ms + 1
 
     @property
@@ -202,11 +202,11 @@ class SessionWindowSpec:
 
     @property
     def kept_as(self) -> str:
-        """Which sessions the rows of a store are of; recorded with the store."""
+        """The sessions of a store's rows; recorded with the store."""
         return f"sessions with pauses up to {self.gap_ms} ms"
 
     def closes_at(self, _start: int, end: int) -> int:
-        """Return the event time from which on a session takes no record any more."""
+        """Return the event time from which on a session takes no more records."""
         return end + self.gap_ms + self.grace_ms + 1
 
 
@@ -215,13 +215,13 @@ WindowSpec = TimeWindowSpec | UnlimitedWindowSpec | SlidingWindowSpec | SessionW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindowSpec:
-    """Which records of the right side a record of the left side meets.
+    """Which right records are joined with a left record.
 
     Attributes:
         before_ms: How much older than the left record a right one may be; negative if it must be
             younger.
         after_ms: How much younger it may be; negative if it must be older.
-        grace_ms: How long behind the end of its window a record without a partner waits for one.
+        grace_ms: How long after the end of its window a record without a partner waits for one.
 
     Example:
         >>> JoinWindowSpec(before_ms=5, after_ms=20, grace_ms=1).retention_ms
@@ -234,24 +234,24 @@ class JoinWindowSpec:
 
     @property
     def size_ms(self) -> int:
-        """From the oldest to the youngest right record that a left one may meet."""
+        """From the oldest to the youngest right record that may be joined with a left one."""
         return self.before_ms + self.after_ms
 
     @property
     def retention_ms(self) -> int:
-        """How long Kafka Streams keeps a record, by the time of its own side."""
+        """How long Kafka Streams keeps a record, by the time of the record's own side."""
         return self.size_ms + self.grace_ms
 
     @property
     def kept_ms(self) -> int:
-        """How long a record is kept, by the time of both sides: until nobody can meet it."""
+        """How long a record is kept, by the time of both sides: until it cannot find a partner."""
         return max(self.size_ms, self.before_ms, self.after_ms) + self.grace_ms
 
     @property
     def segment_ms(self) -> int:
         """Length of the spans of time in which records are kept, and dropped together.
 
-        A longer one means fewer rows to look for, a shorter one less to keep behind its time.
+        A longer one means fewer rows to search, a shorter one fewer rows kept beyond their time.
         """
         return max(self.kept_ms, min(4 * self.kept_ms, 60_000), 1_000)
 
@@ -262,18 +262,18 @@ class JoinWindowSpec:
 
     @property
     def kept_as(self) -> str:
-        """Which partners the rows of a store are for; recorded with the store."""
+        """Which partners a store's rows are kept for; recorded with the store."""
         return f"partners up to {self.before_ms} ms before and {self.after_ms} ms after"
 
     @property
     def lag_ms(self) -> int:
-        """How far behind the time of its closing a result may be stamped."""
+        """How far before the time of its closing a result may be stamped."""
         return max(self.before_ms, self.after_ms, 0) + self.grace_ms + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpans:
-    """Functions that say the window of a left record; None where it is the widest.
+    """Functions that give the window of a left record; None where it is the widest.
 
     Attributes:
         before: Gives how much older a right record may be, as a timedelta.

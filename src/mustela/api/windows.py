@@ -1,7 +1,7 @@
-"""Windows as a user writes them: how records are grouped by time.
+"""Windows as users write them: how records are grouped by time.
 
-Every window says its grace: how long after its end it still takes records that come late. There is
-no default, because it decides what is lost and how long results wait.
+All windows state their grace: how long after its end a window still takes late records. There is no
+default, because it decides which records are lost and how long results wait.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ class TimeWindows(Option):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindows(Option):
-    """Windows that slide with the records: one for each set of records that lie close together.
+    """Windows that slide with the records: one for each set of records that are close together.
 
-    A record of time t belongs to every window around it: [t - time_difference, t] and, once a
-    later record lies inside, [t + 1, t + 1 + time_difference]. Both ends belong to a window, and
-    windows that would hold the same records are one. No window starts before 1970-01-01 UTC:
-    earlier ones all become the first. Records without a value are left out.
+    A record with timestamp t belongs to every window around it: [t - time_difference, t] and, once
+    there is a later record inside, [t + 1, t + 1 + time_difference]. Both ends belong to a window,
+    and windows that would hold the same records are one. No window starts before 1970-01-01 UTC:
+    earlier ones are all replaced by the first. Records without a value are left out.
 
     Args:
         time_difference: How far apart two records of a window may be.
@@ -164,8 +164,8 @@ class SlidingWindows(Option):
 class SessionWindows(Option):
     """Sessions: records of a key that follow one another without a long pause.
 
-    A session is [time of its first record, time of its last record]. A record no further than
-    the gap from a session extends it, and one between two sessions makes one of them.
+    A session is [time of its first record, time of its last record]. A record no further than the
+    gap from a session extends it, and a record between two sessions merges them.
 
     Args:
         inactivity_gap: The longest pause inside a session.
@@ -215,7 +215,7 @@ class UnlimitedWindows(Option):
             given.
 
     Raises:
-        BadOptionError: If the start is no datetime with a time zone, or before 1970.
+        BadOptionError: If the start is a datetime without a time zone, or before 1970.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -270,7 +270,7 @@ def window_spec(windows: object, *, at: Origin) -> WindowSpec:
         at: The user's line.
 
     Raises:
-        BadOptionError: If they are none, or choose the windows of a moment by themselves.
+        BadOptionError: If they are not windows, or choose the windows of a moment by themselves.
     """
     if not isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows):
         msg = f"windowed_by needs windows, not {windows!r}"
@@ -285,30 +285,30 @@ def window_spec(windows: object, *, at: Origin) -> WindowSpec:
 
 
 def check_windows_for(windows: object, *, at: Origin) -> None:
-    """Refuse windows of a class that has a ``windows_for`` of its own: nothing would call it.
+    """Refuse windows of a class with its own ``windows_for``: nothing would call it.
 
     Raises:
-        BadOptionError: If that is so.
+        BadOptionError: If the class has one.
     """
     kind = type(windows)
     owner = next((one for one in kind.__mro__ if "windows_for" in vars(one)), None)
     if owner is None or owner.__module__ == __name__:
         return
-    msg = f"{kind.__name__} cannot choose the windows of a moment by a windows_for of its own"
+    msg = f"{kind.__name__} cannot choose the windows of a moment by its own windows_for"
     raise BadOptionError(
         msg,
         at=at,
-        why="windows begin at multiples of their advance; many records at once are put into them, "
+        why="windows begin at multiples of their advance; records are put into them in batches, "
         "and they are closed and dropped, by that rule alone",
         fix="use the options of Mustela's own windows, or make the window a part of the key: "
-        'group_by(lambda key, value: f"{key}@{day_of(value)}", key=str), with a function of yours',
+        'group_by(lambda key, value: f"{key}@{day_of(value)}", key=str), with your own function',
         fields={"option": "windows", "class": kind.__name__},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class EmitStrategy:
-    """When a windowed aggregation tells of a window; made by one of its two methods.
+    """When a windowed aggregation sends on a window's result; made by one of its two methods.
 
     Example:
         >>> EmitStrategy.on_window_close()
@@ -319,13 +319,13 @@ class EmitStrategy:
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
-        """Return the default: each change of a window goes on."""
+        """Return the default: each change of a window is sent on."""
         return cls("update")
 
     @classmethod
     def on_window_close(cls) -> EmitStrategy:
-        """Return: each window goes on once, with its last value, when it is over.
+        """Return the strategy that sends on each window once, with its last value, when it is over.
 
-        A window is over when event time has reached its end and the grace behind it.
+        A window is over when event time has reached its end plus its grace.
         """
         return cls("close")
