@@ -1,6 +1,6 @@
 """Mustela: the Kafka Streams DSL as a Python library, with Apache Spark as its engine.
 
-What nearly every application names is here. The rest is in modules by what it is for:
+What nearly every application needs is here. The rest is in modules by purpose:
 `mustela.aggregates`, `mustela.calls`, `mustela.events`, `mustela.processors`, `mustela.schemas`,
 `mustela.stores`, `mustela.streams`, `mustela.testing` and `mustela.windows`.
 
@@ -243,7 +243,7 @@ _MOVED: Final[dict[str, str]] = {
     }.items()
     for name in names
 }
-"""Names that were here, and where they are now. They go with release 0.2."""
+"""Names that were here, and where they are now. They are removed in release 0.2."""
 
 
 def __getattr__(name: str) -> object:
@@ -268,7 +268,7 @@ def _moved(name: str) -> object:
 
     module = _MOVED[name]
     warn(
-        f"mustela.{name} is {module}.{name} now; the old name goes with release 0.2",
+        f"mustela.{name} is now {module}.{name}; the old name is removed in release 0.2",
         DeprecationWarning,
         stacklevel=3,
     )

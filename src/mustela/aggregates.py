@@ -1,4 +1,4 @@
-"""Aggregates that are said, not written: ``grouped.aggregate(total=Sum("amount"))``."""
+"""Aggregates that are declared, not programmed: ``grouped.aggregate(total=Sum("amount"))``."""
 
 from __future__ import annotations
 

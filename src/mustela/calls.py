@@ -1,4 +1,4 @@
-"""Calls to the outside: ``map_values_async``, ``request_reply``, and how they fail."""
+"""Calls to external services: ``map_values_async``, ``request_reply``, and how they fail."""
 
 from __future__ import annotations
 

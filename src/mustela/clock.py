@@ -1,4 +1,4 @@
-"""The only clocks: whoever needs the time is given one of these."""
+"""The only clocks: code that needs the time is given one of these."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SystemClock:
 
 @dataclass(slots=True)
 class ManualClock:
-    """A clock that moves only when it is told to.
+    """A clock that moves only when a test moves it.
 
     Example:
         >>> clock = ManualClock(1_000)

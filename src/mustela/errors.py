@@ -141,7 +141,7 @@ class EnvironmentFault(MustelaError):
 
 
 class InvariantError(MustelaError):
-    """One of Mustela's guarantees is broken: a bug, or something else changed its files."""
+    """One of Mustela's guarantees is broken: a bug, or other software has changed its files."""
 
     code = "INVARIANT"
 

@@ -1,4 +1,4 @@
-"""What a running application tells those who watch it."""
+"""What a running application reports to its listeners."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Named places in the commit protocol where a test may stop a process to kill it there.
+"""Named places in the commit protocol where a test can stop a process to kill it there.
 
 In production a point costs one test of a variable. With ``MUSTELA_FAULT_POINT=name`` or
-``name:n`` and ``MUSTELA_FAULT_DIR`` set, the process that comes to the point for the n-th time
-writes a file ``name`` into that directory and sleeps until it is killed, or the file is deleted.
-With ``MUSTELA_FAULT_POINT=*`` a test chooses while the process runs: the first to come to a point
-whose name is in a file ``want-<name>`` takes that file for its own.
+``name:n`` and ``MUSTELA_FAULT_DIR`` set, the process that reaches the point for the n-th time
+writes a file ``name`` into that directory and sleeps until it is killed or the file is deleted.
+With ``MUSTELA_FAULT_POINT=*`` a test chooses while the process runs: the first process to reach a
+point named by a file ``want-<name>`` takes that file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def armed() -> bool:
 
 
 def reach(name: str) -> None:
-    """Say that the process has come to the point ``name``.
+    """Say that the process has reached the point ``name``.
 
     Example:
         >>> reach("flushed")

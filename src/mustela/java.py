@@ -1,7 +1,7 @@
 """Choose the Java that Spark, the development broker and Kafka's tools run on.
 
 Spark 4.2 runs on Java 17 and 21 and needs the module ``jdk.incubator.vector``. A machine often has
-several Javas, and ``JAVA_HOME`` may name one of another version: the first suitable one is taken.
+several Javas, and ``JAVA_HOME`` may name one of another version: the first suitable one is used.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Java:
 
     @property
     def feature(self) -> int:
-        """The number people call the version by, such as 17."""
+        """The number by which people call the version, such as 17."""
         return feature_of(self.version)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -78,8 +78,8 @@ class JavaCandidate:
 
     Attributes:
         home: Its directory.
-        version: Its version, empty when it could not be told.
-        refusal: Why it does not do; empty when it does.
+        version: Its version, empty if it could not be found out.
+        refusal: Why it is not suitable; empty if it is.
     """
 
     home: Path
@@ -90,7 +90,7 @@ class JavaCandidate:
 def find_java(
     environment: Mapping[str, str] | None = None, *, roots: Sequence[Path] = JVM_ROOTS
 ) -> Java:
-    """Return the first Java that does: ``JAVA_HOME``, ``PATH``, then the newest that is installed.
+    """Return the first suitable Java: ``JAVA_HOME``, ``PATH``, then the newest that is installed.
 
     Nothing is started when the Java's own ``release`` file says enough.
 
@@ -99,7 +99,7 @@ def find_java(
         roots: Directories that hold installed Javas.
 
     Raises:
-        JavaNotFoundError: If none is of a supported version with all modules that Spark needs.
+        JavaNotFoundError: If none has a supported version and all modules that Spark needs.
     """
     refused: list[JavaCandidate] = []
     for candidate in java_candidates(environment, roots=roots):
@@ -128,7 +128,7 @@ def java_candidates(
         roots: Directories that hold installed Javas.
 
     Yields:
-        Each Java with the reason it does not do, if there is one.
+        Each Java with the reason why it is not suitable, if there is one.
     """
     variables = os.environ if environment is None else environment
     seen: set[Path] = set()
@@ -144,7 +144,7 @@ def apt_line(os_release: Path = Path("/etc/os-release"), *, user_id: int | None 
 
     Args:
         os_release: The file that names the distribution and its version.
-        user_id: Of the user who will type it; this process's own by default.
+        user_id: The user who will run it; this process's own by default.
     """
     try:
         text = os_release.read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def apt_line(os_release: Path = Path("/etc/os-release"), *, user_id: int | None 
 def feature_of(version: str) -> int:
     """Return the feature number of a version text: 17 for ``17.0.15``, 8 for ``1.8.0_402``.
 
-    Returns 0 when the text is no version.
+    Returns 0 if the text is not a version.
     """
     numbers = re.findall(r"\d+", version)
     if not numbers:
@@ -180,7 +180,7 @@ def _homes(environment: Mapping[str, str], roots: Sequence[Path]) -> Iterator[Pa
     installed: list[tuple[int, Path]] = []
     for root in roots:
         if root.is_dir():
-            # A link beside its target would be looked at twice; so would a folder of sources only.
+            # Skip links to a Java that is looked at anyway, and folders with only sources.
             found = [home for home in sorted(root.iterdir()) if (home / "bin" / "java").is_file()]
             installed += [(feature_of(_release(home)[0]), home) for home in found]
     for _, home in sorted(installed, key=lambda pair: pair[0], reverse=True):
@@ -247,7 +247,7 @@ def _ask(executable: Path, option: str) -> str:
 
 
 def user_cache(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the directory in which what Java loads is kept for this user: jars, classes."""
+    """Return the user's directory for what Java loads: jars, classes."""
     variables = os.environ if environment is None else environment
     named = Path(variables.get("XDG_CACHE_HOME", ""))
     # The XDG rules say that a relative path is to be ignored.

@@ -67,15 +67,15 @@ class KeyValue(NamedTuple):
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key in one window: the key of what a windowed aggregation gives.
+    """A key in one window: the key of a windowed aggregation's results.
 
-    Windowed keys can be compared, sorted (by key, then start) and used as keys of a dict. What a
-    session gives says so when it is shown; it is equal to a windowed key of the same key and times.
+    Windowed keys can be compared, sorted (by key, then start) and used as keys of a dict. The
+    `repr` of a session's key says so; it is equal to a windowed key with the same key and times.
 
     Attributes:
-        key: The key that the records were grouped by.
+        key: The key by which the records were grouped.
         start: First millisecond of the window.
-        end: End of the window in milliseconds: the first one behind it for tumbling and hopping
+        end: End of the window in milliseconds: the first one after it for tumbling and hopping
             windows, the last one inside for sliding windows and sessions, `TIME_MAX` for an
             unlimited window.
 
@@ -93,7 +93,7 @@ class Windowed(NamedTuple, Generic[K]):
 
     @property
     def kind(self) -> Literal["time", "session", "unlimited"]:
-        """What made the window; ``time`` stands for tumbling, hopping and sliding windows.
+        """The kind of window; ``time`` stands for tumbling, hopping and sliding windows.
 
         Example:
             >>> Windowed("ann", 0, 60_000).kind, Windowed("ann", 0, TIME_MAX).kind
@@ -112,7 +112,7 @@ class Windowed(NamedTuple, Generic[K]):
 
     @property
     def end_time(self) -> datetime:
-        """The end as an aware datetime in UTC; the last one there is for an unlimited window."""
+        """The end as an aware datetime in UTC; the latest datetime for an unlimited window."""
         return _moment(self.end)
 
 
@@ -135,7 +135,7 @@ class SessionWindowed(Windowed[K]):
         return "session"
 
     def __repr__(self) -> str:
-        """Say that it is a session: its end is the time of a record, and no end of a window."""
+        """Say that it is a session: its end is the time of a record, not the end of a window."""
         return f"Windowed(key={self.key!r}, start={self.start}, end={self.end}, kind='session')"
 
 
@@ -177,12 +177,12 @@ class RecordTimeError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):
-    """A record of a stream; it never changes, and its ``with_…`` methods give other records.
+    """A record of a stream; it never changes, and its ``with_…`` methods return other records.
 
     Attributes:
         key: The key, or None.
         value: The value, or None.
-        timestamp: Milliseconds since 1970-01-01 UTC. A datetime with a time zone may be given, and
+        timestamp: Milliseconds since 1970-01-01 UTC. A datetime with a time zone is accepted and
             becomes milliseconds.
         headers: The record's headers.
         topic: The topic it was read from or written to, where known.
@@ -251,7 +251,7 @@ class Record(Generic[K, V]):
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int | datetime) -> Record[K, V]:
-        """Return the same record at another time.
+        """Return the same record with another timestamp.
 
         Args:
             timestamp: Milliseconds since 1970-01-01 UTC, or a datetime with a time zone.
@@ -270,7 +270,7 @@ class Record(Generic[K, V]):
         """Return the same record with other headers.
 
         Args:
-            headers: Pairs of a name and bytes, or None for null; a mapping of them does too.
+            headers: Pairs of a name and bytes, or None for null; or a mapping of them.
 
         Example:
             >>> Record("o-1", 30).with_headers({"from": b"web"}).headers
@@ -283,7 +283,7 @@ class Record(Generic[K, V]):
 
 
 class SourceRecord(Record[K, V]):
-    """A record as a topic has it, where a time before 1970 is no error yet."""
+    """A record as a topic has it, where a timestamp before 1970 is not yet an error."""
 
     __slots__ = ()
 
@@ -294,7 +294,7 @@ class SourceRecord(Record[K, V]):
 class FixedKeyRecord(Generic[K, V]):
     """A record whose key a `FixedKeyProcessor` cannot change.
 
-    There is no way to make one but from the one that the processor was given.
+    It can only be derived from the record that the processor was given.
 
     Example:
         >>> visit = fixed_key_record("ann", 1, 1_000)
@@ -309,7 +309,7 @@ class FixedKeyRecord(Generic[K, V]):
     headers: Headers
 
     def __init__(self, *_arguments: object, **_options: object) -> None:
-        msg = "a FixedKeyRecord cannot be made"
+        msg = "a FixedKeyRecord cannot be created"
         raise UsageError(
             msg,
             why="its key must be that of the record that the processor received",
@@ -336,7 +336,7 @@ class FixedKeyRecord(Generic[K, V]):
         return fixed_key_record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int | datetime) -> FixedKeyRecord[K, V]:
-        """Return the same record at another time.
+        """Return the same record with another timestamp.
 
         Args:
             timestamp: Milliseconds since 1970-01-01 UTC, or a datetime with a time zone.
@@ -398,7 +398,7 @@ def fixed_key_record(
 
 
 def as_headers(headers: HeadersLike) -> Headers:
-    """Return headers in the form that records have.
+    """Return headers in the form in which records hold them.
 
     Example:
         >>> as_headers({"a": b"1"})
@@ -410,11 +410,11 @@ def as_headers(headers: HeadersLike) -> Headers:
 
 
 def _milliseconds(moment: Any) -> int:
-    """Return the time that a record is given as milliseconds.
+    """Return the timestamp given for a record, in milliseconds.
 
     Raises:
         NegativeTimestampError: If it is before 1970.
-        RecordTimeError: If it is no time.
+        RecordTimeError: If it is not a time.
     """
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         moment = (moment - _EPOCH) // timedelta(milliseconds=1)
@@ -423,7 +423,7 @@ def _milliseconds(moment: Any) -> int:
     except TypeError:
         why, fix = "times are whole milliseconds since 1970-01-01 UTC", "give milliseconds"
         if isinstance(moment, datetime):
-            why = "without a time zone it is another moment on each host"
+            why = "without a time zone it is a different moment on each host"
             fix = "write datetime(..., tzinfo=UTC), or milliseconds since 1970"
         elif isinstance(moment, float):
             fix = "write int(seconds * 1000), or int(milliseconds)"
@@ -438,7 +438,7 @@ def _negative(timestamp: int) -> NegativeTimestampError:
     return NegativeTimestampError(
         f"a record cannot have the timestamp {timestamp}",
         why="timestamps are milliseconds since 1970, and Kafka refuses earlier ones",
-        fix="give the record the timestamp of the one it comes from",
+        fix="give the record the timestamp of the record from which it is derived",
         fields={"timestamp": timestamp},
     )
 

@@ -11,7 +11,7 @@ from mustela.errors import MustelaError, Origin
 __all__ = ["Sign", "span_ms"]
 
 Sign = Literal["any", "not_negative", "positive"]
-"""What a span may be: negative too, zero too, or more than zero."""
+"""What a span may be: also negative, also zero, or only more than zero."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _EXAMPLE = "timedelta(minutes=5)"
@@ -30,16 +30,16 @@ def span_ms(  # noqa: PLR0913 - what the messages name, and what is allowed
     """Return a span of time in milliseconds.
 
     Args:
-        owner: What was given the span.
-        option: What it calls it.
+        owner: What takes the span, for messages.
+        option: The name of the option.
         span: What the user gave.
         error: The class of the error.
-        sign: What it may be.
-        or_number: Whether a whole number of milliseconds will do, too.
-        at: The user's line, where it is known.
+        sign: What the span may be.
+        or_number: Whether a whole number of milliseconds is accepted too.
+        at: The user's line, if it is known.
 
     Raises:
-        MustelaError: Of the class ``error``: if it is no timedelta, too short, or not made of
+        MustelaError: Of the class ``error``: if it is not a timedelta, too short, or not made of
             whole milliseconds.
 
     Example:

@@ -1,4 +1,4 @@
-"""Stores: how they are made, what processors see of them, transactions over them."""
+"""Stores: how they are created, what processors see of them, transactions over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between two steps of a topology: the types that verbs return."""
+"""What verbs return: the types that stand between two steps of a topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows, suppression and event time: when a window is over, and what comes too late."""
+"""Windows, suppression and event time: when a window is over, and what is late."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ class AggregateNode(Node):
 
     Attributes:
         kind: What the fold is.
-        store: Where the table lives.
+        store: Where the table is kept.
         key: Serde of the grouping key; None takes the typed default (`mustela.serdes.values`).
         initializer: For ``aggregate``: called without arguments for a key's first value.
         adder: ``reduce``: (aggregate, value); ``aggregate``: (key, value, aggregate).
-        merger: ``aggregate``: (key, left, right), makes combining before the shuffle legal.
+        merger: ``aggregate``: (key, left, right); it allows combining before the shuffle.
         associative: ``reduce``: the adder is associative, so partial results may be combined.
         explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
     """
@@ -47,7 +47,7 @@ class AggregateNode(Node):
 
     @property
     def combinable(self) -> bool:
-        """Whether partial results may be made anywhere and put together later."""
+        """Whether partial results may be made anywhere and merged later."""
         if self.kind == "reduce":
             return self.associative
         return self.kind == "count" or self.merger is not None

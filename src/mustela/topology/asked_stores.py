@@ -1,9 +1,9 @@
-"""The stores that a processor is sure to ask for: told by its code, before it runs.
+"""The stores that a processor is sure to ask for: read from its code, before it runs.
 
-What a processor asks its context for is known for sure only when it runs. But its code says much:
-``context.state_store("seen")`` in ``init``, or in ``process`` where no condition stands before it,
-is called with the first record at the latest. Only such calls count, and only names that can be
-told without running anything: so no program that works is refused.
+What a processor asks its context for is known for certain only when it runs. But its code shows
+much: ``context.state_store("seen")`` in ``init``, or in ``process`` without a condition before it,
+is called with the first record at the latest. Only such calls count, and only names that are known
+without running anything, so no program that works is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AskedStore(NamedTuple):
 
     Attributes:
         name: The store.
-        option: Where the step says that it uses it.
+        option: The option of the step that declares its use.
         at: The line that asks for it.
     """
 
@@ -46,7 +46,7 @@ class AskedStore(NamedTuple):
 
 
 class _Method(NamedTuple):
-    """A method that is looked through.
+    """A method that is examined.
 
     Attributes:
         processor: Whose method it is.
@@ -67,7 +67,7 @@ def asked_stores(processor: object) -> tuple[AskedStore, ...]:
     """Return the stores that a processor is sure to ask for by name, in ``init`` or ``process``.
 
     Args:
-        processor: One that its supplier has given.
+        processor: One that its supplier has made.
 
     Example:
         >>> class Plain:
@@ -85,7 +85,7 @@ def asked_stores(processor: object) -> tuple[AskedStore, ...]:
             lines, first = inspect.getsourcelines(function)
             tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
         except (OSError, SyntaxError, TypeError, IndexError):
-            continue  # a program that was typed in, or made by another one, has no source
+            continue  # a program that was typed in, or generated, has no source
         if isinstance(tree, ast.FunctionDef):
             arguments = [argument.arg for argument in tree.args.args]
             method = _Method(processor, function, arguments, lines, first)
@@ -95,7 +95,7 @@ def asked_stores(processor: object) -> tuple[AskedStore, ...]:
 
 
 def _asked(body: Sequence[ast.stmt], method: _Method) -> Iterator[AskedStore]:
-    """Yield what statements ask for, up to the first one of which nobody knows how it goes on."""
+    """Yield the stores that statements ask for, up to the first one that may not go on."""
     for statement in body:
         if isinstance(statement, _PLAIN):
             yield from _calls(statement, method)
@@ -109,7 +109,7 @@ def _asked(body: Sequence[ast.stmt], method: _Method) -> Iterator[AskedStore]:
 
 
 def _by_record(test: ast.expr, method: _Method) -> bool:
-    """Whether a condition looks at nothing but the record: some will meet it, others will not."""
+    """Whether a condition depends only on the record: true for some, false for others."""
     if method.function.__name__ != "process":
         return False
     known = {*method.arguments[1:], *vars(builtins)}
@@ -137,7 +137,7 @@ def _calls(node: ast.AST, method: _Method) -> Iterator[AskedStore]:
 
 
 def _is_context(node: ast.expr, method: _Method) -> bool:
-    """Whether an expression is what ``init`` is given, or a field that is called after it."""
+    """Whether an expression is the argument of ``init``, or a field named after it."""
     if isinstance(node, ast.Attribute):
         return _is_processor(node.value, method) and "context" in node.attr
     given = list(method.arguments[1:2]) if method.function.__name__ == "init" else []
@@ -149,7 +149,7 @@ def _is_processor(node: ast.expr, method: _Method) -> bool:
 
 
 def _text(node: ast.expr, method: _Method) -> str | None:
-    """Return the text that an expression is: one that is written, or that a name stands for."""
+    """Return the text of an expression: a literal, or what a name stands for."""
     found: object = None
     if isinstance(node, ast.Constant):
         found = node.value
@@ -161,7 +161,7 @@ def _text(node: ast.expr, method: _Method) -> str | None:
 
 
 def _meaning(name: str, function: Callable[..., Any]) -> object:
-    """Return what a name means in a function, unless the function says it itself."""
+    """Return what a name means in a function, unless the function assigns it itself."""
     code = function.__code__
     if name in code.co_freevars:
         cell = (function.__closure__ or ())[code.co_freevars.index(name)]

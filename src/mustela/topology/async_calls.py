@@ -1,4 +1,4 @@
-"""Calls to the outside: a function that takes its time, and how it is called."""
+"""Calls to external services: a slow function, and how it is called."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["AsyncNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncNode(Node):
-    """Call the outside for each record; what is not done in an epoch is parked.
+    """Call an external service for each record; calls unfinished in an epoch are parked.
 
     Attributes:
         function: What is called: a coroutine function or a plain one.
         rules: How it is called.
         parking: Where records wait.
-        ordered: As in the rules; it decides what is in the store.
+        ordered: As in the rules; it decides what is stored.
         key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
-        value: Serde of the values that come; None takes the typed default.
-        with_call: Whether the function is told of its call.
+        value: Serde of the incoming values; None takes the typed default.
+        with_call: Whether the function has a parameter for its call.
         gives: A new value for the record, or any number of records.
         with_key: Whether a function that gives a value takes key and value.
         result: Serde of the value that it gives; None takes the typed default.
@@ -51,7 +51,7 @@ class AsyncNode(Node):
         return (self.parking,)
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """What waits are records, each key's in their order if the rules say so."""
+        """Records wait, those of each key in their order if the rules say so."""
         plain = store_meaning(store, owner=self.name, operation="calls", key=self.key)
         meaning = packed_meaning(plain, "parked", self.value or store.value_serde)
         return replace(meaning, window="in order of each key" if self.ordered else "in any order")
@@ -73,7 +73,7 @@ class AsyncNode(Node):
 
     @property
     def acts_on_time(self) -> bool:
-        """Parked records go on when their results come."""
+        """Parked records go on when their results arrive."""
         return True
 
     @property

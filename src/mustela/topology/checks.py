@@ -1,4 +1,4 @@
-"""What can be asked about a topology before it runs."""
+"""What can be checked in a topology before it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_asked_stores(topology: Iterable[Node]) -> None:
         topology: A `Topology`, or its nodes.
 
     Raises:
-        StoreAccessError: If one asks for a store that its step does not say it uses.
+        StoreAccessError: If one asks for a store that its step does not declare.
     """
     nodes = list(topology)
     everywhere = {store.name for node in nodes for store in _whole(node)}
@@ -39,20 +39,20 @@ def check_asked_stores(topology: Iterable[Node]) -> None:
 
 
 def _whole(node: Node) -> tuple[StoreSpec, ...]:
-    """Return the stores that every host has whole, which any processor may read."""
+    """Return the stores of which every host has a full copy, which any processor may read."""
     return node.stores if isinstance(node, GlobalTableNode) else ()
 
 
 def _not_said(node: ProcessorNode, asked: AskedStore, known: Iterable[str]) -> StoreAccessError:
     said = f'process(..., {asked.option}=["{asked.name}"])'
     if asked.option == "stores":
-        why = "a step's stores decide in which lane its records are, so they are said before"
+        why = "a step's stores decide the lane of its records, so they must be declared"
         fix = f"connect it: {said}, or name it in stores() of the class"
     else:
-        why = "what a step reads of other lanes is known before the epoch begins"
+        why = "what a step reads from other lanes must be known before the epoch begins"
         fix = said
     return StoreAccessError(
-        f"step {node.name!r} asks for store {asked.name!r} and does not say that it uses it",
+        f"step {node.name!r} asks for store {asked.name!r} but does not declare it",
         evidence={"asks": asked.at, f"its {asked.option}": ", ".join(sorted(known)) or "none"},
         at=node.origin,
         why=why,
@@ -62,15 +62,16 @@ def _not_said(node: ProcessorNode, asked: AskedStore, known: Iterable[str]) -> S
 
 
 def unnamed_stateful_steps(topology: Iterable[Node]) -> list[Node]:
-    """Return the steps whose store got its name from the step's place in the program.
+    """Return the steps whose store is named after the step's place in the program.
 
-    Such a name changes when the program around the step changes, and the new store starts empty.
-    An application refuses them unless ``naming.strict`` is false. A table's store has the name of
-    its topic, which does not move.
+    Such a name changes when the program around the step changes, and then the store starts empty.
+    An application refuses such steps unless ``naming.strict`` is false. A table's store is named
+    after its topic, which does not move.
 
     Args:
-        topology: A `Topology`, or nodes: of the topology, and of a plan's steps, which may keep
-            rows where the topology does not say so. Of several with one name the first one counts.
+        topology: A `Topology`, or nodes: those of the topology and those of a plan's steps, which
+            may keep rows where the topology does not say so. Of several with one name the first
+            counts.
     """
     found: dict[str, Node] = {}
     for node in topology:

@@ -18,8 +18,8 @@ __all__ = ["describe", "sub_topologies"]
 def describe(nodes: Iterable[Node]) -> str:
     r"""Return the text form of a topology.
 
-    Sub-topologies are what hangs together by records or by stores. Inside one, the nodes that
-    feed most others come first, and equals are in the order of their names.
+    Nodes that share records or stores form a sub-topology. Inside one, the nodes that feed most
+    others come first; ties are ordered by name.
 
     Args:
         nodes: A `Topology`, or its nodes.
@@ -109,7 +109,7 @@ def _rows(node: Node) -> list[_Row]:
         case ScheduledSourceNode(name=name, schedule=schedule):
             return [_Row(name, f"Source: {name} (schedule: {schedule.told})", ())]
         case TableSourceNode(name=name) | GlobalTableNode(name=name):
-            # Kafka Streams too shows the topic and the table that is made of it as two.
+            # Like Kafka Streams, show the topic and the table that is made from it as two nodes.
             source = f"{name}.source"
             head = f"Source: {source} (topics: [{node.topic}])"
             return [_Row(source, head, ()), _processor(node, (source,))]

@@ -1,4 +1,4 @@
-"""Streams in which what comes again within a span of time is left out."""
+"""Streams from which repetitions within a span of time are left out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["DistinctKeysNode", "DistinctNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistinctKeysNode(Node):
-    """Gives each record what tells it from others as its key; key and value go along as a pair.
+    """Gives each record what identifies it as its key; key and value go along as a pair.
 
     Attributes:
-        chooser: (key, value) -> what tells the record from others; None: it is like no other.
+        chooser: (key, value) -> what identifies the record; None: it equals no other record.
     """
 
     chooser: Callable[[Any, Any], Any]
@@ -32,13 +32,14 @@ class DistinctKeysNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistinctNode(Node):
-    """Leaves out what comes again within a span of time.
+    """Leaves out records that were already seen within a span of time.
 
     Attributes:
-        within_ms: How far two records may lie apart and still be the same, both ways.
-        grace_ms: How long behind that a record is remembered for those that come late.
-        store: When the records were that went on: windows of their keys, by start.
-        chosen: Records come as pairs of key and value, under what a `DistinctKeysNode` chose.
+        within_ms: How far apart two records may be and still count as the same, in both directions.
+        grace_ms: How much longer a record is remembered, for records that come late.
+        store: When records were passed on: windows of their keys, by start.
+        chosen: Whether records come as pairs of key and value, under what a `DistinctKeysNode`
+            chose.
         explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
     """
 
@@ -50,11 +51,11 @@ class DistinctNode(Node):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """Where it is kept what went on."""
+        """The store of what was passed on."""
         return (self.store,)
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """The rows are of spans of time that begin with a record."""
+        """Each row covers a span of time that begins with a record."""
         meaning = store_meaning(store, owner=self.name, operation=self.operation)
         told = f"distinct within {self.within_ms} ms"
         return replace(meaning, window=told, grace_ms=self.grace_ms)
@@ -66,9 +67,9 @@ class DistinctNode(Node):
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Records travel to the lane of what tells them from others; those that nothing does, too.
+        """Records travel to the lane of what identifies them, also those without it.
 
-        They come in merged order: of two records the first one goes on.
+        They come in merged order: the first of two records is passed on.
         """
         key = self.store.key_serde or ValueSerde(sort_keys=True)
         return (Arrival(key=key, keep_null_keys=True),)

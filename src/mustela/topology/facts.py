@@ -1,4 +1,4 @@
-"""What can be told of a node in plain values, for documents that programs read."""
+"""A node in plain values, for documents that programs read."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from mustela.topology.node import Node
 __all__ = ["FINGERPRINT_FORMAT", "fingerprint"]
 
 FINGERPRINT_FORMAT = 1
-"""Version of the way in which a topology is turned into a hash."""
+"""Version of the way in which a topology is hashed."""
 
 _IGNORED = frozenset(
     {
@@ -45,15 +45,15 @@ _ADDED_SINCE = frozenset(
         *("ttl_ms", "ttl_by"),
     }
 )
-"""Fields that nodes and stores did not always have: left out where they hold their default, so that
-the hash of a topology that does not use them stays what it was."""
+"""Fields that were added to nodes and stores later: left out if they hold their default, so that
+the hash of a topology that does not use them does not change."""
 
 
 def fingerprint(nodes: Iterable[Node]) -> str:
     """Return a hash of names, kinds, edges, serdes, stores, topics and options.
 
-    The bodies of user functions, the lines they stand on and the order in which independent steps
-    were written do not count: a mended function keeps its state.
+    The bodies of user functions, their line numbers and the order of independent steps do not
+    count: a function can be corrected without losing its state.
 
     Args:
         nodes: A `Topology`, or its nodes.

@@ -1,6 +1,6 @@
-"""What the cells of a said aggregate do that does not fit into one line.
+"""The functions of a declared aggregate's cells that do not fit into one line.
 
-Each of these is a pure function of the values that were added, whatever their order, but for
+Each of these is a pure function of the values that were added, whatever their order, except
 `newer`, which decides by time.
 """
 
@@ -34,10 +34,10 @@ __all__ = [
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
 _SMALLEST: Final = 1_074
-"""The smallest float above zero is two to the power of minus this."""
+"""The smallest float above zero is two to the power of minus this number."""
 
 Entry = list[Any]
-"""[what it is ranked by, the value]"""
+"""[its rank, the value]"""
 
 
 def all_together(_key: Any, _value: Any) -> str:
@@ -46,12 +46,12 @@ def all_together(_key: Any, _value: Any) -> str:
 
 
 def itself(value: Any) -> Any:
-    """Return a result that has no row around it."""
+    """Return a result that is not wrapped in a row."""
     return value
 
 
 def tagged_value(source: int, value: Any) -> list[tuple[int, Any]]:
-    """Return a value with the number of its stream; nothing of a record without one.
+    """Return a value with the number of its stream; nothing for a record without a value.
 
     Example:
         >>> tagged_value(1, "a"), tagged_value(1, None)
@@ -61,7 +61,7 @@ def tagged_value(source: int, value: Any) -> list[tuple[int, Any]]:
 
 
 def goes_first(new: Any, old: Any) -> bool:
-    """Say which of two values of the same rank is taken: that of the lesser bytes, always.
+    """Say which of two values of the same rank is taken: always the one with the lower bytes.
 
     Example:
         >>> goes_first({"id": 1}, {"id": 2}), goes_first({"id": 2}, {"id": 1})
@@ -71,7 +71,7 @@ def goes_first(new: Any, old: Any) -> bool:
 
 
 def newer(cell: Entry | None, other: Entry | None) -> Entry | None:
-    """Return the entry of the later time; the other one if they are of the same time."""
+    """Return the entry with the later time; the other one if the times are equal."""
     if cell is None or (other is not None and other[0] >= cell[0]):
         return other
     return cell
@@ -102,7 +102,7 @@ _BY_RANK: Final = _KEYS[False]
 
 
 def add_top(entries: list[Entry], rank: Any, value: Any, number: int, largest: bool) -> None:
-    """Add a value to those of the first ranks, if it is one of them.
+    """Add a value to the values with the best ranks, if it is one of them.
 
     Example:
         >>> entries = []
@@ -134,7 +134,7 @@ def add_ranked(entries: list[Entry], rank: Any, value: Any) -> None:
 
 
 def remove_ranked(entries: list[Entry], rank: Any, value: Any) -> None:
-    """Take a value out again; one that was never added is none.
+    """Remove a value; one that was never added is ignored.
 
     Example:
         >>> entries = []
@@ -152,7 +152,7 @@ def remove_ranked(entries: list[Entry], rank: Any, value: Any) -> None:
 
 
 def best_of(entries: list[Entry], number: int) -> list[Any]:
-    """Return the values of the greatest ranks; entries are in ascending order.
+    """Return the values with the largest ranks; entries are in ascending order.
 
     Example:
         >>> best_of([[1, "a"], [2, "b"], [2, "c"]], 2)
@@ -160,22 +160,23 @@ def best_of(entries: list[Entry], number: int) -> list[Any]:
     """
     last = entries[-number:]
     more = len(entries) - len(last) - 1
-    while more >= 0 and entries[more][0] == last[0][0]:  # of equal ranks the first bytes go first
+    while more >= 0 and entries[more][0] == last[0][0]:  # of equal ranks the lowest bytes go first
         last.insert(0, entries[more])
         more -= 1
     return [value for _, value in sorted(last, key=_KEYS[True])[:number]]
 
 
 def best_last(entries: list[Entry]) -> Any:
-    """Return the value of the greatest rank, None if there are none."""
+    """Return the value with the largest rank, None if there are none."""
     return best_of(entries, 1)[0] if entries else None
 
 
 def add_exact(cell: list[Any] | None, value: Any) -> list[Any]:
-    """Add a number to an exact total: floats without rounding, all others as they are.
+    """Add a number to an exact total: floats without rounding, all other numbers as they are.
 
-    A total is [sum of what is no float, how many that are, sum of the floats in units of the
-    smallest float, how many of these there are, how often each float that is no number].
+    A total is [sum of the other numbers, how many they are, sum of the floats in units of the
+    smallest float, how many floats there are, how often each float occurs that is not a finite
+    number].
 
     Example:
         >>> cell = None
@@ -188,7 +189,7 @@ def add_exact(cell: list[Any] | None, value: Any) -> list[Any]:
 
 
 def subtract_exact(cell: list[Any] | None, value: Any) -> list[Any]:
-    """Take a number out again: the total is then what it would be without it."""
+    """Remove a number: the total is then what it would be without it."""
     return _exact(cell, value, -1)
 
 

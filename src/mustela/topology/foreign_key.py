@@ -1,8 +1,8 @@
-"""Joins of a table with a table by a foreign key, in three steps that follow one another.
+"""Joins of a table with a table by a foreign key, in three steps.
 
-The lane of each left row says to which right row it belongs now; the lane of that right row keeps
-what was said and finds the pairs; the lane of the left row joins them. All happens in one epoch,
-and pairs are put back into the order of the changes that made them, so no answer is ever stale.
+The lane of a left row says to which right row it belongs now; the lane of that right row keeps this
+and finds the pairs; the lane of the left row joins them. All this happens in one epoch, and pairs
+are put back into the order of the changes that made them, so no answer is ever stale.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ForeignKeyKind = Literal["inner", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeySubscribeNode(Node):
-    """Says for each changed left row which right row it belongs to, and which it belonged to.
+    """Says for each changed left row to which right row it belongs now, and did before.
 
-    What goes on has the bytes of the foreign key as its key.
+    Its records have the bytes of the foreign key as their key.
 
     Attributes:
         extractor: (value), or (key, value) if ``with_key``, -> foreign key or None.
@@ -53,7 +53,7 @@ class ForeignKeySubscribeNode(Node):
 
     @property
     def asks_old(self) -> tuple[bool, ...]:
-        """What a row was says which right row it belonged to."""
+        """A row's old value says to which right row it belonged."""
         return (True,)
 
 
@@ -61,17 +61,17 @@ class ForeignKeySubscribeNode(Node):
 class ForeignKeyMatchNode(Node):
     """Finds the pairs of left and right rows that a change of either side makes.
 
-    The parents are the left side's subscriptions and the right table. What goes on are pairs of
+    The parents are the left side's subscriptions and the right table. Its records are pairs of
     encoded values by left key.
 
     Attributes:
         key: Serde of the left keys.
         foreign_key: Serde of the right keys.
         subscriptions: Holds the left values by foreign key and left key.
-        rows: The store of the join's own for the right rows, for the case that these cannot be
-            looked up where the subscriptions are.
+        rows: The join's own copy of the right rows, if they cannot be looked up where the
+            subscriptions are.
         subscribed: Serde of the left values.
-        explicit_store: Whether the names of the stores follow from one that the user gave.
+        explicit_store: Whether the names of the stores derive from one that the user gave.
         table: Where right rows are looked up, if not in `rows`; the planner finds that out.
     """
 
@@ -121,8 +121,8 @@ class ForeignKeyJoinNode(Node):
         key: Serde of the left keys, which are the result's.
         left: Serde of the left values.
         right: Serde of the right values.
-        value: Serde of the result's values, where it is known.
-        store: The result's store, or None where nobody needs its old values.
+        value: Serde of the result's values, if it is known.
+        store: The result's store; None if nobody needs its old values.
         explicit_store: Whether the user named the store.
     """
 

@@ -1,4 +1,4 @@
-"""Tables that every host has whole, and the join of a stream with one."""
+"""Tables of which every host has a full copy, and the join of a stream with one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["GlobalJoinNode", "GlobalTableNode"]
 class GlobalTableNode(Node):
     """One topic as a table of which each host keeps a copy.
 
-    No step of the plan makes it: engines follow the topic themselves, before records are joined.
+    No step of the plan makes it: engines read the topic themselves, before records are joined.
 
     Attributes:
         topic: The topic.
         key: Serde of the keys.
         value: Serde of the values.
-        store: What the copies are called, and how rows are laid out; it has no changelog, because
-            the topic is one.
+        store: The name of the copies and the layout of their rows; it has no changelog, because the
+            topic is one.
         explicit_store: Whether the user named the store.
-        supplier: Gives the processor that writes the copies; None where rows are the records.
-        plain: Whether a window store shows values without their times.
+        supplier: Makes the processor that writes the copies; None if rows are the records.
+        plain: Whether a window store shows values without their timestamps.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class GlobalTableNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalJoinNode(Node):
-    """Each record of a stream with a row of a global table, wherever the record is.
+    """Joins each record of a stream with a row of a global table, wherever the record is.
 
     Attributes:
         key_mapper: (key, value), or (value) if ``by_value``, -> key of the row, or None.
@@ -63,7 +63,7 @@ class GlobalJoinNode(Node):
         table: Store of the global table.
         kind: Whether records without a row are dropped.
         with_key: Whether the joiner is given the key.
-        by_value: Whether the value alone says the key of the row.
+        by_value: Whether the value alone gives the key of the row.
     """
 
     key_mapper: Callable[..., Any]

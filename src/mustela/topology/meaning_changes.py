@@ -1,4 +1,4 @@
-"""What is different between what a store's rows mean and what a program takes them for."""
+"""The differences between what a store's rows mean and what a program expects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mustela.serdes.meaning import Shape, shape_text
 from mustela.serdes.widening import widening
 from mustela.topology.store_meaning import OldMeaning, StoreMeaning
 
-# Shapes are JSON, whose types are known only by looking at it.
+# Shapes are JSON, whose types are known only at run time.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 __all__ = ["MeaningChange", "compare_meanings"]
@@ -20,14 +20,14 @@ _HEADERS = ", headers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningChange:
-    """One thing in which a store's meaning has changed.
+    """One difference between two meanings of a store.
 
     Attributes:
         field: Which attribute of `StoreMeaning`.
         then: What it was when the rows were written, in words.
         now: What it is in the program.
-        compatible: Whether the rows can be read as the program takes them, without loss.
-        why: What follows from it.
+        compatible: Whether the program can read the rows without loss.
+        why: What follows from the difference.
     """
 
     field: str
@@ -38,11 +38,11 @@ class MeaningChange:
 
 
 def compare_meanings(then: StoreMeaning, now: StoreMeaning) -> list[MeaningChange]:
-    """Return in what two meanings of a store differ, in the order of their fields.
+    """Return the differences between two meanings of a store, in the order of their fields.
 
     Args:
-        then: What the rows were written as.
-        now: What the program takes them for.
+        then: What the rows meant when they were written.
+        now: What the program expects.
 
     Example:
         >>> minute = StoreMeaning(
@@ -65,7 +65,7 @@ def _rows(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
         yield _change("kind", then.kind, now.kind, why)
     elif then.layout != now.layout:
         gains = f"{then.layout}{_HEADERS}" == now.layout
-        why = "rows without headers are rows with none" if gains else "rows cannot be found again"
+        why = "rows without headers are read as having none" if gains else "rows cannot be found"
         yield _change("layout", then.layout, now.layout, why, compatible=gains)
 
 
@@ -80,7 +80,7 @@ def _bytes(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
         return
     yield from _older(then, now)
     if then.value != now.value:
-        yield _change("value", then.value, now.value, "the bytes of one are not the other's")
+        yield _change("value", then.value, now.value, "the formats have different bytes")
     elif then.value_shape != now.value_shape:
         found = widening(_shape(then.value_shape), _shape(now.value_shape))
         if found.problems or found.gained:
@@ -104,13 +104,13 @@ def _versions(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
 
 
 def _older(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
-    """Compare rows that may be left of older versions with what a program reads of them."""
+    """Compare rows that may remain from older versions with what a program reads of them."""
     for old in then.older:
         yield from _unread(old, now)
 
 
 def _unread(old: OldMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
-    """Look whether a program reads rows of a version as what they are."""
+    """Check that a program reads rows of a version as what they are."""
     reads = next((one for one in now.older if one.version == old.version), None)
     was, told = f"rows of version {old.version}", f"version {now.version}"
     if reads is None:
@@ -121,7 +121,7 @@ def _unread(old: OldMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
     if old.value != reads.value or not found.readable:
         was += f", {_told(old.value_shape) if old.value_shape else old.value}"
         new = _told(reads.value_shape) if reads.value_shape else reads.value
-        why = "; ".join(found.problems) or "the bytes of one are not the other's"
+        why = "; ".join(found.problems) or "the formats have different bytes"
         yield _change("upgrade", was, f"an upgrade of {new}", why)
 
 
@@ -134,7 +134,7 @@ def _times(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
         if was != new:
             longer = new == -1 or (was != -1 and new > was)
             why = "holds from now on; " + (
-                "what is gone stays gone" if longer else "what is older is dropped"
+                "rows already dropped stay dropped" if longer else "older rows are dropped"
             )
             yield _change(field, _ms(was), _ms(new), why, compatible=True)
 
@@ -143,11 +143,11 @@ def _steps(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
     for field in ("owner", "operation"):
         was, new = getattr(then, field), getattr(now, field)
         if was != new:
-            why = "the rows that are there are taken as they are"
+            why = "existing rows are taken as they are"
             yield _change(field, was, new, why, compatible=True)
     if then.logged != now.logged:
         was, new = (("logged" if one.logged else "not logged") for one in (then, now))
-        yield _change("logged", was, new, "the changelog says what was lost", compatible=True)
+        yield _change("logged", was, new, "the changelog shows what was lost", compatible=True)
 
 
 def _change(
@@ -157,7 +157,7 @@ def _change(
 
 
 def _shape(text: str) -> Shape:
-    """Return a shape without the names of its classes, which are in no bytes."""
+    """Return a shape without the names of its classes, which are not part of the bytes."""
     return _unnamed(json.loads(text)) if text else "any"
 
 

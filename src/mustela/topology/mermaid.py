@@ -1,4 +1,4 @@
-"""A topology as a Mermaid flowchart, which many viewers of Markdown draw."""
+"""A topology as a Mermaid flowchart, which many Markdown viewers draw."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def _topics(facts: dict[str, Any]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as Mermaid takes it between quotation marks, on one line."""
+    """Return a text as Mermaid needs it between quotation marks, on one line."""
     coded = "".join(f"#{ord(char)};" if char in '"#<>&;`' else char for char in text)
     return " ".join(coded.split())

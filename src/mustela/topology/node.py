@@ -15,10 +15,10 @@ __all__ = ["Arrival", "Node"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """How the records of one parent come to a step: to the lane of their key.
+    """How the records of one parent reach a step: in the lane of their key.
 
     Attributes:
-        key: Serde that makes the key bytes; they decide the key group.
+        key: Serde for the bytes of the key, which decide the key group.
         ordered: Whether the step must see the records in merged source order.
         keep_null_keys: Whether records without a key come too; they go to key group 0.
     """
@@ -33,7 +33,8 @@ class Node:
     """One step as the user wrote it.
 
     Attributes:
-        name: Unique in the topology; comes from the path or from ``name=``, never from a counter.
+        name: Unique in the topology; made from the path or given by ``name=``, never from a
+            counter.
         parents: Names of the nodes whose output this node reads, in the order of its inputs.
         origin: The user's line.
         explicit_name: Whether the user gave the name.
@@ -50,79 +51,79 @@ class Node:
         return ()
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """Return what the rows mean that this node has in one of its `stores`."""
+        """Return what the rows mean that this node keeps in one of its `stores`."""
         return store_meaning(store, owner=self.name, operation=self.operation)
 
     @property
     def operation(self) -> str:
-        """What this node does with its stores, in a word that outlives releases."""
+        """What this node does with its stores, in a word that never changes between releases."""
         return type(self).__name__.removesuffix("Node")
 
     @property
     def reads_any(self) -> tuple[str, ...]:
-        """Names of the stores of which this node reads any key, as of the end of the last epoch.
+        """Names of the stores in which this node reads any key, as of the end of the last epoch.
 
-        They are other steps' stores, or its own; reading them moves neither.
+        They are other steps' stores, or its own; reading them moves no records.
         """
         return ()
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """How each parent's records come to this step; None where any place will do."""
+        """How each parent's records reach this step; None if any place will do."""
         return (None,) * len(self.parents)
 
     @property
     def changes_keys(self) -> bool:
-        """Whether records may leave this step with another key than they came with."""
+        """Whether records may leave this step with another key than they arrived with."""
         return False
 
     @property
     def keyed_by(self) -> Serde[Any] | None:
-        """Of a step that changes keys: the serde by whose bytes the new keys are in their lane.
+        """For a step that changes keys: the serde by whose bytes the new keys are in their lane.
 
-        None where they are not, so that they have to travel.
+        None if they are not in their lane, so that they have to travel.
         """
         return None
 
     @property
     def lag_ms(self) -> int:
-        """How far behind event time the rows may be stamped that this step holds back."""
+        """How far behind event time this step may stamp rows that it held back."""
         return 0
 
     @property
     def acts_on_time(self) -> bool:
-        """Whether the step may act without a record: because a window closes or a timer is due."""
+        """Whether the step may act without a record: when a window closes or a timer is due."""
         return False
 
     @property
     def acts_at_start(self) -> bool:
         """Whether the step wants a turn in each key group before any record.
 
-        It says then when it wants the next one.
+        In that turn it says when it wants the next one.
         """
         return False
 
     @property
     def writes_letters(self) -> bool:
-        """Whether the step writes dead letters whatever the handlers of the settings say."""
+        """Whether the step writes dead letters, whatever the settings' handlers say."""
         return False
 
     @property
     def begins_in_lane(self) -> bool:
-        """Whether the step, which reads nothing, runs in a lane, and not where topics are read."""
+        """Whether the step, which reads nothing, runs in a lane and not where topics are read."""
         return False
 
     @property
     def asks_old(self) -> tuple[bool, ...]:
-        """Which parents' changes must carry the value before; a parent without a store gets one."""
+        """Which parents' changes must carry the old value; a parent without a store gets one."""
         return (False,) * len(self.parents)
 
     @property
     def passes_old(self) -> bool:
-        """Whether a step that gives a table, but has no ``store``, can tell the values before.
+        """Whether a step that gives a table without a ``store`` of its own can give old values.
 
-        It makes them of the old values of its parents, which are asked in turn. Where this is
-        false, such a step gets a store of its own as soon as somebody asks.
+        It computes them from its parents' old values, which they are asked for in turn. If this is
+        false, such a step gets a store of its own as soon as anybody asks.
         """
         return False
 
@@ -133,6 +134,6 @@ class Node:
 
     @property
     def needs_order(self) -> bool:
-        """Whether the step looks at the order of the rows that come to it."""
+        """Whether the step depends on the order of the rows that reach it."""
         arrivals = (arrival for arrival in self.arrivals if arrival is not None)
         return len(self.parents) > 1 or any(arrival.ordered for arrival in arrivals)

@@ -1,4 +1,4 @@
-"""Tables that are given a store because a step behind needs the values before."""
+"""Tables that get a store because a later step needs their old values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["with_store"]
 
 
 def with_store(node: Node, name: str) -> Node:
-    """Return a step that gives a table and keeps none, with a store for it.
+    """Return a copy of a step that gives a table but keeps none, with a store for it.
 
     Args:
         node: A node with the fields ``store``, ``key`` and ``value``.

@@ -1,4 +1,4 @@
-"""Steps that are written as processors, and what comes out of them."""
+"""Steps written as processors, and their outputs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["ChildNode", "GlobalStore", "OutputNode", "ProcessorNode"]
 
 @dataclass(frozen=True, slots=True)
 class GlobalStore:
-    """A store that every host has whole.
+    """A store of which every host has a full copy.
 
     Attributes:
         spec: The store.
-        plain: Whether a window store shows values without their times.
+        plain: Whether a window store shows values without their timestamps.
     """
 
     spec: StoreSpec
@@ -30,24 +30,25 @@ class GlobalStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorNode(Node):
-    """``process(record)`` of the user's for each record.
+    """Call the user's ``process(record)`` for each record.
 
     Attributes:
-        supplier: Gives a new processor each time it is called.
-        connected: The stores that the processor uses. Other processors may use them too, and then
-            records pass all of them one by one.
-        plain: Names of the window stores among them that show values without their times.
-        read_only: Names of the stores among them that another step alone writes.
+        supplier: Makes a new processor on each call.
+        connected: The stores that the processor uses. If other processors use them too, records
+            pass all of these one by one.
+        plain: Names of the window stores among them that show values without their timestamps.
+        read_only: Names of the stores among them that only another step writes.
         fixed_key: Whether it is a `FixedKeyProcessor`, which cannot change keys.
-        key: Serde of the keys that come in; None takes the typed default.
-        value: Serde of the values that come in, likewise.
+        key: Serde of the incoming keys; None takes the typed default.
+        value: Serde of the incoming values, likewise.
         outputs: Names of its side outputs.
         children: Names of the steps that read it, in the order in which they were attached; the
             planner knows them.
-        global_stores: What every host has whole; any processor may read it. The planner knows them.
-        reads: Names of the stores of which it reads any key.
-        updates: Names of the stores of which it has keys changed in their own lanes.
-        replies: Names of the outputs by which it hears what was changed.
+        global_stores: Stores of which every host has a full copy; any processor may read them. The
+            planner knows them.
+        reads: Names of the stores in which it reads any key.
+        updates: Names of the stores in which it changes keys, in the keys' own lanes.
+        replies: Names of the outputs that receive the results of such changes.
         transacts: Names of the stores of the transactions that it asks for.
         timers: Where timers and schedules are kept, if the processor may have any.
         asks: The stores that its code is sure to ask for.
@@ -84,7 +85,7 @@ class ProcessorNode(Node):
 
     @property
     def reads_any(self) -> tuple[str, ...]:
-        """The stores that are said to be read, and those that are changed in other lanes."""
+        """The stores that it declares to read, and those that it changes in other lanes."""
         return tuple(dict.fromkeys((*self.reads, *self.updates, *self.transacts)))
 
     @property
@@ -94,7 +95,7 @@ class ProcessorNode(Node):
 
     @property
     def acts_at_start(self) -> bool:
-        """Its ``init`` schedules punctuators before any record comes."""
+        """Its ``init`` schedules punctuators before any record arrives."""
         return self.timers is not None
 
     @property
@@ -107,7 +108,7 @@ class ProcessorNode(Node):
 
     @property
     def divides(self) -> bool:
-        """Whether not every reader gets all that is forwarded."""
+        """Whether some readers do not receive all that is forwarded."""
         return bool(self.outputs or self.updates or self.transacts) or len(self.children) > 1
 
     @property
@@ -134,7 +135,7 @@ class OutputNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildNode(Node):
-    """The records that one of several children of a processor gets; the planner makes it.
+    """The records for one of several children of a processor; the planner makes it.
 
     Attributes:
         child: The child's name.

@@ -1,4 +1,4 @@
-"""Requests by topic: a record waits while somebody else answers what was asked for it."""
+"""Requests by topic: a record waits until its request has been answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CorrelateNode(Node):
 
     Attributes:
         header: Name of the header.
-        step: The step that waits for replies; the id is made of its name.
+        step: The step that waits for replies; the id is derived from its name.
     """
 
     header: str
@@ -35,13 +35,13 @@ class CorrelateNode(Node):
 
     @property
     def needs_order(self) -> bool:
-        """The id is made of the record's order."""
+        """The id is derived from the record's place in the order."""
         return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyKeyNode(Node):
-    """Take the correlation id out of each reply's header as its key; drop replies without.
+    """Use the correlation id in each reply's header as its key; drop replies without one.
 
     Attributes:
         header: Name of the header.
@@ -57,7 +57,7 @@ class ReplyKeyNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReplyNode(Node):
-    """Let records wait for their replies; both come by correlation id.
+    """Make records wait for their replies; both arrive by correlation id.
 
     Attributes:
         joiner: ``joiner(value, reply)`` gives the result.
@@ -88,7 +88,7 @@ class RequestReplyNode(Node):
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Records and replies meet in the lane of their correlation id."""
+        """Records and replies travel to the lane of their correlation id."""
         return (Arrival(key=StrSerde()), Arrival(key=StrSerde()))
 
     @property
@@ -103,5 +103,5 @@ class RequestReplyNode(Node):
 
     @property
     def acts_on_time(self) -> bool:
-        """The time of a reply can be over."""
+        """The time to wait for a reply may run out."""
         return True

@@ -1,4 +1,4 @@
-"""Steps that send records on their way: branches, travel to the lane of a key, the console."""
+"""Steps that route records: branches, travel to the lane of a key, printing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SplitNode(Node):
 
     Attributes:
         predicates: ``predicate(key, value)`` of each branch, in order.
-        default: Whether there is one more branch, for records that no predicate holds for.
+        default: Whether there is one more branch, for records that match no predicate.
     """
 
     predicates: tuple[Callable[[Any, Any], Any], ...]
@@ -40,15 +40,15 @@ class BranchNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionNode(Node):
-    """Send records to the lane of their key, whether a step behind needs it or not.
+    """Send records to the lane of their key, whether or not a later step needs it.
 
     Attributes:
         key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
-        value: Serde of the values, where it is known.
-        partitions: The number of partitions that the partitioner is told.
-        partitioner: Optional function that may drop a record or multiply it; see `Partitioner`.
-        null_keys: Whether records without a key go on, whoever is there to use them; if not, the
-            planner sees whether a join behind has results for them.
+        value: Serde of the values, if it is known.
+        partitions: The number of partitions with which the partitioner is called.
+        partitioner: Optional function that may drop or duplicate a record; see `Partitioner`.
+        null_keys: Whether records without a key go on whoever uses them; if not, the planner finds
+            out whether a later join has results for them.
     """
 
     key: Serde[Any] | None = None
@@ -66,11 +66,11 @@ class RepartitionNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintNode(Node):
-    """Write each record as a line of text; nothing goes on.
+    """Write each record as a line of text; it has no output.
 
     Attributes:
-        label: What each line begins with.
-        path: The file that lines are added to; None for standard output.
+        label: The beginning of each line.
+        path: The file to which lines are appended; None for standard output.
         mapper: Optional ``mapper(key, value)`` that gives the text of a record.
     """
 

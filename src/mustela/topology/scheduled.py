@@ -1,4 +1,4 @@
-"""Sources of records that no topic holds: a function of the user's, called by a schedule."""
+"""Sources whose records come from no topic: a user function, called by a schedule."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ScheduledSourceNode(Node):
     It runs in the key group of its own name, where it remembers the last tick that was handled.
 
     Attributes:
-        function: From a tick to its records.
-        schedule: When ticks are.
-        catch_up: What becomes of missed ticks.
+        function: Makes the records of a tick.
+        schedule: When ticks are due.
+        catch_up: What happens to missed ticks.
         progress: Remembers the last tick.
         reads: Names of the stores that the function reads.
-        key: Serde of the keys, where it was said.
-        value: Serde of the values, where it was said.
+        key: Serde of the keys, if given.
+        value: Serde of the values, if given.
     """
 
     function: TickFunction
@@ -41,11 +41,11 @@ class ScheduledSourceNode(Node):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """What remembers the last tick."""
+        """The store that remembers the last tick."""
         return (self.progress,)
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """There is one row, of how far ticks were handled."""
+        """There is one row: up to which tick the source has come."""
         plain = store_meaning(store, owner=self.name, operation="schedule")
         return packed_meaning(plain, "progress")
 
@@ -61,10 +61,10 @@ class ScheduledSourceNode(Node):
 
     @property
     def acts_on_time(self) -> bool:
-        """It acts on nothing else."""
+        """It acts on nothing but time."""
         return True
 
     @property
     def begins_in_lane(self) -> bool:
-        """Its state is in a lane, and it reads nothing that would have to come there."""
+        """Its state is in a lane, and it reads nothing that would have to travel there."""
         return True

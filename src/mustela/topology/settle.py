@@ -1,4 +1,4 @@
-"""A step that the planner adds: of the changes of an epoch the last one for each key."""
+"""A step that the planner adds: it keeps only the last change of each key in an epoch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ __all__ = ["SettleNode"]
 class SettleNode(Node):
     """One change for each key and epoch, of a table that forwards every change.
 
-    A table forwards every change where a join behind it looks rows up as of a moment. Its other
-    readers read it through this step, and see what they would see without the join.
+    A table forwards every change if a later join looks rows up as of a moment. Its other readers
+    read it through this step, and see what they would see without the join.
     """

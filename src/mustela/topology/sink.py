@@ -1,4 +1,4 @@
-"""Where records go: a topic, or a topic that a function names for each record."""
+"""Where records go: a topic, or one that a function chooses for each record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SinkNode(Node):
     """Write records to ``topic``.
 
     Attributes:
-        topic: A name, or a function of (key, value, record context) that gives one.
+        topic: A name, or a function of (key, value, record context) that returns one.
         key: Serde of the keys; None means the values are bytes already.
         value: Serde of the values.
         partitioner: Optional function that chooses the partition, or several.

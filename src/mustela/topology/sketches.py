@@ -1,9 +1,9 @@
 """Small summaries of many values: how many are distinct, and where their quantiles lie.
 
-Both are pure functions of the values that were added: neither the order in which they came nor the
-way in which partial summaries were put together changes a bit. So an epoch that is replayed, cut
-elsewhere or spread over more lanes gives the same result, and what is taken out of quantiles is as
-if it had never been added. See `docs/design/20261123_said_aggregates.md` for what was compared.
+Both are pure functions of the values that were added: neither the order of the values nor the way
+in which partial summaries were merged changes a bit. So an epoch that is replayed, cut elsewhere or
+spread over more lanes gives the same result, and a value removed from the quantiles leaves no
+trace. `docs/design/20261123_said_aggregates.md` says what they were compared with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BITS: Final = 12
 _REGISTERS: Final = 1 << _BITS
 _RANKS: Final = 64 - _BITS
 _SPARSE_MAX: Final = 1_024
-"""How many registers are kept one by one; above, a byte for each costs less."""
+"""How many registers are kept individually; beyond that, a byte for each is smaller."""
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
@@ -75,7 +75,7 @@ def _dense(registers: Mapping[int, int]) -> bytearray:
 
 
 def merge_distinct(left: Registers, right: Registers) -> Registers:
-    """Return the summary of the values of both; the left one may be changed."""
+    """Return the summary of both sides' values; the left one may be changed."""
     if isinstance(right, dict):
         items = right.items()
     else:
@@ -92,10 +92,10 @@ def merge_distinct(left: Registers, right: Registers) -> Registers:
 
 
 def distinct_count(registers: Registers) -> int:
-    """Return how many distinct values were added, about.
+    """Return an estimate of how many distinct values were added.
 
-    The estimate is that of O. Ertl, "New cardinality estimation algorithms for HyperLogLog
-    sketches" (2017): it needs no tables of corrections, from one value to billions.
+    It is the estimate of O. Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
+    (2017), which needs no correction tables, from one value to billions.
     """
     counts = [0] * (_RANKS + 2)
     if isinstance(registers, dict):
@@ -139,16 +139,16 @@ def _tau(share: float) -> float:
 
 
 _SHIFT: Final = 1 << 40
-"""Moves the numbers of buckets of positive values above that of zero."""
+"""Moves the bucket numbers of positive values above that of zero."""
 
 _INFINITE: Final = 1 << 50
 
 
 def bucket_of(value: Any, accuracy: float) -> int | None:
-    """Return the number of the bucket of a value, greater for greater values; None for NaN.
+    """Return the number of a value's bucket, larger for larger values; None for NaN.
 
     The buckets are those of C. Masson and others, "DDSketch" (2019): each spans a fixed ratio, so
-    that whatever lies in one is told within the accuracy.
+    that every value in one is known within the accuracy.
 
     Example:
         >>> bucket_of(1_000, 0.01) == bucket_of(1_001, 0.01) < bucket_of(1_100, 0.01)
@@ -169,13 +169,13 @@ def _step(accuracy: float) -> float:
 
 
 def quantile_of(buckets: Mapping[int, int], share: float, accuracy: float) -> float | None:
-    """Return the value below which that share of the values lies, None if there are none.
+    """Return the value below which the given share of the values lies, None if there are none.
 
     Args:
         buckets: How many values each bucket holds.
         share: Between 0 and 1.
-        accuracy: With which the buckets were made: the result is off by no more than this part of
-            itself.
+        accuracy: The accuracy with which the buckets were made: the result is off by at most this
+            part of itself.
 
     Example:
         >>> from collections import Counter

@@ -20,14 +20,15 @@ class SourceNode(Node):
     """Topics read as a stream of records.
 
     Attributes:
-        topics: The topics, in the order the user gave them; for a pattern those found so far.
-        pattern: Topics whose whole name it matches are read too, also those that are made later.
+        topics: The topics, in the order in which the user gave them; for a pattern, those found so
+            far.
+        pattern: Topics with names that it matches in full are read too, also those created later.
         key: Serde of the keys; None means raw bytes.
         value: Serde of the values; None means raw bytes.
         auto_offset_reset: Where to begin without a committed offset; None takes the setting.
-        timestamp_extractor: Gives the time of each record; None for the record's own.
-        watermark: How far event time has come; None takes the settings.
-        late: What becomes of records that come too late for their window.
+        timestamp_extractor: Gives the timestamp of each record; None for the record's own.
+        watermark: How event time advances; None takes the settings.
+        late: What happens to records that come too late for their window.
     """
 
     topics: tuple[str, ...]
@@ -53,13 +54,13 @@ class SourceNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSourceNode(Node):
-    """One topic read as a table: the newest value of each key, a null value deletes.
+    """One topic read as a table: the newest value of each key; a null value deletes.
 
     Attributes:
         topic: The topic.
         key: Serde of the keys.
         value: Serde of the values.
-        store: The table's store, or None where nobody needs the table's old values.
+        store: The table's store; None if nobody needs the table's old values.
         auto_offset_reset: As for `SourceNode`.
         timestamp_extractor: As for `SourceNode`.
         watermark: As for `SourceNode`.
@@ -99,5 +100,5 @@ class TableSourceNode(Node):
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """What is read travels to the lane of its key, where the table is."""
+        """Records travel to the lane of their key, where the table is."""
         return (Arrival(key=self.key or BytesSerde()),)

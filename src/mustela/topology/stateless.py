@@ -1,4 +1,4 @@
-"""Steps that look at one record at a time and keep nothing."""
+"""Steps that handle one record at a time and keep nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PeekNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeachNode(Node):
-    """``action(key, value)`` for its effect; nothing goes on."""
+    """``action(key, value)`` for its effect; the step has no output."""
 
     action: Callable[[Any, Any], Any]
 
@@ -101,7 +101,7 @@ class MergeNode(Node):
     """All records of its parents, in time order.
 
     Attributes:
-        key: Serde of the keys, where it is known and the same for all parents. Parents of different
+        key: Serde of the keys, if it is known and the same for all parents. Parents of different
             stages meet in the lane of their key; None takes the typed default.
     """
 

@@ -1,4 +1,4 @@
-"""What the rows of a store mean: what a later version of the program has to agree with."""
+"""What the rows of a store mean: later versions of the program have to agree with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OldMeaning(NamedTuple):
     Attributes:
         version: The version.
         value: Format of the values.
-        value_shape: What they are made of, as in `StoreMeaning`.
+        value_shape: Their structure, as in `StoreMeaning`.
     """
 
     version: int
@@ -44,9 +44,9 @@ class StoreMeaning:
         layout: How its rows are laid out (`StoreSpec.layout`).
         key: Format of the keys (`mustela.serdes.meaning`).
         value: Format of the values.
-        key_shape: What keys are made of, as JSON; empty where the format says it all.
-        value_shape: What values are made of, likewise.
-        window: Which windows, sessions or partners the rows are of; empty for none.
+        key_shape: The structure of the keys, as JSON; empty if the format says it all.
+        value_shape: The structure of the values, likewise.
+        window: The windows, sessions or partners of the rows; empty for none.
         grace_ms: How long after its end a window takes late records; -1 for no windows.
         retention_ms: How long rows are kept; -1 for ever.
         ttl_ms: How long a row is kept after it was written; -1 for ever.
@@ -54,7 +54,7 @@ class StoreMeaning:
         operation: What they do.
         logged: Whether the store has a changelog.
         version: The version of the rows that are written.
-        older: The older versions: those that a program reads, or of which there may be rows yet.
+        older: The older versions: those that a program reads, or of which rows may still exist.
 
     Example:
         >>> StoreMeaning(kind="key_value", layout="key_value 1", key="str", value="int").as_dict()
@@ -87,7 +87,7 @@ class StoreMeaning:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StoreMeaning:
-        """Return what `as_dict` was made of; fields that a later version wrote are left out.
+        """Return the meaning behind `as_dict`; fields written by a later version are ignored.
 
         Example:
             >>> meaning = StoreMeaning(kind="list", layout="list 1", key="str", value="int")
@@ -108,13 +108,13 @@ def store_meaning(
     key: Serde[Any] | None = None,
     value: Serde[Any] | None = None,
 ) -> StoreMeaning:
-    """Return what a store means as far as its specification says it.
+    """Return what a store means, as far as its specification says.
 
     Args:
         spec: The store.
         owner: The step that writes it.
         operation: What the step does.
-        key: Serde of the keys, where it is not the specification's.
+        key: Serde of the keys, if it is not the specification's.
         value: Serde of the values, likewise.
 
     Example:
@@ -153,10 +153,10 @@ def _older(spec: StoreSpec) -> tuple[OldMeaning, ...]:
 
 
 def rows_left(then: StoreMeaning, now: StoreMeaning) -> tuple[OldMeaning, ...]:
-    """Return of which older versions rows may be there, when a later program goes on with them.
+    """Return the older versions of which rows may remain when a later program continues.
 
     Args:
-        then: What the rows were written as; its ``older`` are those that may have been there.
+        then: What the rows meant when they were written; ``older`` are versions that may remain.
         now: What the program writes.
 
     Example:
@@ -170,10 +170,10 @@ def rows_left(then: StoreMeaning, now: StoreMeaning) -> tuple[OldMeaning, ...]:
 
 
 def packed_meaning(meaning: StoreMeaning, packing: str, *parts: Serde[Any] | None) -> StoreMeaning:
-    """Return the meaning of a store whose values hold several things, in a form of Mustela's own.
+    """Return the meaning of a store whose values hold several things in Mustela's own form.
 
     Args:
-        meaning: What the store means else.
+        meaning: What the store means otherwise.
         packing: What the values are.
         parts: Serdes of what they hold.
 
@@ -186,7 +186,7 @@ def packed_meaning(meaning: StoreMeaning, packing: str, *parts: Serde[Any] | Non
     formats = ", ".join(map(serde_format, parts))
     shapes = [serde_shape(part) for part in parts]
     older: tuple[OldMeaning, ...] = ()
-    if len(parts) == 1:  # the versions are those of what is held
+    if len(parts) == 1:  # the versions are those of the one part
         older = tuple(
             OldMeaning(old.version, f"{packing}({old.value})", _held([old.value_shape]))
             for old in meaning.older
@@ -204,7 +204,7 @@ def _held(shapes: list[str]) -> str:
 
 
 def join_meanings(first: StoreMeaning, second: StoreMeaning) -> StoreMeaning:
-    """Return what a store means that two steps write; they agree on all but who they are.
+    """Return the meaning of a store that two steps write; they differ only in their names.
 
     Example:
         >>> spec = StoreSpec(name="s")

@@ -20,21 +20,22 @@ StreamJoinKind = Literal["inner", "left", "outer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoinNode(Node):
-    """Each pair of a left and a right record of the same key within a window of time.
+    """Joins each left record with each right record of the same key within a window of time.
 
     The parents are the left and the right stream, in this order; they may be the same.
 
     Attributes:
-        kind: Whether records without a partner are results too: of neither, one or both sides.
+        kind: Whether records without a partner are results too: on neither, one or both sides.
         joiner: (left, right), or (key, left, right) if ``with_key``.
-        window: Which records are partners; with ``spans`` the widest that any left record has.
-        key: Serde of the keys, by which both sides come together; None takes the typed default.
+        window: Which records are partners; with ``spans``, the widest window of any left record.
+        key: Serde of the keys, by which both sides are brought together; None takes the typed
+            default.
         left: Where records of the left side are kept.
         right: Where those of the right side are kept.
         unmatched: Where records wait that have no partner yet, for a left or outer join.
         with_key: Whether the joiner is given the key.
-        single_store: Both sides are one stream, whose records need be kept only once.
-        spans: What says the window of each left record; None where all have the same.
+        single_store: Whether both sides are one stream, whose records need be kept only once.
+        spans: Gives the window of each left record; None if all have the same.
         explicit_store: Whether the user named the stores, by ``store=`` or by ``name=``.
     """
 
@@ -62,7 +63,7 @@ class StreamJoinNode(Node):
         return sides if self.unmatched is None else (*sides, self.unmatched)
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """What is kept is for partners within the window; what waits is of either side."""
+        """Records are kept for partners within the window; those that wait are of either side."""
         meaning = store_meaning(store, owner=self.name, operation=f"{self.kind} join", key=self.key)
         if self.unmatched is not None and store.name == self.unmatched.name:
             sides = (self.left.value_serde, self.right.value_serde)
@@ -79,15 +80,15 @@ class StreamJoinNode(Node):
 
     @property
     def lag_ms(self) -> int:
-        """A record without a partner is a result behind the close of its window."""
+        """A record without a partner becomes a result after the close of its window."""
         return 0 if self.unmatched is None else self.window.lag_ms
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
         """Both sides travel to the lane of their key.
 
-        Where records can be results without a partner, those without a key come too, also of a
-        side that drops them: they tell the time.
+        If records can be results without a partner, those without a key come too, even from a side
+        that drops them: they advance the time.
         """
         arrival = Arrival(
             key=self.key or ValueSerde(sort_keys=True), keep_null_keys=self.kind != "inner"

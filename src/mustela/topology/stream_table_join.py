@@ -19,18 +19,17 @@ StreamTableJoinKind = Literal["inner", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoinNode(Node):
-    """Each record of a stream with the row that its key has in a table at that moment.
+    """Joins each record of a stream with the row of its key in a table at that moment.
 
     The parents are the stream and the table, in this order.
 
     Attributes:
-        joiner: (value, row), or (key, value, row) if ``with_key``; the row is None where there is
+        joiner: (value, row), or (key, value, row) if ``with_key``; the row is None if there is
             none.
         kind: Whether records without a row are dropped.
         with_key: Whether the joiner is given the key.
-        key: Serde of the keys, by which both sides come together.
-        copy: The store of the join's own, for the case that the table cannot be looked up where
-            it lives.
+        key: Serde of the keys, by which both sides are brought together.
+        copy: The join's own copy of the table, if the table cannot be looked up where it is kept.
         grace_ms: How long a record waits for older rows of a versioned table; None for not at all.
         buffer: Where records wait.
         explicit_store: Whether the user named the step, and with it its stores.
@@ -49,7 +48,7 @@ class StreamTableJoinNode(Node):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """The join's own stores: records that wait, and the table where it had to be copied."""
+        """The join's own stores: waiting records, and the table if it had to be copied."""
         waiting = () if self.buffer is None else (self.buffer,)
         copied = (self.table.store,) if self.table is not None and self.table.own else ()
         return waiting + copied
@@ -64,7 +63,7 @@ class StreamTableJoinNode(Node):
 
     @property
     def acts_on_time(self) -> bool:
-        """Records that wait go on when time has passed."""
+        """Waiting records go on when time has passed."""
         return self.buffer is not None
 
     @property

@@ -17,20 +17,20 @@ __all__ = ["SuppressNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressNode(Node):
-    """Hold the changes of a table back, and let only the last one of each key go on.
+    """Hold back the changes of a table, and pass on only the last one of each key.
 
     Attributes:
         until: What a change waits for.
-        wait_ms: ``time_limit``: how long a change waits, counted from the time of the first one
-            that is held back. ``window_closes``: from a window's end to the time from which on no
-            record can change it.
-        span_ms: How far behind the time at which a row goes on it may be stamped.
+        wait_ms: ``time_limit``: how long a change waits, counted from the first one that is held
+            back. ``window_closes``: from a window's end to the time from which on no record can
+            change it.
+        span_ms: How far a row's timestamp may be before the time at which it is passed on.
         buffer: Where rows wait.
         key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
         value: Serde of the values; None takes the typed default.
         max_records: Rows that may wait in a key group; None for any number.
-        max_bytes: Bytes that they may have; None for any number.
-        when_full: What happens when that is reached.
+        max_bytes: Bytes that they may take; None for any number.
+        when_full: What happens at that limit.
         explicit_store: Whether the user named the step, and with it its buffer.
     """
 
@@ -63,7 +63,7 @@ class SuppressNode(Node):
 
     @property
     def passes_old(self) -> bool:
-        """What goes on says what went on before, as the first change held back told it."""
+        """A row's old value is the one that was passed on before, as the first change told it."""
         return True
 
     @property
@@ -73,5 +73,5 @@ class SuppressNode(Node):
 
     @property
     def lag_ms(self) -> int:
-        """What goes on lies behind the time of its going on."""
+        """Rows are older than the time at which they are passed on."""
         return self.span_ms

@@ -1,4 +1,4 @@
-"""Steps on tables: each reads changes (new value, old value) and gives changes."""
+"""Steps on tables: each reads and gives changes (new value, old value)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["StreamToTableNode", "TableFilterNode", "TableMapValuesNode", "TableT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamToTableNode(Node):
-    """Records of a stream as a table: the newest value of each key, a null value deletes.
+    """Records of a stream as a table: the newest value of each key; a null value deletes.
 
     Attributes:
         key: Serde of the keys; None takes the typed default (`mustela.serdes.values`).
-        value: Serde of the values, where it is known.
-        store: The table's store, or None where nobody needs the table's old values.
+        value: Serde of the values, if it is known.
+        store: The table's store; None if nobody needs the table's old values.
         explicit_store: Whether the user named the store.
     """
 
@@ -43,7 +43,7 @@ class StreamToTableNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFilterNode(Node):
-    """Rows for which ``predicate(key, value)`` holds; a row that stops to hold is deleted."""
+    """Rows for which ``predicate(key, value)`` holds; a row that no longer matches is deleted."""
 
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
@@ -52,7 +52,7 @@ class TableFilterNode(Node):
 
     @property
     def passes_old(self) -> bool:
-        """What was in the result before follows from what was in the table before."""
+        """The result's old values follow from the table's."""
         return True
 
     @property
@@ -66,7 +66,7 @@ class TableMapValuesNode(Node):
     """``mapper(value)``, or ``mapper(key, value)`` if ``with_key``.
 
     Deletions pass through, unless ``with_nulls``: then the mapper is called for them too, and the
-    result has a store, because a row without a value may have one there.
+    result has a store, because a row without a value may have a result there.
     """
 
     mapper: Callable[..., Any]
@@ -77,7 +77,7 @@ class TableMapValuesNode(Node):
 
     @property
     def passes_old(self) -> bool:
-        """What was in the result before follows from what was in the table before."""
+        """The result's old values follow from the table's."""
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""Aggregations of a table that was grouped anew."""
+"""Aggregations of a regrouped table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TableAggregateNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAggregateNode(AggregateNode):
-    """Fold the rows of each group: what a row was is taken away, what it is now is added.
+    """Fold the rows of each group: a row's old value is subtracted, its new value is added.
 
     Attributes:
         subtractor: ``reduce``: (aggregate, old value); ``aggregate``: (key, old value, aggregate);
@@ -24,5 +24,5 @@ class TableAggregateNode(AggregateNode):
 
     @property
     def combinable(self) -> bool:
-        """False: a value is taken away only where a result is there already."""
+        """False: a value is subtracted only where there is already a result."""
         return False

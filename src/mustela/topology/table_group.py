@@ -14,14 +14,14 @@ __all__ = ["TableGroupNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGroupNode(Node):
-    """``mapper(key, value)`` gives group and value of each row, of the new one and of the old one.
+    """``mapper(key, value)`` gives a row's group and value, for its new and for its old value.
 
-    What goes on are changes by group: one that takes the old value away and adds the new one where
-    a row stays in its group, else one that takes away and one that adds, in this order.
+    Its output consists of changes by group: one that subtracts the old value and adds the new one
+    if a row stays in its group, otherwise one that subtracts and one that adds, in this order.
 
     Attributes:
         mapper: (key, value) -> (group, value); None, or None for either, leaves the row out.
-        key: Serde of the groups, by whose bytes they are told apart; None takes the typed default.
+        key: Serde of the groups, which are compared by its bytes; None takes the typed default.
     """
 
     mapper: Callable[[Any, Any], Any]
@@ -34,5 +34,5 @@ class TableGroupNode(Node):
 
     @property
     def asks_old(self) -> tuple[bool, ...]:
-        """What a row was decides which group it leaves."""
+        """A row's old value decides which group it leaves."""
         return (True,)

@@ -25,17 +25,16 @@ class TableJoinNode(Node):
     Attributes:
         joiner: (left value, right value) -> value; a missing side is None.
         kind: Which rows the result has.
-        key: Serde of the keys, by which both sides come together.
-        value: Serde of the result's values, where it is known.
-        copies: For each side a store of the join's own, for the case that the side cannot be
-            looked up where it lives.
-        store: The result's store, or None where nobody needs its old values.
+        key: Serde of the keys, by which both sides are brought together.
+        value: Serde of the result's values, if it is known.
+        copies: For each side the join's own copy, if the side cannot be looked up where it is kept.
+        store: The result's store; None if nobody needs its old values.
         explicit_store: Whether the user named the store.
         sides: Where the rows of each side are looked up; the planner finds that out.
-        kept_ms: How long each side itself keeps its windows, from their start (a session: from its
-            end); None if one of them has none, or for ever.
-        later: The side that is made in a later stage than the other one, 0 or 1; None where both
-            are made in one stage. The planner finds that out too.
+        kept_ms: How long each side keeps its windows, from their start (a session: from its end);
+            None if a side has none, or for ever.
+        later: The side that is made in a later stage than the other one, 0 or 1; None if both are
+            made in one stage. The planner finds that out too.
     """
 
     joiner: Callable[[Any, Any], Any]
@@ -51,7 +50,7 @@ class TableJoinNode(Node):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """The result's store, and what had to be copied of the sides."""
+        """The result's store, and the copies of the sides."""
         result = () if self.store is None else (self.store,)
         return result + tuple(side.store for side in self.sides or () if side.own)
 
@@ -67,5 +66,5 @@ class TableJoinNode(Node):
 
     @property
     def passes_old(self) -> bool:
-        """What was in the result before follows from what the sides were before."""
+        """The result's old values follow from those of the sides."""
         return True

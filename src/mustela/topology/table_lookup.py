@@ -10,19 +10,19 @@ from mustela.topology.table import TableFilterNode, TableMapValuesNode
 __all__ = ["TableLookup", "TableView"]
 
 TableView = TableFilterNode | TableMapValuesNode
-"""A step whose table is a function of the table before it, row by row."""
+"""A step whose table is a row-by-row function of the table before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLookup:
-    """Where a join finds a table's rows as they were before the changes that come to it.
+    """Where a join finds a table's rows as they were before the changes that reach it.
 
     Attributes:
         store: The store that holds them.
-        views: Steps between the store and the joined table, in order; what is looked up passes
+        views: Steps between the store and the joined table, in order; rows that are looked up pass
             through their functions.
-        own: Whether the store is the join's own. Then the join keeps there what it is told of the
-            table, because the table itself lives in an earlier stage or has no store.
+        own: Whether the store is the join's own copy, which it keeps because the table itself lives
+            in an earlier stage or has no store.
     """
 
     store: StoreSpec

@@ -1,8 +1,8 @@
-"""Transactions over several keys, in four steps that follow one another.
+"""Transactions over several keys, in four steps.
 
-Each record says which keys it will touch; one lane puts the records of the epoch in order and
-finds those that have keys in common; the lanes run them, each group of connected records in one
-lane; what they wrote travels to the lane of its key, where the stores are.
+Each record says which keys it will touch; one lane puts the records of the epoch in order and finds
+those that share keys; the lanes run them, each group of connected records in one lane; what they
+wrote travels to the lane of its key, where the stores are.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
 ]
 
 RESULTS, REFUSED, WRITTEN = range(3)
-"""What a `TransactNode` gives, each as a branch: records that go on, records whose transaction was
-refused, and rows for the stores."""
+"""The branches of a `TransactNode`: records that go on, records whose transaction was refused, and
+rows for the stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactKeysNode(Node):
     """Says for each record which keys of which stores its transaction may touch.
 
-    Attributes:
-        keys: (key, value) -> keys for all stores, or a mapping from store to keys; None where the
+    keys: (key, value) -> keys for all stores, or a mapping from store to keys; None if the values
+        are requests, which name the keys themselves.
             values are requests, which say it themselves.
         touches: The stores.
         step: The name of the `TransactNode`.
@@ -71,13 +71,13 @@ class TransactOrderNode(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactNode(Node):
-    """Runs transactions, those of a lane one after the other.
+    """Runs transactions, those of a lane one at a time.
 
     Attributes:
-        fn: (key, value, transaction) -> None, or the value of a record that goes on; None where
-            the values are requests.
+        fn: (key, value, transaction) -> None, or the value of a record that goes on; None if the
+            values are requests.
         touches: The stores.
-        key: Serde of the records' keys, where it is known.
+        key: Serde of the records' keys, if it is known.
     """
 
     fn: Callable[[Any, Any, Any], Any] | None
@@ -86,7 +86,7 @@ class TransactNode(Node):
 
     @property
     def reads_any(self) -> tuple[str, ...]:
-        """The stores: their rows are in the lanes of their keys, one stage further on."""
+        """The stores: their rows are in the lanes of their keys, in the next stage."""
         return tuple(spec.name for spec in self.touches)
 
     @property
@@ -96,7 +96,7 @@ class TransactNode(Node):
 
     @property
     def changes_keys(self) -> bool:
-        """What goes on has its own key again."""
+        """Its records have their own keys again."""
         return True
 
 
@@ -119,12 +119,12 @@ class TransactApplyNode(Node):
 
     @property
     def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Rows travel to the lane of their key; of each key there is one row in an epoch."""
+        """Rows travel to the lane of their key; each key has one row in an epoch."""
         return (Arrival(key=BytesSerde(), ordered=False),)
 
 
 def check_transacted(nodes: Iterable[Node]) -> None:
-    """Check that the stores of transactions are no other step's.
+    """Check that the stores of transactions belong to no other step.
 
     Raises:
         SharedStoreError: If one is.
@@ -142,12 +142,12 @@ def check_transacted(nodes: Iterable[Node]) -> None:
 def _shared(store: str, owner: Node, other: Node) -> SharedStoreError:
     both = isinstance(other, TransactApplyNode)
     fix = (
-        "merge the streams, and let one transact() tell their records apart"
+        "merge the streams, and distinguish their records inside one transact()"
         if both
         else f'read it with reads=["{store}"], change it in a transaction; or keep two stores'
     )
     return SharedStoreError(
-        f"store {store!r} belongs to transactions, and {other.name!r} has it too",
+        f"store {store!r} belongs to transactions, but {other.name!r} uses it too",
         evidence={"transactions": owner.origin or owner.name},
         at=other.origin,
         why="all transactions of an epoch are put in one order, before any of them runs",

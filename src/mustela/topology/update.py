@@ -16,8 +16,8 @@ class UpdateNode(Node):
     """Makes the changes that processors have sent to a store, in the order of their records.
 
     Attributes:
-        store: The store; no other step has it.
-        explicit_store: The user has named the store.
+        store: The store; no other step uses it.
+        explicit_store: Whether the user named the store.
     """
 
     store: StoreSpec
@@ -36,5 +36,5 @@ class UpdateNode(Node):
 
     @property
     def changes_keys(self) -> bool:
-        """Replies have keys of their own."""
+        """Replies have their own keys."""
         return True

@@ -1,4 +1,4 @@
-"""Where the steps stand that make changes for other lanes: behind all that send some."""
+"""The place of the steps that make changes for other lanes: after all that send some."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["parents_first", "with_sender"]
 
 
 def parents_first(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
-    """Return nodes as they were written, those that changes are sent to behind all that send some.
+    """Return nodes as they were written, but steps that make changes after all that send some.
 
     Raises:
-        SharedStoreError: If changes of a store hang on their own replies, or the store is another
-            step's too.
+        SharedStoreError: If changes of a store depend on their own replies, or the store is used by
+            another step too.
     """
     if not any(isinstance(node, UpdateNode) for node in nodes.values()):
         return tuple(nodes.values())
@@ -48,7 +48,7 @@ def _check_owners(nodes: Mapping[str, Node]) -> None:
         store = update.store.name
         for node in nodes.values():
             if node is not update and store in {spec.name for spec in node.stores}:
-                msg = f"store {store!r} is changed from other lanes, and {node.name!r} has it too"
+                msg = f"store {store!r} is changed from other lanes, but {node.name!r} uses it too"
                 raise SharedStoreError(
                     msg,
                     evidence={"updates": update.origin or update.name},
@@ -65,15 +65,15 @@ def _circle(nodes: Mapping[str, Node], names: Sequence[str]) -> SharedStoreError
     assert isinstance(update, UpdateNode)
     store = update.store.name
     return SharedStoreError(
-        f"updates of store {store!r} hang on replies of the same store",
+        f"updates of store {store!r} depend on replies of the same store",
         evidence={"steps": ", ".join(names)},
         at=update.origin,
-        why="all changes of an epoch are made before the first reply goes on",
+        why="all changes of an epoch are made before the first reply is sent",
         fix="do in fn what depends on the old value, or write the reply to a topic and read that",
         fields={"store": store, "steps": tuple(names)},
     )
 
 
 def with_sender(node: UpdateNode, sender: str) -> UpdateNode:
-    """Return the step that makes changes with one more that sends some."""
+    """Return a copy of the step that makes changes, with one more step that sends some."""
     return replace(node, parents=(*node.parents, sender))

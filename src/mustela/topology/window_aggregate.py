@@ -27,25 +27,25 @@ __all__ = ["WindowAggregateNode"]
 class WindowAggregateNode(Node):
     """Fold the records of each key and window into one value.
 
-    A node may have several parents, as a cogroup has: then ``kind`` is ``aggregate`` and
-    ``adders`` has one function for each parent, in their order; records of all parents are folded
-    in merged order into the same windows. Every parent's records travel by ``key``.
+    A node may have several parents, like a cogroup: then ``kind`` is ``aggregate`` and ``adders``
+    has one function for each parent, in their order; records of all parents are folded in merged
+    order into the same windows. All parents' records travel by ``key``.
 
     Attributes:
         kind: What the fold is.
         windows: Which windows a record belongs to.
         store: Where the table lives.
         key: Serde of the grouping key; None takes the typed default (`mustela.serdes.values`).
-        window_key: Serde of the windowed keys that go on.
+        window_key: Serde of the windowed keys of the results.
         initializer: For ``aggregate``: called without arguments for a first value.
         adders: ``reduce``: one of (aggregate, value); ``aggregate``: one of (key, value,
             aggregate) for each parent; ``count``: none.
-        merger: ``aggregate``: (key, left, right): makes one of two sessions that meet, and makes
-            combining before the shuffle legal for time windows.
+        merger: ``aggregate``: (key, left, right): merges two sessions that meet, and allows
+            combining before the shuffle for time windows.
         associative: ``reduce``: the adder is associative, so partial results may be combined.
-        emit: When changes go on.
+        emit: When changes are passed on.
         headers: Where the headers of each window's last record are kept until it closes; None if
-            they do not go on with it.
+            results do not carry them.
         explicit_store: Whether the user named the store, by ``store=`` or by the step's ``name=``.
     """
 
@@ -64,12 +64,12 @@ class WindowAggregateNode(Node):
 
     @property
     def adder(self) -> Callable[..., Any] | None:
-        """The function that adds a record, where there is but one."""
+        """The function that adds a record, if there is only one."""
         return self.adders[0] if len(self.adders) == 1 else None
 
     @property
     def combinable(self) -> bool:
-        """Whether partial results may be made anywhere and put together later."""
+        """Whether partial results may be made anywhere and merged later."""
         windows = self.windows
         if not isinstance(windows, TimeWindowSpec) or len(self.parents) > 1:
             return False
@@ -90,7 +90,7 @@ class WindowAggregateNode(Node):
         return self.kind
 
     def meaning_of(self, store: StoreSpec) -> StoreMeaning:
-        """The rows of both stores are windows; one holds headers alone."""
+        """The rows of both stores are windows; one store holds only headers."""
         key = self.key or store.key_serde
         meaning = store_meaning(store, owner=self.name, operation=self.operation, key=key)
         if self.headers is not None and store.name == self.headers.name:
@@ -105,22 +105,22 @@ class WindowAggregateNode(Node):
 
     @property
     def changes_keys(self) -> bool:
-        """A key becomes a key in a window."""
+        """A key becomes a windowed key."""
         return True
 
     @property
     def keyed_by(self) -> Serde[Any]:
-        """The serde by whose bytes what goes on is in the lane of its key."""
+        """The serde by whose bytes results are in the lane of their key."""
         return self.window_key
 
     @property
     def acts_on_time(self) -> bool:
-        """Windows that are told once are told when they close."""
+        """With ``emit=close`` windows are passed on when they close."""
         return self.emit == "close"
 
     @property
     def lag_ms(self) -> int:
-        """How far behind event time the rows may be stamped that leave this step."""
+        """How far behind event time this step may stamp rows."""
         return self.windows.lag_ms if self.emit == "close" else 0
 
     @property

@@ -1,9 +1,9 @@
-"""Folds that are written from what an aggregate is said to be: one function for all its cells.
+"""Folds that are generated from declared aggregates: one function for all their cells.
 
-An aggregate keeps a list of cells. What is done with each is a line or two of Python; the lines of
-all cells make one function, as `dataclass` makes its methods. So a record costs one call, a field
-is fetched once whoever needs it, and two aggregates that keep the same (the total of ``Sum`` and
-``Avg``) keep it once.
+An aggregate keeps a list of cells. What is done with each takes a line or two of Python; the lines
+of all cells make one function, as `dataclass` makes its methods. So a record costs one call, a
+field is fetched once however many need it, and two aggregates that keep the same (the total of
+``Sum`` and ``Avg``) keep it once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mustela.topology import fold_cells, sketches
 __all__ = ["Access", "WrittenFold", "written_fold", "written_rows"]
 
 Access = Literal["any", "attribute", "key"]
-"""How a field that is named is found in a value: by whichever fits it, or always the same way."""
+"""How a named field is found in a value: by whichever way fits it, or always the same way."""
 
 
 _HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
@@ -50,13 +50,13 @@ _HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFold:
-    """The functions of an aggregate, as an aggregation takes them.
+    """The functions of an aggregate, in the form that an aggregation takes.
 
     Attributes:
         initializer: () -> cells.
         adder: (key, value, cells) -> cells.
         merger: (key, cells, cells) -> cells.
-        subtractor: (key, value, cells) -> cells; None if something cannot be taken out.
+        subtractor: (key, value, cells) -> cells; None if something cannot be removed.
     """
 
     initializer: Callable[[], Cells]
@@ -76,10 +76,10 @@ def written_fold(
 
     Args:
         cells: What is kept.
-        at: The user's line: what fails in the functions is reported there.
-        sources: For each stream how a field of its values is found; with several streams a value
+        at: The user's line: errors in the functions are reported there.
+        sources: For each stream, how a field of its values is found; with several streams a value
             is (source, value).
-        retracts: Whether values are taken out again.
+        retracts: Whether values are removed again.
 
     Example:
         >>> from mustela.errors import Origin
@@ -115,12 +115,12 @@ def written_fold(
 def written_rows(
     results: Sequence[str], make: Callable[..., Any], names: Sequence[str] | None, *, at: Origin
 ) -> Callable[[Cells], Any]:
-    """Write the function that makes a row of cells.
+    """Write the function that makes a row from cells.
 
     Args:
-        results: For each field of the row an expression over ``s``, the cells.
+        results: For each field of the row, an expression over ``s``, the cells.
         make: Makes the row.
-        names: The fields by which it is called; None if it takes them in order.
+        names: The names of its arguments; None if it takes them in order.
         at: The user's line.
     """
     made = f"make({', '.join(results)})"
@@ -141,7 +141,7 @@ def _updating(
     sources: Sequence[Access],
     lines: Sequence[str],
 ) -> str:
-    """Write a function that goes over the cells with a value."""
+    """Write a function that updates the cells with a value."""
     written: list[str] = []
     if any(CELL_KINDS[cell.kind].timed for cell in cells):
         written.append("if value is not None: value, t = value")
@@ -165,8 +165,8 @@ def _of_source(
 ) -> list[str]:
     """Write what is done with a value: first what counts records, then what looks into it.
 
-    Nothing that the user said becomes code: names of fields are written as texts or attributes, and
-    functions are called by names of our own.
+    Nothing that the user gave becomes code: names of fields are written as strings or attributes,
+    and functions are called by generated names.
     """
     given = (cells[n].field for n in mine)
     fields = [field for field in dict.fromkeys(given) if field is not None]
@@ -208,7 +208,7 @@ def _attribute(field: str) -> str:
 
 
 def _named(function: Callable[..., Any], names: dict[str, Any]) -> str:
-    """Return the name by which written code calls a function."""
+    """Return the name by which generated code calls a function."""
     found = next((name for name, known in names.items() if known is function), None)
     name = found or f"f{len(names)}"
     names[name] = function
@@ -224,7 +224,7 @@ def _indented(lines: Sequence[str]) -> str:
 
 
 def _run(source: str, names: dict[str, Any], at: Origin) -> None:
-    """Run written code as if it stood on the user's line."""
+    """Run generated code as if it were on the user's line."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.expr | ast.stmt | ast.excepthandler | ast.arg):

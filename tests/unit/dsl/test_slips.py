@@ -195,12 +195,12 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
     "aggregate(list, append)": (
         lambda p: p.grouped.aggregate(list, lambda _k, v, seen: seen.append(v), store="s"),
         "aggregate's adder <lambda> never returns a value",
-        "let it give the aggregate",
+        "return the aggregate",
     ),
     "windows.aggregate(set, add)": (
         lambda p: p.grouped.windowed_by(MINUTES).aggregate(set, lambda _k, v, s: s.add(v)),
         "aggregate's adder <lambda> never returns a value",
-        "let it give the aggregate",
+        "return the aggregate",
     ),
     "right_join": (
         lambda p: p.left.right_join(p.right, both, NEAR),

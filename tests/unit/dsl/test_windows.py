@@ -291,7 +291,7 @@ def test_windows_that_choose_by_themselves_are_refused() -> None:
         lambda: grouped().windowed_by(Pauses(inactivity_gap=SECOND, grace=NONE)),
         lambda: other.join(other, str.__add__, windows=near),
     ):
-        with pytest.raises(BadOptionError, match="windows_for of its own") as raised:
+        with pytest.raises(BadOptionError, match="its own windows_for") as raised:
             line()
         assert raised.value.at is not None
         assert HERE in raised.value.at.file

@@ -248,7 +248,7 @@ def test_a_timer_for_a_key_of_another_key_group_is_an_error():
     world = World(Elsewhere, key_groups=8)
     groups = key_groups_of([key.encode() for key in "abcdefgh"], 8)
     other = next(key for key, group in zip("abcdefgh", groups, strict=True) if group != groups[0])
-    with pytest.raises(MustelaError, match="whose state is elsewhere") as error:
+    with pytest.raises(MustelaError, match="whose state is in another key group") as error:
         world.send("a", other, 5)
     assert isinstance(error.value.__cause__, TimerKeyError)
     assert set(error.value.__cause__.evidence) == {"its key group", "this key group"}

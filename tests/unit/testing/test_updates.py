@@ -441,7 +441,7 @@ def test_an_update_outside_of_a_record_is_refused() -> None:
     stream.process(Early, updates=[kv_store("lists")])
     with TopologyTestDriver(builder) as driver:
         driver.create_input_topic("in").pipe_input("a", "b")
-    assert "no record is in hand" in str(caught[0])
+    assert "there is no current record" in str(caught[0])
 
 
 def test_a_store_that_is_changed_from_other_lanes_is_connected_to_no_processor() -> None:
