@@ -97,7 +97,7 @@ class ProcessedKStream(KStream[K, V]):
                 evidence={"outputs": ", ".join(self._outputs) or "none"},
                 at=at,
                 why="outputs are declared where the processor is added",
-                fix=f'process(..., outputs=["{name}"])',
+                fix=f'declare it: process(..., outputs=["{name}"])',
                 fields={"step": self._name, "child": name},
             )
         if name not in self._taken:
@@ -139,7 +139,7 @@ class ProcessedKStream(KStream[K, V]):
                 evidence={"replies": ", ".join(self._replies.serdes) or "none"},
                 at=at,
                 why="replies are declared where the processor is added",
-                fix=f'process(..., updates=[...], replies=["{name}"])',
+                fix=f'declare them: process(..., updates=[...], replies=["{name}"])',
                 fields={"step": self._name, "child": name},
             )
         key, value = self._replies.serdes[name]
@@ -184,7 +184,7 @@ class ProcessedKStream(KStream[K, V]):
                 msg,
                 at=user_origin(),
                 why="the stores of transactions are declared where the processor is added",
-                fix="process(..., transacts=[store])",
+                fix="declare them: process(..., transacts=[store])",
                 fields={"step": self._name, "child": "transacted"},
             )
         return self._replies.requests

@@ -185,7 +185,7 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
     "table.join(windows)": (
         lambda p: p.rows.join(p.others, both, NEAR),
         "KTable.join cannot tell what a JoinWindows is",
-        "leave the windows out",
+        "leave out the windows",
     ),
     "table.join(global)": (
         lambda p: p.rows.join(p.whole, both),

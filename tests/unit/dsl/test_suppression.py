@@ -91,7 +91,7 @@ def test_a_bound_is_a_number(wrong: Any) -> None:
 
 def test_how_much_may_wait_must_be_said() -> None:
     """There is no default."""
-    with pytest.raises(BadOptionError, match="no BufferConfig"):
+    with pytest.raises(BadOptionError, match="not a BufferConfig"):
         Suppressed.until_time_limit(MINUTE, None)  # type: ignore[arg-type]
     with pytest.raises(BadOptionError, match="what changes wait for"):
         StreamsBuilder().table("in", key=str).suppress(None)  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ def test_an_upgrade_is_a_function_with_a_type_or_both_of_them(upgrade: Any) -> N
         ({"version": 2, "upgrade": {2: to_text}}, "an upgrade from version 2"),
         ({"version": 1, "upgrade": to_text}, "an upgrade from version 0"),
         ({"version": 0}, "not between 1 and"),
-        ({"version": "2"}, "no whole number"),
+        ({"version": "2"}, "not a whole number"),
     ],
 )
 def test_what_does_not_lead_to_the_version_is_refused(said: dict[str, Any], told: str) -> None:

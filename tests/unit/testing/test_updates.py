@@ -473,7 +473,7 @@ def test_updates_that_hang_on_their_own_replies_are_refused() -> None:
     stream = builder.stream("in", key=str, value=str)
     sent = stream.process(SendValue, updates=["lists"], replies=["done"], name="first")
     sent.reply("done").process(SendValue, updates=["lists"], name="second")
-    with pytest.raises(SharedStoreError, match="hang on replies of the same store"):
+    with pytest.raises(SharedStoreError, match="depend on replies of the same store"):
         builder.build()
 
 
