@@ -72,8 +72,8 @@ class ContextPort(Protocol):
         """Send a record to a child or an output, or to all children.
 
         Returns:
-                Whether there is a current record or timer, whose place the record takes; if not,
-                nothing is sent.
+            Whether there is a current record or timer, whose place the record takes; if not,
+            nothing is sent.
         """
         ...
 
@@ -87,8 +87,8 @@ class ContextPort(Protocol):
             store: The store that is changed.
 
         Returns:
-                Whether there is a current record or timer, whose place it takes; if not, nothing is
-                sent.
+            Whether there is a current record or timer, whose place it takes; if not, nothing is
+            sent.
         """
         ...
 

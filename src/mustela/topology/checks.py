@@ -50,7 +50,7 @@ def _not_said(node: ProcessorNode, asked: AskedStore, known: Iterable[str]) -> S
         fix = f"connect it: {said}, or name it in stores() of the class"
     else:
         why = "what a step reads from other lanes must be known before the epoch begins"
-        fix = said
+        fix = f"declare it: {said}"
     return StoreAccessError(
         f"step {node.name!r} asks for store {asked.name!r} but does not declare it",
         evidence={"asks": asked.at, f"its {asked.option}": ", ".join(sorted(known)) or "none"},

@@ -97,7 +97,7 @@ def with_options(**options: Any) -> Callable[[StreamsBuilder], None]:
     [
         (twice, SharedStoreError, "merge the streams"),
         (connected, SharedStoreError, 'reads=["accounts"]'),
-        (updated, SharedStoreError, "has it too"),
+        (updated, SharedStoreError, "uses it too"),
         (of_a_table, SharedStoreError, "belongs to transactions"),
         (of_another_type, DuplicateStoreError, "'accounts'"),
         (not_asking, UnknownChildError, "transacts=[store]"),

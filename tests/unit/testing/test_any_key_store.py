@@ -168,7 +168,7 @@ def test_a_read_of_a_store_that_was_not_declared_says_how_to() -> None:
         driver.create_input_topic("in").pipe_input("a", "b")
     cause: Any = caught.value.__cause__
     assert isinstance(cause, StoreAccessError)
-    assert cause.fix == 'process(..., reads=["prices"])'
+    assert cause.fix == 'declare it: process(..., reads=["prices"])'
     assert cause.at is not None
     assert cause.at.file == __file__
 

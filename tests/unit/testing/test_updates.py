@@ -463,7 +463,7 @@ def test_a_store_of_a_table_is_not_changed_from_other_lanes() -> None:
     builder = StreamsBuilder()
     builder.table("prices", key=str, value=int, store="prices")
     builder.stream("in", key=str, value=str).process(SendValue, updates=["prices"])
-    with pytest.raises(SharedStoreError, match="'prices' has it too"):
+    with pytest.raises(SharedStoreError, match="'prices' uses it too"):
         builder.build()
 
 
