@@ -84,7 +84,7 @@ def test_old_names_say_where_they_are() -> None:
     """For one release they are found as before, with a warning."""
     assert set(mustela._MOVED) <= set(public_names()) - set(mustela.__all__)
     for name in mustela._MOVED:
-        with pytest.warns(DeprecationWarning, match=rf"mustela\.\w+\.{name} now"):
+        with pytest.warns(DeprecationWarning, match=rf"is now mustela\.\w+\.{name};"):
             assert getattr(mustela, name) is public_names()[name]
 
 
