@@ -197,7 +197,7 @@ OPERATORS: Final[Mapping[tuple[type[Node], Role], Factory]] = MappingProxyType(
         (SinkNode, "whole"): sink.SinkOperator,
     }
 )
-"""Each kind of step that a plan may hold, with the operator that means it."""
+"""Each kind of step that a plan may hold, with its operator."""
 
 
 def make_operator(step: Step, context: OperatorContext) -> Operator[Any]:
@@ -219,7 +219,7 @@ def make_operator(step: Step, context: OperatorContext) -> Operator[Any]:
 
 
 def _as_its_store_says(step: Step, context: OperatorContext) -> OperatorContext:
-    """Return the context of a step whose store is not cached: each of its changes goes on."""
+    """Return the context of a step whose store is not cached: each of its changes is forwarded."""
     options = context.options
     if options.emit == "every" or all(spec.cached is not False for spec in step.node.stores):
         return context

@@ -1,4 +1,4 @@
-"""Order across the ranges of a split partition."""
+"""The order of records across the ranges of a split partition."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["mend_order", "mend_places"]
 def _true_floors(
     ranges: Sequence[Sequence[SourceRange]], markers: Sequence[RangeReport]
 ) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-    """Return, per split partition, the starts of its ranges and the true floor of each.
+    """Return, for each split partition, the starts of its ranges and the true floor of each.
 
-    A task knows only its own range: the largest timestamp before it may lie in the range of
-    another task, and comes with that task's marker. Partitions are left out of which no range
-    begins below its true floor: their rows have the order that they should.
+    A task knows only its own range: the largest timestamp before it may be in the range of another
+    task, and is in that task's marker. Partitions in which no range begins below its true floor are
+    left out: their rows are in order already.
     """
     seen = {(m.topic_index, m.partition, m.start): m for m in markers}
     below: set[tuple[int, int]] = set()
@@ -46,7 +46,7 @@ P = TypeVar("P", bound=tuple[Any, ...])
 def mend_places(
     places: list[P], ranges: Sequence[Sequence[SourceRange]], markers: Sequence[RangeReport]
 ) -> list[P]:
-    """Do for what begins with a record's order what `mend_order` does for rows."""
+    """Do the same as `mend_order` for tuples that begin with a record's order."""
     floors = _true_floors(ranges, markers)
     if not floors:
         return places
@@ -55,7 +55,7 @@ def mend_places(
         known = floors.get((place[1], place[2]))
         if known is not None:
             nth = bisect_right(known[0], place[3]) - 1
-            floor = known[1][nth] if nth >= 0 else -1  # it was parked in an epoch before
+            floor = known[1][nth] if nth >= 0 else -1  # it was parked in an earlier epoch
             if floor > place[0]:
                 mended.append((floor, *place[1:]))
                 continue
@@ -68,7 +68,7 @@ def mend_order(
     ranges: Sequence[Sequence[SourceRange]],
     markers: Sequence[RangeReport],
 ) -> Batch:
-    """Raise each row's running maximum to what it is over the whole partition.
+    """Raise each row's running maximum to that over the whole partition.
 
     Args:
         batch: Rows with an order column.
@@ -76,7 +76,7 @@ def mend_order(
         markers: What each task saw.
 
     Returns:
-        The batch itself if no partition was split where that matters, else one with the true order.
+        The batch itself if splitting did not change the order, otherwise one with the true order.
     """
     order = batch.order
     if not order:

@@ -1,4 +1,4 @@
-"""One stage at work: batches go in, pass the steps in order, and gather at the exits."""
+"""Runs one stage: batches pass through the steps in order, and are collected at the exits."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = ["StageRunner", "collection_paused"]
 
 @contextmanager
 def collection_paused() -> Generator[None]:
-    """Keep the garbage collector from running while a batch, or a restore, is at work.
+    """Keep the garbage collector from running during a batch or a restore.
 
     A batch makes a list or tuple per record, and the collector would look at all of them again
-    and again: it took 60 % of the time of a split. What a batch leaves behind is collected after.
+    and again: it took 60 % of the time of a split. The garbage of a batch is collected afterwards.
     """
     paused = gc.isenabled()
     gc.disable()
@@ -53,7 +53,7 @@ class StageRunner:
     """Runs the steps of one stage in one task.
 
     The source stage is fed chunk by chunk; a lane stage once per epoch, each input merged in
-    order. What leaves gathers until the engine drains it with `take_output`.
+    order. Its output is collected until the engine drains it with `take_output`.
 
     Args:
         stage: What to run.
@@ -62,8 +62,8 @@ class StageRunner:
         state: The lane's state; None for the source stage.
         time: Event time and wall-clock time of the epoch.
         global_tables: The copies of global tables that steps may look up, by store.
-        any_key: Reads any key of any store as of the end of the epoch before.
-        wiring: That of the stage, where it is known.
+        any_key: Reads any key of any store as of the end of the previous epoch.
+        wiring: The stage's wiring, if it is known already.
 
     Example:
         >>> from mustela.plan.batch import Batch, Origins
@@ -146,7 +146,7 @@ class StageRunner:
         return make_operator(step, context)
 
     def _group(self, unit: Sequence[int]) -> ProcessorGroup:
-        """Return the steps of a group as one."""
+        """Return the steps of a group as one unit."""
         wiring, members = self._wiring, set(unit)
         places = {number: wiring.places[wiring.first_step + number] for number in unit}
         inside = {
@@ -211,14 +211,14 @@ class StageRunner:
             self._pass(finishing=False)
 
     def finish(self) -> None:
-        """Send on what operators held back: the task has no more input."""
+        """Forward what operators held back: the task has no more input."""
         with collection_paused():
             self._pass(finishing=True)
 
     def due_times(self, groups: Iterable[int]) -> dict[int, Due]:
-        """Return when each key group wants to run though no record comes, and what it has parked.
+        """Return when each key group needs to run without records, and how much it has parked.
 
-        Event time that records alone move stands still while none comes: nobody waits for it.
+        Due times by stream time are left out: only records advance it.
         """
         waiting = by_event_time(self.options, watermark=self._operators, stream_time=[])
         event = [operator.due_event_times() for operator in waiting]
@@ -234,7 +234,7 @@ class StageRunner:
         }
 
     def take_output(self) -> StageOutput:
-        """Return what has gathered, and begin to gather anew."""
+        """Return what was collected, and start collecting again."""
         output, self._output = self._output, StageOutput()
         for rows in output.rows:
             self._written[rows.step] = self._written.get(rows.step, 0) + len(rows)
@@ -296,10 +296,11 @@ class StageRunner:
             self._deliver(number, batch)
 
     def _deliver(self, number: int, batch: Batch, *, but: frozenset[int] = frozenset()) -> None:
-        """Give a batch to every reader of a place.
+        """Give a batch to all readers of a place.
 
-        One reader may change values in place, and only when no other looks at them any more: the
-        last one. Each other one that might gets its own copy. Steps ``but`` those have it already.
+        Only the last reader may change values in place, because no other reader needs them any
+        more; each other reader that might change them gets its own copy. The steps in ``but`` have
+        the batch already.
         """
         place_of = self._wiring.places[number]
         step = number - self._wiring.first_step
@@ -318,7 +319,7 @@ class StageRunner:
             exchange.process(batch if nth == len(exits) - 1 else for_branch(batch))
 
     def _give(self, index: int, place: int, batch: Batch) -> None:
-        """Put a batch into an inbox; one that waits there already comes first."""
+        """Put a batch into an inbox, after one that waits there already."""
         self._taken[index] += len(batch)
         waiting = self._inboxes[index][place]
         if waiting is not None:

@@ -2,8 +2,8 @@
 
 A source task reads its ranges chunk by chunk: it decodes the records and runs the steps that need
 no state. A lane task merges in order what was sent to it, runs the stateful steps over its key
-groups, and writes the pendings. An engine brings what they read and carries off what they give;
-what it has for them is a `TaskSite`.
+groups, and writes the pendings. An engine supplies their input and takes their output, through a
+`TaskSite`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = ["LaneGroup", "LaneTask", "LoggedRows", "Lookups", "SourceTask", "Task
 
 
 class Lookups(NamedTuple):
-    """What the steps of a task look up besides the state of their lane.
+    """What the steps of a task can look up besides the state of their lane.
 
     Attributes:
         global_tables: The copies of global tables, by store.
-        any_key: Reads any key of any store; None where no step does.
+        any_key: Reads any key of any store; None if no step does.
     """
 
     global_tables: Mapping[str, Any]
@@ -71,11 +71,11 @@ class LoggedRows(NamedTuple):
 
 
 class TaskSite(Protocol):
-    """What an engine has for the tasks of an epoch."""
+    """What an engine provides for the tasks of an epoch."""
 
     @property
     def wired(self) -> WiredPlan:
-        """What runs."""
+        """The plan to run."""
         ...
 
     @property
@@ -103,22 +103,22 @@ class TaskSite(Protocol):
         ...
 
     def begin_batch(self, source_range: SourceRange, offsets: Sequence[int]) -> None:
-        """Hear which records are decoded and handled next."""
+        """Called with the records that are decoded and handled next."""
         ...
 
     def lookups(self, stage: Stage, restored: dict[str, int]) -> AbstractContextManager[Lookups]:
-        """Open what the steps of a stage look up, for the length of a task.
+        """Open what the steps of a stage look up, for the duration of a task.
 
         Args:
             stage: The stage.
-            restored: Takes the number of records that were read from changelogs, by store.
+            restored: Filled with the number of records read from changelogs, by store.
         """
         ...
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
     ) -> Iterable[LaneGroup]:
-        """Open key groups of a stage, in this order; arguments as of `lookups`."""
+        """Open key groups of a stage, in this order; ``restored`` as for `lookups`."""
         ...
 
 
@@ -145,9 +145,9 @@ class SourceTask:
     """A task of the first stage.
 
     Args:
-        site: What the engine has for it.
+        site: What the engine provides.
         order: The epoch.
-        report: The task's report, which says what it saw.
+        report: The task's report, filled with what it saw.
     """
 
     def __init__(self, site: TaskSite, order: EpochOrder, report: TaskReport) -> None:
@@ -158,7 +158,7 @@ class SourceTask:
     def run(self) -> Generator[StageRunner]:
         """Read the ranges, and yield the stage after each chunk and at the end.
 
-        Whoever runs the task takes the output of the stage then, or leaves it to gather.
+        The caller takes the output of the stage then, or lets it accumulate.
         """
         order, report = self._order, self._report
         stage = self._site.wired.plan.stages[0]
@@ -186,8 +186,8 @@ class SourceTask:
             if raw.offsets or not gone:
                 self._site.begin_batch(source_range, raw.offsets or (source_range.start,))
                 reading.take(raw)
-            gone.cut(bisect_left(gone.offsets, reading.end))  # the others are left out by the epoch
-            runner.give_up(gone, spans)  # that reads so far
+            gone.cut(bisect_left(gone.offsets, reading.end))  # those after it belong to the epoch
+            runner.give_up(gone, spans)  # that reads that far
             yield runner
             reach("in-source")
             if reading.next_ms >= 0:
@@ -200,11 +200,11 @@ class SourceTask:
 
 
 class _Reading:
-    """A range while it is read: its chunks go through the stage, and what was seen adds up.
+    """A range being read: its chunks go through the stage, and its report is built.
 
     Attributes:
-        end: Offset behind what is read.
-        next_ms: The order time of the record at which reading stopped; -1 while it has not.
+        end: Offset after the last record read.
+        next_ms: The order time of the record at which reading stopped; -1 if it has not stopped.
         leader: The leader epoch of the last record.
     """
 
@@ -220,7 +220,7 @@ class _Reading:
         self.end = source_range.end
 
     def take(self, raw: RawChunk) -> None:
-        """Run a chunk through the stage, as far as it is to be read."""
+        """Run a chunk through the stage, up to the end of what is to be read."""
         chunk, read = self._decoded(raw)
         until = self._range.until
         stopped = None if until == NEVER else chunk.reaches(until)
@@ -228,7 +228,7 @@ class _Reading:
             row, self.next_ms = stopped
             self.end = raw.offsets[row]
             raw.cut(row)
-            self._runner.take_output()  # of records that another epoch reads
+            self._runner.take_output()  # output of records that another epoch reads
             chunk, read = self._decoded(raw)
         self._records += len(raw.offsets)
         self._size += _bytes_in(raw.keys) + _bytes_in(raw.values)
@@ -256,7 +256,7 @@ class _Reading:
         return chunk, {name: decode(name, chunk, raw.keys, raw.values) for name in self._sources}
 
     def report(self) -> RangeReport:
-        """Return what was seen."""
+        """Return the report of the range."""
         return RangeReport(
             self._range.topic_index,
             self._range.partition,
@@ -275,7 +275,7 @@ class _Reading:
 def _bytes_in(column: Sequence[Any]) -> int:
     try:
         return sum(map(len, column))
-    except TypeError:  # None has no length; to look for it first takes longer
+    except TypeError:  # None has no length; checking for it first is slower
         return sum(len(item) for item in column if item is not None)
 
 
@@ -283,11 +283,11 @@ class LaneTask:
     """A lane of a later stage.
 
     Args:
-        site: What the engine has for it.
+        site: What the engine provides.
         order: The epoch.
-        report: The lane's report; it names stage and lane, and takes what they did.
-        received: The rows that came by each exchange, in the order of their senders and with the
-            bytes of their keys.
+        report: The lane's report, with stage and lane set; filled with what was done.
+        received: The rows received through each exchange, in the order of their senders and with
+            their key bytes.
         markers: What the source tasks saw.
     """
 
@@ -311,11 +311,11 @@ class LaneTask:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the lane has nothing to do."""
+        """Return whether the lane has nothing to do."""
         return not (self._received or self._due)
 
     def run(self) -> Generator[StageOutput | LoggedRows]:
-        """Yield what the lane gives, and then what the changelogs hear of it."""
+        """Yield the lane's output, and then its rows for the changelogs."""
         site, stage, report = self._site, self._stage, self._report
         inputs = {name: self._input(name, batches) for name, batches in self._received.items()}
         groups = self._groups(inputs)
@@ -346,7 +346,7 @@ class LaneTask:
         return Batch.merge([mend_order(batch, ranges, markers) for batch in keyed])
 
     def _groups(self, inputs: Mapping[str, Batch]) -> list[int]:
-        """Return the key groups that have records or want to run without any."""
+        """Return the key groups that have records or need to run without any."""
         groups: set[int] = set()
         if self._stage.stores:
             key_groups = self._site.key_groups
@@ -357,7 +357,7 @@ class LaneTask:
         return sorted(groups)
 
     def _due_groups(self) -> set[int]:
-        """Return the lane's key groups that want to run though no record comes to them."""
+        """Return the lane's key groups that need to run even without records."""
         key_groups, lanes = self._site.key_groups, self._site.lanes
         due = self._time.due_groups(self._order.due.get(self._stage.index, ()))
         for step in self._stage.steps if self._order.triggered else ():
@@ -390,7 +390,7 @@ class LaneTask:
 
 
 def _with_keys(batch: Batch, exchange: Exchange) -> Batch:
-    """Make the keys from their bytes."""
+    """Decode the keys from their bytes."""
     if batch.key_bytes is not None:
         batch.keys = exchange.key.deserialize_many(batch.key_bytes)
     return batch

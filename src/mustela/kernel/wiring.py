@@ -1,4 +1,4 @@
-"""Who reads whom in a stage: found once for a plan, and used by every task."""
+"""Which steps read which in a stage: computed once per plan, and used by every task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Junction", "WiredPlan", "Wiring"]
 
 @dataclass(slots=True)
 class Junction:
-    """Where rows stand between two steps: an input of the stage, or a step's output."""
+    """A place between two steps: an input of the stage, or a step's output."""
 
     name: str
     readers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -22,10 +22,10 @@ class Junction:
 
 
 class Wiring:
-    """Who reads whom in a stage.
+    """Which steps read which in a stage.
 
     A step may have the name of what it reads (a table and its source, an aggregation and the
-    exchange that feeds it), so places have numbers: inputs first, then steps.
+    exchange that feeds it), so places are numbered: inputs first, then steps.
 
     Args:
         stage: The stage.
@@ -33,10 +33,10 @@ class Wiring:
     Attributes:
         inputs: Number of each input, by name.
         first_step: Number of the first step's place.
-        places: What stands where.
+        places: The places, by number.
         feeding: For each step the places that it reads, in the order of its inputs.
-        ordered: For each step whether anything after it looks at the order of its rows.
-        units: What is run at once, senders first: single steps, and steps that share a store.
+        ordered: For each step, whether any later step depends on the order of its rows.
+        units: What is run as one unit, senders first: single steps, and steps that share a store.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -96,7 +96,7 @@ class Wiring:
             yield from visit(unit_of[index])
 
     def ranks(self) -> dict[int, int]:
-        """Return in which order steps take what one record gives them: depth first."""
+        """Return the order in which steps take the rows of one record: depth first."""
         ranks: dict[int, int] = {}
 
         def visit(place: Junction) -> None:
@@ -112,7 +112,7 @@ class Wiring:
         return ranks
 
     def _wants_order(self, stage: Stage, place: Junction) -> bool:
-        """Say whether anything behind a place looks at the order of its rows."""
+        """Return whether any step after a place depends on the order of its rows."""
         if any(exchange.ordered for exchange in place.exchanges):
             return True
         for index, _ in place.readers:
@@ -125,7 +125,7 @@ class Wiring:
 
 
 class WiredPlan:
-    """A plan, and what tasks find out about it once.
+    """A plan, and what is computed about it once for all tasks.
 
     Attributes:
         plan: The plan.

@@ -167,7 +167,7 @@ def test_the_window_is_that_of_when_the_record_came() -> None:
     ("span", "told"),
     [
         (ms(13), "13 ms, more than before_max, which is 12 ms"),
-        (5, "gave int 5, not a timedelta"),
+        (5, "returned int 5, not a timedelta"),
         (timedelta(microseconds=1), "whole milliseconds"),
         (ms(-1), "ends before it begins"),
     ],

@@ -120,7 +120,7 @@ def test_a_row_that_goes_for_a_forgotten_return_is_told_once(verb: Verb) -> None
     assert warning.filename == __file__
     text = str(warning.message)
     assert "forgets" in text
-    assert "say: return None" in text
+    assert "write: return None" in text
 
 
 def test_a_table_that_is_grouped_is_watched_too() -> None:

@@ -30,12 +30,12 @@ Fold = Callable[[Any, Any, Any], Any]
 
 NO_PARTIAL_DELETES: Final = (
     "the function returned None, which deletes, but partial results cannot be deleted; "
-    "take associative=True or merger= away"
+    "leave out associative=True or merger="
 )
 
 
 def make_fold(node: AggregateNode | WindowAggregateNode, *, partials: bool) -> Fold:
-    """Return how one record, or one partial result, is added to an aggregate.
+    """Return the function that adds one record, or one partial result, to an aggregate.
 
     Args:
         node: The aggregation.
@@ -80,7 +80,7 @@ class LaneOperator(AggregateOperator[F]):
     """An aggregation that keeps its table in the lane's state."""
 
     def open(self) -> None:
-        """Find the store."""
+        """Look up the store."""
         super().open()
         self._store = self.lane_store(self.node.store)
         self.skips_null_values = self.step.role == "whole"
@@ -90,7 +90,7 @@ class LaneOperator(AggregateOperator[F]):
         return make_fold(self.node, partials=self.step.role == "merge")
 
     def encode_or_raise(self, batch: Batch, touched: Touched) -> list[bytes | None]:
-        """Encode new rows; the record behind one that fails is named.
+        """Encode new rows; an error names the record that caused the row.
 
         Raises:
             SerializationError: For the first row that cannot be encoded.
@@ -109,7 +109,7 @@ class LaneOperator(AggregateOperator[F]):
             raise
 
     def changes(self, batch: Batch, touched: Touched) -> Batch | None:
-        """Return the changes that go on."""
+        """Return the changes to forward."""
         if not touched.rows:
             return None
         origins = ChangeOrigins(
@@ -131,7 +131,7 @@ class LaneOperator(AggregateOperator[F]):
 
 @dataclass(slots=True)
 class Touched:
-    """Changes in the making, as columns."""
+    """Changes being built, as columns."""
 
     rows: list[int] = field(default_factory=list[int])
     key_bytes: list[bytes] = field(default_factory=list[bytes])
@@ -151,7 +151,7 @@ class Touched:
 
 
 class CountOperator(LaneOperator[F]):
-    """Counts at the barrier, without looking at one record after the other."""
+    """Counts per batch, without handling records one by one."""
 
     def process_one(self, batch: Batch) -> Batch | None:
         """Add the records, or the partial counts, to the table."""
@@ -188,7 +188,7 @@ class CountOperator(LaneOperator[F]):
 
 
 class FoldOperator(LaneOperator[F]):
-    """Any aggregation, one record after the other in merged order."""
+    """Any aggregation, one record at a time in merged order."""
 
     def open(self) -> None:
         """Build the fold."""
@@ -220,7 +220,7 @@ class FoldOperator(LaneOperator[F]):
             encoded = self.encode_or_raise(batch, touched)
             self._store.put_many(touched.key_bytes, encoded)
         before = [raw[key] for key in touched.key_bytes]
-        if self.step.wants_old:  # decoded anew: the fold may have changed the first ones
+        if self.step.wants_old:  # decoded again: the fold may have changed the first copies
             touched.olds = self._codec.decode_many(before)[0]
         if None in touched.values and None in before:
             pairs = zip(touched.values, before, strict=True)
@@ -231,7 +231,7 @@ class FoldOperator(LaneOperator[F]):
     def _fold_at_once(
         self, batch: Batch, key_bytes: list[bytes], raw: dict[bytes, bytes | None]
     ) -> Touched:
-        """Fold with live aggregates, encoded once; any failure ends the epoch."""
+        """Fold live aggregates and encode them once; any failure ends the epoch."""
         fold, merges = self._fold, self._merges
         totals, latest = map(list[Any], self._codec.decode_many(list(raw.values()), list(raw)))
         keys = list(raw)
@@ -261,7 +261,7 @@ class FoldOperator(LaneOperator[F]):
     def _fold_stepwise(
         self, batch: Batch, key_bytes: list[bytes], raw: dict[bytes, bytes | None]
     ) -> Updates:
-        """Fold and encode after each record, so that a failure leaves what was before it."""
+        """Fold and encode after each record, so that a failure loses only that record's change."""
         codec, fold = self._codec, self._fold
         shares = codec.serde.immutable
         olds: list[Any] | None = [] if self.step.wants_old else None
@@ -308,7 +308,7 @@ class FoldOperator(LaneOperator[F]):
 
 @dataclass(slots=True)
 class Updates:
-    """Each update of a batch, with the bytes that it stores."""
+    """Every update of a batch, with the bytes it stores."""
 
     touched: Touched
     encoded: list[bytes | None] = field(default_factory=list[bytes | None])

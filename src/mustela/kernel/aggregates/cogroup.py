@@ -14,10 +14,10 @@ __all__ = ["CogroupOperator"]
 
 
 class CogroupOperator(FoldOperator[CogroupNode]):
-    """Each record meets the adder of the stream it comes from, and the aggregate of all."""
+    """Adds each record to the common aggregate, with the adder of the record's stream."""
 
     def make_fold(self) -> Fold:
-        """Return the fold of a value that comes with the number of its stream."""
+        """Return the fold for values paired with the number of their stream."""
         adders = tuple(watched(adder, self.node.name) for adder in self.node.adders)
         initializer = self.node.initializer
         assert initializer is not None, self.node.name

@@ -1,4 +1,4 @@
-"""Partial results in the source stage: what travels is one row per key, not one per record."""
+"""Partial results in the source stage: one row per key crosses the exchange, not one per record."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _EQUAL_AS_BYTES: Final[dict[type[Any], type[Any]]] = {
 """Serdes whose keys are equal exactly when their bytes are, if all have that type."""
 
 _ANY_TYPE: Final = str
-"""With a serde for values of any type, keys that are all of this type are told apart as they are:
-equal strings have equal bytes, and no value of another type equals one."""
+"""With a serde for values of any type, keys that are all of these types can be compared as objects:
+equal strings have equal bytes, and no value of another type equals a string."""
 
 _EQUAL_TO_NO_OTHER: Final = frozenset({str, bytes})
-"""Types whose values equal no value of another type (but 1 == True): with these it is enough to
-look at the type of each key once."""
+"""Types whose values never equal a value of another type (unlike 1 == True), so the type of each
+key needs to be checked only once."""
 
 
 class Combiner(AggregateOperator[AggregateNode]):
-    """Keeps, per key: when it was last seen, and what the last record carried.
+    """Keeps, per key, the time, order and headers of its last record.
 
-    Keys are told apart as Python objects where that is the same as telling their bytes apart,
-    else by their bytes.
+    Keys are compared as Python objects where that gives the same result as comparing their bytes;
+    otherwise their bytes are compared.
     """
 
     reads_only: ClassVar[bool] = False
 
     def open(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         super().open()
         self._guessed = type(self._key) is ValueSerde
         self._type = _ANY_TYPE if self._guessed else _EQUAL_AS_BYTES.get(type(self._key))
@@ -67,7 +67,7 @@ class Combiner(AggregateOperator[AggregateNode]):
         """Note time, order and headers of the last record of each key.
 
         Returns:
-            The batch without the rows whose key has no bytes, and what tells its keys apart.
+            The batch without the rows whose key cannot be encoded, and an identity for each key.
         """
         identities, last = self._by_object(batch)
         if last is None:
@@ -88,20 +88,20 @@ class Combiner(AggregateOperator[AggregateNode]):
         return batch, identities
 
     def _stop_guessing(self) -> None:
-        """Hand on what was told apart as objects; from here on bytes tell keys apart."""
+        """Flush what was identified by objects; from here on keys are identified by their bytes."""
         self._earlier = self.finish()
         self._guessed = False
         self._type = None
 
     def _handed_on(self, batch: Batch | None) -> Batch | None:
-        """Return ``batch`` behind what was handed on before it."""
+        """Return ``batch`` after the rows that were flushed before it."""
         earlier, self._earlier = self._earlier, None
         if earlier is None or batch is None:
             return earlier if batch is None else batch
         return Batch.concatenate([earlier, batch])
 
     def _by_object(self, batch: Batch) -> tuple[list[Any], dict[Any, int] | None]:
-        """Tell keys apart as they are; None if their types do not allow it."""
+        """Identify keys by the objects themselves; None if their types do not allow it."""
         kind, keys = self._type, batch.keys
         if kind is None:
             return keys, None
@@ -109,12 +109,12 @@ class Combiner(AggregateOperator[AggregateNode]):
             return keys, None
         try:
             last = _last_origins(batch, keys)
-        except TypeError:  # a key that cannot be hashed is no key of this serde
+        except TypeError:  # the serde has no unhashable keys
             return keys, None
         return keys, last if set(map(type, last)) <= {kind} else None
 
     def _by_bytes(self, batch: Batch) -> tuple[Batch, list[Any]]:
-        """Tell keys apart by their bytes; a key that has none meets the handler."""
+        """Identify keys by their bytes; a key that cannot be encoded goes to the handler."""
         key_bytes, failed = encode_column(self._key, batch.keys, batch, self.encode_failures())
         batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
         if self._type is not None:
@@ -150,7 +150,7 @@ class Combiner(AggregateOperator[AggregateNode]):
                 times[identity] = time
 
     def flush(self, partials: dict[Any, Any]) -> Batch | None:
-        """Return the partial results as rows, and begin anew."""
+        """Return the partial results as rows, and start again from none."""
         if not partials:
             return None
         identities = list(partials)  # a key whose every record failed has a time but no partial
@@ -173,7 +173,7 @@ class Combiner(AggregateOperator[AggregateNode]):
 
 
 def _last_origins(batch: Batch, identities: list[Any]) -> dict[Any, int]:
-    """Return for each key the record that its last row comes from."""
+    """Return, for each key, the record that its last row came from."""
     rows = range(len(identities)) if batch.rows is None else batch.rows
     return dict(zip(identities, rows, strict=True))
 
@@ -184,7 +184,7 @@ class CountCombiner(Combiner):
     reads_only: ClassVar[bool] = True
 
     def open(self) -> None:
-        """Begin with no counts."""
+        """Start with no counts."""
         super().open()
         self._counts: Counter[Any] = Counter()
 
@@ -196,20 +196,21 @@ class CountCombiner(Combiner):
         return self._handed_on(self.finish() if full else None)
 
     def finish(self) -> Batch | None:
-        """Hand the counts on."""
+        """Flush the counts."""
         counts, self._counts = self._counts, Counter()
         return self.flush(counts)
 
 
 class FoldCombiner(Combiner):
-    """Partial results of a reduce that is associative, or of an aggregate with a merger."""
+    """Partial results of an associative reduce, or of an aggregate with a merger."""
 
     def open(self) -> None:
         """Build the fold."""
         super().open()
         self._fold = make_fold(self.node, partials=False)
         self._failures_of_adder = self.user_failures(self.node.adder)
-        # A function that changes its argument and then raises must not spoil what was before.
+        # A function that changes its argument and then raises must not damage the previous
+        # aggregate.
         self._careful = self.options.processing_handler != "fail"
         self._partials: dict[Any, Any] = {}
 
@@ -235,6 +236,6 @@ class FoldCombiner(Combiner):
                 partials[place] = new
 
     def finish(self) -> Batch | None:
-        """Hand the partial results on."""
+        """Flush the partial results."""
         partials, self._partials = self._partials, {}
         return self.flush(partials)

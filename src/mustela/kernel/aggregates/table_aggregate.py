@@ -1,4 +1,4 @@
-"""Aggregations of a re-grouped table: what a row was is taken away, what it is now is added."""
+"""Aggregations of a regrouped table: a row's old value is subtracted, its new value added."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["TableCountOperator", "TableFoldOperator", "make_table_fold"]
 
 
 def make_table_fold(node: TableAggregateNode) -> Fold:
-    """Return how one change, a pair (new value, old value), goes into an aggregate.
+    """Return the function that applies one change, a pair (new value, old value), to an aggregate.
 
-    A value is taken away only from an aggregate that is there: what was never added, because the
-    row came before the aggregation did or its function failed, is not taken away either.
+    A value is subtracted only from an existing aggregate: a value that was never added, because the
+    row is older than the aggregation or the function failed on it, is not subtracted.
     """
     adder, subtractor, initializer = node.adder, node.subtractor, node.initializer
     if node.kind == "count":
@@ -58,12 +58,12 @@ def _count(_key: Any, change: tuple[Any, Any], total: int | None) -> int | None:
 
 
 def _olds(batch: Batch) -> list[Any]:
-    assert batch.olds is not None, "changes of a re-grouped table without old values"
+    assert batch.olds is not None, "changes of a regrouped table without old values"
     return batch.olds
 
 
 class TableFoldOperator(FoldOperator[TableAggregateNode]):
-    """Any aggregation of a re-grouped table, one change after the other in merged order."""
+    """Any aggregation of a regrouped table, one change at a time in merged order."""
 
     def open(self) -> None:
         """Build the fold."""
@@ -75,21 +75,21 @@ class TableFoldOperator(FoldOperator[TableAggregateNode]):
         return make_table_fold(self.node)
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Take away and add what the changes say."""
+        """Subtract old values and add new ones."""
         changes = list(zip(batch.values, _olds(batch), strict=True))
         return super().process_one(batch.with_values(changes))
 
 
 class TableCountOperator(LaneOperator[TableAggregateNode]):
-    """Counts the rows of each group at the barrier."""
+    """Counts the rows of each group, per batch."""
 
     def open(self) -> None:
-        """Find the store."""
+        """Look up the store."""
         super().open()
         self.skips_null_values = False
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Add and take away rows; a group that has become empty stays, with a count of 0."""
+        """Add and subtract rows; a group that becomes empty stays, with a count of 0."""
         batch, key_bytes = self.with_key_bytes(batch)
         if not key_bytes:
             return None
@@ -118,6 +118,6 @@ class TableCountOperator(LaneOperator[TableAggregateNode]):
         )
         self._store.put_many(keys, self.encode_or_raise(batch, touched))
         index = sorted(range(len(keys)), key=touched.rows.__getitem__)
-        if None in touched.values:  # taken away from a group that was never there
+        if None in touched.values:  # subtracted from a group that never existed
             index = [place for place in index if touched.values[place] is not None]
         return self.changes(batch, touched.take(index))

@@ -1,4 +1,4 @@
-"""Functions that add to an aggregate, watched for the slip of ending without a ``return``."""
+"""Detects adders that end without a ``return`` by mistake."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SAYS_NOTHING = _RETURNS | {"LOAD_CONST", "NOP", "RESUME"}
 
 
 class MissingReturnWarning(UserWarning):
-    """A function that adds to an aggregate ended without a ``return``, and so deleted a row."""
+    """An adder ended without a ``return`` and thereby deleted a row."""
 
 
 def watched(adder: Callable[..., Any], step: str) -> Callable[..., Any]:
-    """Return a function that does what an adder does, and warns once where it ends by mistake.
+    """Wrap an adder so that it warns once when it ends without a ``return`` by mistake.
 
     An adder that cannot end without a ``return`` is returned as it is, and costs nothing.
 
@@ -44,10 +44,10 @@ def watched(adder: Callable[..., Any], step: str) -> Callable[..., Any]:
 
 
 def ends_without_return(function: object) -> bool:
-    """Say whether a function has a way on which it ends without a ``return``.
+    """Say whether some path through a function ends without a ``return``.
 
-    A lambda has, if all it does is to call a method by which collections change. Where Python
-    keeps no columns of instructions (``-X no_debug_ranges``) nothing else is found.
+    A lambda counts if all it does is call a method that mutates a collection. Where Python keeps no
+    column positions (``-X no_debug_ranges``), only such lambdas are found.
 
     Example:
         >>> def add(key, value, seen):
@@ -69,8 +69,8 @@ def ends_without_return(function: object) -> bool:
     if code.co_name == "<lambda>":
         return only_changes(code)
     steps = list(dis.get_instructions(code))
-    # What a way without `return` ends with stands where its last statement stands; a `return` has
-    # a place of its own.
+    # An implicit return has the source position of the last statement before it; an explicit
+    # `return` has its own.
     statements = {step.positions for step in steps if step.opname not in _SAYS_NOTHING}
     before: dis.Instruction | None = None
     for step in steps:
@@ -92,9 +92,9 @@ def _warn(adder: Callable[..., Any], step: str) -> None:
     lambda_ = code.co_name == "<lambda>"
     what = "a lambda that only changes the aggregate" if lambda_ else code.co_name
     fix = (
-        "Let it give the aggregate, as lambda key, value, items: [*items, value] does"
+        "Return the aggregate, as lambda key, value, items: [*items, value] does"
         if lambda_
-        else "Return the aggregate on every way; where a row is to be deleted, say: return None"
+        else "Return the aggregate on every path; to delete the row, write: return None"
     )
     warnings.warn_explicit(
         f"{what} ended without a return in step {step!r}, which deleted the row of a key. {fix}",

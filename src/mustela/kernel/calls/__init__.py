@@ -1,6 +1,6 @@
-"""Calls to the outside that never block the pipeline.
+"""Calls to external services that never block the pipeline.
 
-Owns: asynchronous calls, requests and replies, the records parked until their results come.
+Owns: asynchronous calls, requests and replies, the records parked until their results arrive.
 Entry: async_calls.py.
 May import: core.
 """

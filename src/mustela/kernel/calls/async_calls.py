@@ -1,4 +1,4 @@
-"""Steps that call the outside, and park what is not done when the epoch ends."""
+"""Steps that call external services, and park what is unfinished when the epoch ends."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = ["AsyncOperator"]
 
 
 class AsyncOperator(KeyedOperator[AsyncNode]):
-    """Makes a call for each record, and lets its results go on when they come.
+    """Makes a call for each record, and forwards its results when they arrive.
 
-    What is done within the time that an epoch waits never touches the store. The rest is parked:
-    the record with its place in the queue of its key, and who makes its call. A later epoch takes
-    the results that have come meanwhile, lets them go on and removes the records, all in one
-    commit, so each record has exactly one result. A call whose maker has died is made again.
+    Calls that finish while the epoch waits never touch the store. The others are parked: the
+    record, its place in the queue of its key, and the task that makes its call. A later epoch takes
+    the results that have arrived, forwards them and removes the records in one commit, so each
+    record has exactly one result. If the task that made a call has died, the call is made again.
     """
 
     def open(self) -> None:
-        """Find the store and whoever makes calls."""
+        """Look up the store and the caller."""
         self.use_key_serde(self.node.key)
         self._value: Serde[Any] = self.node.value or ValueSerde()
         self._store = self.lane_store(self.node.parking)
@@ -68,7 +68,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         self._resumed = False
 
     def process_one(self, batch: Batch) -> None:
-        """Take records, and begin their calls as far as it is their turn; see `finish`."""
+        """Take records, and start the calls of those whose turn it is; see `finish`."""
         self._resume()
         self._topics = batch.origins.topics or self._topics
         fresh = self._entries(batch)
@@ -80,7 +80,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         self._start()
 
     def finish(self) -> Batch | None:
-        """Take what comes in time, park the rest, and let results go on."""
+        """Take the results that arrive in time, park the other records, and forward the results."""
         self._resume()
         self._start()
         while self._running and (outcomes := self._calls.completed(wait=self._begun)):
@@ -108,7 +108,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         return due
 
     def parked(self) -> dict[int, int]:
-        """Return how much of what may be parked is in each key group."""
+        """Return what share of the parking limit each key group uses."""
         most = self.node.rules.max_parked
         return {group: -(-self._rows(group).parked * FULL // most) for group in self._store.groups}
 
@@ -147,7 +147,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         return entries
 
     def _queue(self, fresh: Sequence[Entry]) -> None:
-        """Let new records wait behind those of their keys; records without a key wait for none."""
+        """Queue new records after those of their keys; records without a key wait for no other."""
         new: dict[int, list[bytes]] = {}
         for entry in fresh:
             if entry.key is not None and entry.key not in self._queues:
@@ -171,7 +171,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             self._ready.append(entry)
 
     def _resume(self) -> None:
-        """Take up what was parked: once in an epoch, before anything new."""
+        """Resume what was parked, once per epoch and before anything new."""
         if self._resumed:
             return
         self._resumed = True
@@ -205,7 +205,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         keyed = [(entry.key, entry) for entry in entries if entry.key is not None]
         counts = self._rows(group).counts([key for key, _ in keyed])
         for (key, entry), count in zip(keyed, counts, strict=True):
-            if count:  # else it was parked by a program that does not keep order
+            if count:  # otherwise it was parked by a program that does not keep order
                 queue = KeyQueue(self._rows(group), group, key, count - 1, count)
                 queue.lead(entry)
                 self._queues[key] = queue
@@ -214,18 +214,18 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
     def _start(self) -> None:
         while self._ready and self._calls.start(self._ready[0].request()):
             entry = self._ready.popleft()
-            if entry.owner is not None:  # who made the call has died
+            if entry.owner is not None:  # the task that made the call has died
                 self.count("calls_made_again")
                 entry.owner = None
             self._running[entry.waiting.call_id] = entry
 
     @property
     def _begun(self) -> bool:
-        """Whether a call of this epoch is being made: only for those is it worth to wait."""
+        """Whether a call of this epoch is running: only those are worth waiting for."""
         return any(entry.owner is None for entry in self._running.values())
 
     def _settle(self, outcome: CallOutcome) -> None:
-        """Let the result of a call go on; outcomes of other tasks' calls are not for us."""
+        """Forward the result of a call; ignore outcomes of other tasks' calls."""
         entry = self._running.pop(outcome.call_id, None)
         if entry is None:
             return
@@ -286,9 +286,9 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
         fail_parked(self, record, key, error, (handler, self.node.function))
 
     def _park(self) -> None:
-        """Bring the store to what is true now."""
+        """Bring the store up to date."""
         parked = self._let_go(self._running)
-        self._start()  # of keys whose last result came just now
+        self._start()  # for keys whose last result has just arrived
         self._let_go(self._running.keys() - parked)
         gone = set(map(id, self._gone))
         stay = [entry for entry in self._fresh if id(entry) not in gone]
@@ -310,7 +310,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
                 queue.parking.set_count(queue.key, queue.count)
 
     def _count(self, stay: Sequence[Entry]) -> None:
-        """Note how many records of each key group will wait; the store still shows those before."""
+        """Note how many records of each key group will wait; the store still has the old count."""
         more = Counter(entry.group for entry in stay)
         more.subtract(entry.group for entry in self._gone if entry.place is not None)
         for group, change in more.items():
@@ -318,7 +318,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
                 self._rows(group).parked += change
 
     def _let_go(self, names: Iterable[str]) -> set[str]:
-        """Leave calls to later epochs, but for those that have just ended; return their names."""
+        """Leave all calls to later epochs except those that have just ended; return their names."""
         left = set(names)
         for name in sorted(left):
             outcome = self._calls.park(name)

@@ -1,4 +1,4 @@
-"""The records of one step that wait for the outside, key by key."""
+"""The records of one step that wait for external calls, by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mustela.state.kinds.parking import ParkedPlace, ParkingRows
 __all__ = ["Entry", "KeyQueue"]
 
 _CHUNK: Final = 64
-"""Records of a key that are taken from the store at once."""
+"""How many records of a key are read from the store at a time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,11 +25,11 @@ class Entry:
     Attributes:
         group: Its key group.
         key: Its key as bytes.
-        waiting: What else there is of it.
-        place: Where it is parked; None if it came in this epoch.
-        owner: Who makes its call by the store; None if nobody does.
-        listed: Whether the store says that its turn has come.
-        queue: The records of its key; None where it waits for no other.
+        waiting: The rest of the record.
+        place: Where it is parked; None if it arrived in this epoch.
+        owner: The task that makes its call, according to the store; None if there is none.
+        listed: Whether the store marks it as the record whose turn it is.
+        queue: The queue of its key; None if it waits for no other record.
     """
 
     group: int
@@ -51,7 +51,7 @@ class Entry:
         return self.waiting.record_order
 
     def request(self) -> CallRequest:
-        """Return the call to be made for the record."""
+        """Return the call to make for the record."""
         waiting = self.waiting
         return CallRequest(
             waiting.call_id,
@@ -71,12 +71,12 @@ class KeyQueue:
         parking: The parked records of the key group.
         group: The key group.
         key: The key.
-        parked: Records behind the head that the store still has and nobody has looked at.
+        parked: Records after the head that are in the store and have not been read yet.
         before: How many records of the key the store had before the epoch.
         head: The record whose turn it is.
-        taken: Parked records that were taken from the store, behind the head.
-        fresh: Records of this epoch, behind all others.
-        order: The order of the last result that went on in this epoch.
+        taken: Parked records read from the store, after the head.
+        fresh: Records of this epoch, after all others.
+        order: The order of the last result forwarded in this epoch.
     """
 
     parking: ParkingRows
@@ -97,7 +97,7 @@ class KeyQueue:
         entry.queue = self
 
     def advance(self) -> Entry | None:
-        """Let the next record have its turn, if nobody has it; return it."""
+        """Return the next record and make it the head, unless there is a head already."""
         if self.head is not None:
             return None
         if not self.taken and self.parked:
@@ -114,9 +114,9 @@ class KeyQueue:
         return (self.head is not None) + len(self.taken) + self.parked + len(self.fresh)
 
     def next_order(self, order: Order) -> Order:
-        """Return an order for a result that is not before the results of the key so far.
+        """Return an order for a result that does not precede the key's earlier results.
 
-        Records of a key may have come from several partitions, in epochs of their own.
+        Records of a key may have come from several partitions, in different epochs.
         """
         if self.order is not None and order < self.order:
             time = self.order[0]

@@ -1,4 +1,4 @@
-"""What steps have in common that park records: their names, their encoding, their failures."""
+"""What all steps that park records share: call ids, encoding, failures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class WaitingCall(msgspec.Struct, frozen=True, array_like=True):
         headers: Headers.
         order: The record's order.
         topic: The topic it came from, where it came from one.
-        since_ms: When it was parked first.
-        key: The key as bytes, where the row is not found by it.
+        since_ms: When it was first parked.
+        key: The key as bytes, where the row is not stored under it.
     """
 
     call_id: str
@@ -61,13 +61,13 @@ read_waiting: Final = msgspec.msgpack.Decoder(WaitingCall).decode
 def call_id(
     application_id: str, step: str, place: tuple[str | None, Order, bytes | None], nth: int
 ) -> str:
-    """Return the name of a record in a step: the same whenever the record is handled again.
+    """Return an id for a record in a step, the same whenever the record is handled again.
 
     Args:
         application_id: The application.
         step: The step.
         place: The topic of the record, its order and its key.
-        nth: Which of the records that have all this in common.
+        nth: Distinguishes records for which all of these are equal.
 
     Example:
         >>> one = call_id("app", "enrich", ("orders", (5, 0, 0, 17), b"k"), 0)
@@ -75,20 +75,20 @@ def call_id(
         (True, 32)
     """
     topic, order, key = place
-    # Of a record of a topic its offset says all: the time before it depends on where an epoch was
-    # cut, the number of its topic on the topics there are.
+    # A record of a topic is identified by its offset alone: the time in its order depends on where
+    # the epoch was cut, and the number of its topic on which topics there are.
     where = order if topic is None else (topic, *order[2:])
     facts = _PACK((application_id, step, where, key, nth))
     return blake2b(facts, digest_size=_ID_BYTES).hexdigest()
 
 
 class ParkedRecord(Origins):
-    """A record that waited; its bytes are those with which it was parked.
+    """A record that waited; its raw bytes are those it was parked with.
 
     Args:
         waiting: The record.
         key: Its key as bytes.
-        has_raw: Whether its value's bytes are those of a serde that the user knows.
+        has_raw: Whether its value was encoded by a serde that the user chose.
     """
 
     __slots__ = ("raw_keys",)
@@ -108,14 +108,14 @@ def fail_parked(
     error: Exception,
     handling: tuple[Handler, Callable[..., Any] | None],
 ) -> None:
-    """Hand a record that waited in vain to the handler.
+    """Pass a record whose wait failed to the handler.
 
     Args:
         operator: The step.
         record: The record.
         key: Its key.
         error: What happened.
-        handling: The handler, and the function of the user's that is to blame.
+        handling: The handler, and the user's function that failed.
 
     Raises:
         DataError: If the handler is ``fail``.

@@ -1,4 +1,4 @@
-"""Records that wait for replies to the requests that were made for them."""
+"""Records that wait for replies to their requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["CorrelateOperator", "ReplyKeyOperator", "RequestReplyOperator"]
 
 
 class CorrelateOperator(Operator[CorrelateNode]):
-    """Names each record, the same whenever it is handled again."""
+    """Gives each record a correlation id, the same whenever the record is handled again."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Give each record its correlation id."""
@@ -54,10 +54,10 @@ class CorrelateOperator(Operator[CorrelateNode]):
 
 
 class ReplyKeyOperator(Operator[ReplyKeyNode]):
-    """Finds out which request each reply belongs to."""
+    """Finds the request that each reply belongs to."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Take the correlation id of each reply as its key."""
+        """Make the correlation id of each reply its key."""
         headers: Sequence[Headers] = batch.headers or [()] * len(batch)
         names: list[Any] = [self._id(own) for own in headers]
         missing = [row for row, name in enumerate(names) if name is None]
@@ -77,10 +77,10 @@ class ReplyKeyOperator(Operator[ReplyKeyNode]):
 
 
 class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
-    """Parks each record under its correlation id until its reply comes, or its time is over."""
+    """Parks each record under its correlation id until its reply arrives or it times out."""
 
     def open(self) -> None:
-        """Find the store."""
+        """Look up the store."""
         self.use_key_serde(StrSerde())
         self._record_key: Serde[Any] = self.node.key or ValueSerde(sort_keys=True)
         self._value: Serde[Any] = self.node.value or ValueSerde()
@@ -89,10 +89,10 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         self._results: list[tuple[Order, WaitingCall, Any, Any]] = []
 
     def key_serde_out(self) -> None:
-        """Return that the key bytes of the results are not known."""
+        """Return None: the key bytes of the results are not known."""
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
-        """Take records first, then replies: one of this epoch may answer an attempt before it."""
+        """Take records first, then replies: a reply of this epoch may answer an earlier attempt."""
         requests, replies = inputs
         if len(requests):
             self._park(requests)
@@ -101,7 +101,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         return self._batch()
 
     def finish(self) -> Batch | None:
-        """Let go of the records whose time is over."""
+        """Release the records that have timed out."""
         now = self.context.time.now_ms
         for group in self._store.groups:
             buffer = self._buffer(group)
@@ -166,7 +166,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         return places
 
     def _reply(self, batch: Batch) -> None:
-        """Let records go on whose replies have come; a reply that nobody waits for is counted."""
+        """Forward records whose replies have arrived; count replies that no record waits for."""
         names = [name.encode() for name in batch.keys]
         found: dict[int, WaitingCall] = {}
         taken: set[bytes] = set()

@@ -1,7 +1,7 @@
-"""Reading any key of any store, whichever lane it belongs to, as of the end of the epoch before.
+"""Reading any key of any store, in whichever lane, as of the end of the previous epoch.
 
-What a task sees does not depend on how far other tasks are: nothing of the running epoch shows,
-not even what the reading lane itself has written. So the same epoch run again reads the same.
+What a task reads does not depend on the progress of other tasks: nothing of the running epoch is
+visible, not even the reading lane's own writes. So rerunning an epoch reads the same values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["AnyKeyReader", "AnyKeyRows", "OpenGroup"]
 
 
 class OpenGroup(Protocol):
-    """How an engine opens the state of one key group of one stage, behind the epoch before."""
+    """How an engine opens the state of one key group of one stage, as of the previous epoch."""
 
     def __call__(self, stage: int, group: int) -> Snapshot:
         """Return the snapshot; the same one every time within a task."""
@@ -32,8 +32,8 @@ class OpenGroup(Protocol):
 class AnyKeyRows:
     """One store over all key groups, as bytes; each key group is opened when first asked for.
 
-    What is read by key (`get`, `getmulti`) is found by the record's key, in stores whose rows have
-    that key: those of keys and values. In other kinds `of` and `all` give the rows of key groups.
+    `get` and `getmulti` find rows by the record's key, in key-value stores, whose rows have that
+    key. For other kinds, `of` and `all` give the rows of key groups.
 
     Args:
         spec: The store.
@@ -70,7 +70,7 @@ class AnyKeyRows:
         return [self.group(group) for group in range(self._key_groups)]
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value that ``key`` had at the end of the epoch before, or None."""
+        """Return the value that ``key`` had at the end of the previous epoch, or None."""
         return self.of(key).get(key)
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -90,7 +90,7 @@ class AnyKeyRows:
         return [found[key] for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Refuse: other lanes' keys are only read.
+        """Refuse: keys of other lanes are read-only.
 
         Raises:
             StoreError: Always.
@@ -115,7 +115,7 @@ class AnyKeyRows:
 
 
 class AnyKeyReader:
-    """All stores of an application, as of the end of the epoch before; for reading alone.
+    """All stores of an application, as of the end of the previous epoch, for reading only.
 
     Args:
         stores: Each store's stage and specification, by name: `Plan.stores`.
@@ -160,7 +160,7 @@ class AnyKeyReader:
         """Return a store as bytes, the same object every time.
 
         Raises:
-            InvariantError: If no stage has it; a topology that is built names only stores it has.
+            InvariantError: If no stage has it; a built topology names only stores that it has.
         """
         rows = self._rows.get(name)
         if rows is None:
@@ -174,13 +174,13 @@ class AnyKeyReader:
         return rows
 
     def open(self, name: str) -> AnyStore:
-        """Return a store as its kind shows itself to users, the same object every time.
+        """Return a store with the interface of its kind, the same object every time.
 
         Writing to it raises a `StoreError`.
 
         Raises:
             InvariantError: As `store`.
-            StoreError: If only the step that owns the store knows what it holds.
+            StoreError: If only the step that owns the store can read it.
         """
         typed = self._typed.get(name)
         if typed is None:

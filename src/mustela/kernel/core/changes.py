@@ -1,4 +1,4 @@
-"""The changes of a table: ordered by the record that caused each of them."""
+"""The changes of a table, ordered by the records that caused them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ __all__ = ["ChangeOrigins", "latest_only"]
 
 
 def latest_only(batch: Batch) -> Batch:
-    """Return the changes to the newest version of their key; only versioned tables have others.
+    """Return the changes to the newest version of their key; only versioned tables have others too.
 
-    Steps that put a table's rows together with others know the newest rows alone.
+    Steps that combine a table's rows with other rows use only the newest ones.
     """
     latest = batch.latest
     return batch if latest is None or all(latest) else batch.select(latest)
 
 
 class ChangeOrigins(Origins):
-    """Origins of changes: their order is made when somebody asks for it.
+    """Origins of changes; their order is computed on demand.
 
-    A change comes right after the last record that touched its key; the key group and a running
-    number tell changes of equal order apart, the same way for any number of lanes. Where the
-    records' order was given up for a combined aggregation, a change takes the place of its
-    timestamp.
+    A change comes right after the last record that touched its key; the key group and a sequence
+    number break ties, in the same way for any number of lanes. Where a combined aggregation has
+    given up the records' order, a change is ordered by its timestamp.
 
     Args:
         timestamps: Milliseconds, one per change.
         source: The batch whose records caused the changes.
-        rows: The row of ``source`` behind each change.
+        rows: The row of ``source`` that caused each change.
         key_bytes: The changed keys.
         key_groups: Number of key groups.
     """
@@ -57,7 +56,7 @@ class ChangeOrigins(Origins):
 
     @property
     def order(self) -> list[Order] | None:
-        """Order per change; made when first asked for."""
+        """Order per change; computed on first use."""
         order = self._order
         if order is None:
             groups = key_groups_of(self._key_bytes, self._key_groups)

@@ -22,7 +22,7 @@ from mustela.state.stored_value import unreadable
 __all__ = ["NO_TIMESTAMP", "StoreCodec"]
 
 NO_TIMESTAMP = -1
-"""What stands for the timestamp in a store that keeps none."""
+"""The timestamp of rows in a store that keeps none."""
 
 _TIME = Struct(">q")
 _TIMED_INT = Struct(">qq")
@@ -31,8 +31,8 @@ _TIMED_INT = Struct(">qq")
 class StoreCodec:
     """Encodes and decodes the rows of one store.
 
-    A timestamped store holds eight bytes of big-endian milliseconds, then the value's bytes; in a
-    store with headers these come before, where there are any.
+    A row of a timestamped store is eight bytes of big-endian milliseconds, then the value's bytes;
+    in a store with headers, the headers, if any, come first.
 
     Args:
         spec: The store.
@@ -65,7 +65,7 @@ class StoreCodec:
 
         Args:
             raw: The rows.
-            keys: Their keys, to name the one whose row cannot be read.
+            keys: Their keys, to name one whose row cannot be read.
 
         Raises:
             StoredValueError: If a row cannot be read.
@@ -81,7 +81,7 @@ class StoreCodec:
             try:
                 pairs = [absent if item is None else unpack(item) for item in raw]
             except StructError:
-                pass  # a row of other bytes than a number has: the serde says it better
+                pass  # not the bytes of a number: the serde's own error says more
             else:
                 return [pair[1] for pair in pairs], [pair[0] for pair in pairs]
         bodies = [None if item is None else item[8:] for item in raw]
@@ -98,7 +98,7 @@ class StoreCodec:
             raise unreadable(self.spec, self.serde, error, keys) from error
 
     def decode_one(self, raw: bytes | None) -> Any:
-        """Return the value of one row, None where there is none."""
+        """Return the value of one row, or None for no row."""
         if raw is None:
             return None
         if self.headed:
@@ -115,12 +115,13 @@ class StoreCodec:
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
     ) -> list[bytes | None]:
-        """Return the rows to be stored; None stays None.
+        """Return the rows to store; None stays None.
 
         Args:
             values: The values.
             timestamps: The time of each.
-            headers: The headers of each, None where none has any; left out by a store without.
+            headers: The headers of each, None if no record has any; ignored by a store without
+                headers.
 
         Raises:
             SerdeError: For the first value that cannot be encoded.
@@ -156,7 +157,7 @@ class StoreCodec:
         return self._add(row, headers) if self.headed and row is not None else row
 
     def with_headers(self, row: bytes | None, headers: Headers) -> bytes | None:
-        """Return a row with other headers, if there is a row and the store keeps any."""
+        """Return a row with its headers replaced, if there is a row and the store keeps headers."""
         if row is None or not self.headed:
             return row
         return self._add(self._bare(row), headers)

@@ -1,4 +1,4 @@
-"""Batches whose rows go different ways, and how two of them become one."""
+"""Batches whose rows go to different readers, and how two of them are joined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DividedBatch", "SplitBatch", "joined"]
 
 
 class SplitBatch(Batch):
-    """Rows with the branch of each: only `BranchOperator` reads them.
+    """Rows divided into branches; only `BranchOperator` reads them.
 
     Args:
         whole: All rows.
@@ -25,11 +25,11 @@ class SplitBatch(Batch):
 
 
 class DividedBatch(Batch):
-    """Rows that are not for every reader: only `ChildOperator` and `OutputOperator` read them.
+    """Rows that are not for every reader; only `ChildOperator` and `OutputOperator` read them.
 
     Args:
         batch: All rows.
-        targets: For each row the one reader that gets it; None where all children do.
+        targets: The one reader of each row; None for a row that all children get.
     """
 
     __slots__ = ("targets",)
@@ -40,7 +40,7 @@ class DividedBatch(Batch):
 
 
 def joined(first: Batch, second: Batch) -> Batch:
-    """Return the rows of two batches of one place, one batch behind the other.
+    """Return the rows of two batches of the same place, the first batch's rows first.
 
     Example:
         >>> from mustela.plan.batch import Origins

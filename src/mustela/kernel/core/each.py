@@ -1,4 +1,4 @@
-"""Calling a function of the user's once for each row, at the speed of `map`."""
+"""Calling a user's function once for each row, at the speed of `map`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OnFailure = Callable[[int, Exception], None]
 def call_each(
     function: Callable[..., Any], columns: Sequence[Sequence[Any]], on_failure: OnFailure
 ) -> tuple[list[Any], list[int]]:
-    """Call ``function`` once for each row of ``columns``, whatever it raises on some of them.
+    """Call ``function`` once for each row of ``columns``, even if it raises on some of them.
 
-    `list.extend` keeps what it got before an exception, and the iterator goes on behind the row
-    that failed: the function never runs twice for a row, and good rows pay nothing for it.
+    `list.extend` keeps what it got before an exception, and the iterator resumes after the row that
+    failed: the function never runs twice for a row, and good rows cost nothing extra.
 
     Args:
         function: Called with one argument per column.
@@ -37,7 +37,7 @@ def call_each(
         try:
             results.extend(calls)
             if len(results) < count:
-                # extend takes a StopIteration of the function's for the end of the rows.
+                # extend would take a StopIteration from the function for the end of the rows.
                 msg = "the function raised StopIteration"
                 raise RuntimeError(msg)
         except Exception as error:  # noqa: BLE001 - the function is the user's
@@ -48,9 +48,9 @@ def call_each(
 
 
 def truths(answers: list[Any], failed: list[int], on_failure: OnFailure) -> list[Any]:
-    """Return what a predicate answered as plain truth values.
+    """Return the answers of a predicate as plain booleans.
 
-    An answer that has none, such as an array, fails its row, which is added to ``failed``.
+    An answer without a truth value, such as an array, fails its row, which is added to ``failed``.
     """
     if set(map(type, answers)) <= {bool, type(None)}:
         return answers
@@ -79,7 +79,7 @@ def drop(column: list[Any], failed: Sequence[int]) -> list[Any]:
 
 
 def materialize(result: Any) -> Sequence[Any]:
-    """Return what a flat-mapping function gave as a sequence; a generator runs to its end.
+    """Return the result of a flat-mapping function as a sequence; a generator runs to its end.
 
     Raises:
         TypeError: If it is not a collection of results.

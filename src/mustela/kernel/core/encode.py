@@ -1,4 +1,4 @@
-"""Columns of values to columns of bytes, a bad value meeting the handler alone."""
+"""Encoding columns of values as bytes; only a bad value goes to the handler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encode_column(
 
 
 def failing(batch: Batch, failures: Failures) -> Callable[[int, Exception], None]:
-    """Return a callback that hands a failing row of ``batch`` to the handler."""
+    """Return a callback that passes a failing row of ``batch`` to the handler."""
 
     def on_failure(row: int, error: Exception) -> None:
         failures.one(batch, row, error)

@@ -1,10 +1,10 @@
-"""What time it is for an operator: one clock, whatever time means to the application.
+"""Event time for operators: one clock, whatever event time means to the application.
 
-An operator that does anything by event time is given its clock when it opens
-(`KeyedOperator.event_clock`), and asks nobody else. With ``event_time = watermark`` that is the
-application's watermark, which moves when an epoch ends; with ``event_time = stream-time`` each key
-group has the largest timestamp that came to the operator, as each task of Kafka Streams has.
-Which of them it is, is decided here (`by_event_time`) and seen nowhere else.
+An operator that does anything by event time gets its clock when it opens
+(`KeyedOperator.event_clock`) and uses no other. With ``event_time = watermark`` that is the
+application's watermark, which advances when an epoch ends; with ``event_time = stream-time`` it is,
+for each key group, the largest timestamp the operator has seen, as for each task of Kafka Streams.
+Only `by_event_time` in this module knows which of the two is in use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING_CAME: Final = -1
 
 
 def by_event_time(options: KernelOptions, *, watermark: T, stream_time: T) -> T:
-    """Return one of two things, by what event time means to the application.
+    """Return one of two arguments, depending on what event time means to the application.
 
     Example:
         >>> by_event_time(KernelOptions(event_time="stream-time"), watermark="w", stream_time="s")
@@ -47,7 +47,7 @@ def by_event_time(options: KernelOptions, *, watermark: T, stream_time: T) -> T:
 
 
 class Move(NamedTuple):
-    """The row by which the event time of a key group came to some time.
+    """The row that advanced the event time of a key group to some time.
 
     Attributes:
         order: Its order.
@@ -59,11 +59,11 @@ class Move(NamedTuple):
 
 
 class EventClock(ABC):
-    """Event time of one operator, in milliseconds; -1 or less where there is none yet."""
+    """Event time of one operator, in milliseconds; -1 or less while there is none yet."""
 
     @abstractmethod
     def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return for each row the time at which it is judged; rows may move time.
+        """Return, for each row, the event time it is judged by; rows may advance time.
 
         Args:
             batch: Rows in merged order.
@@ -72,18 +72,18 @@ class EventClock(ABC):
 
     @abstractmethod
     def passed_by(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int] | None:
-        """Return the time that has passed behind each row, before the next one is looked at.
+        """Return the event time after each row and before the next one.
 
-        None where no row lets time pass: it passes behind all of them, when the epoch ends.
+        None where rows do not advance time: it advances after all of them, when the epoch ends.
         """
 
     @abstractmethod
     def move(self, group: int, timestamp: int) -> int | None:
-        """Let one record of a key group come; return the time that has passed then, or None."""
+        """Take one record of a key group; return the event time after it, or None."""
 
     @abstractmethod
     def at(self, group: int, order: Order | None) -> int:
-        """Return the time at which a record in hand is judged that has come before.
+        """Return the event time by which the current record, which was taken before, is judged.
 
         Args:
             group: Its key group.
@@ -92,26 +92,26 @@ class EventClock(ABC):
 
     @abstractmethod
     def closed_until(self, group: int) -> int:
-        """Return the time of a key group behind all rows so far; what ends before it is over."""
+        """Return the time of a key group after all rows so far; what ends before it is closed."""
 
     def save(self) -> list[int]:
-        """Write what an epoch after this one has to know; return the key groups that moved."""
+        """Write what later epochs need to know; return the key groups whose time advanced."""
         return []
 
-    def keep_moves(self) -> None:  # noqa: B027 - most clocks are moved by no row
-        """Remember from now on which rows move time, for `moved_to`."""
+    def keep_moves(self) -> None:  # noqa: B027 - most clocks do not depend on rows
+        """Remember from now on which rows advance time, for `moved_to`."""
 
     def moved_to(self, group: int, time: int) -> Move | None:
-        """Return the first row of this epoch at which a key group was that far, if there is one."""
+        """Return the first row of this epoch at which a key group reached ``time``, or None."""
         del group, time
         return None
 
     def kept_ms(self, *, needed: int, retained: int) -> int:
-        """Return how far behind event time a row is still met.
+        """Return how far behind event time a row can still be found.
 
         Args:
-            needed: So long a row can make a difference.
-            retained: So long the store of Kafka Streams keeps it.
+            needed: How long a row can make a difference.
+            retained: How long the store of Kafka Streams keeps it.
         """
         del retained
         return needed
@@ -120,14 +120,14 @@ class EventClock(ABC):
 class WatermarkClock(EventClock):
     """The application's watermark.
 
-    A row is judged by the lower of the epoch's watermark and its own order time less how far
-    records of its topic may lie behind, so that the answer does not depend on where an epoch was
-    cut, and never by less than the watermark of the epoch before, which has closed windows already.
+    A row is judged by the lower of the epoch's watermark and its own order time minus the
+    out-of-orderness of its topic, so that the answer does not depend on where an epoch was cut; but
+    never by less than the watermark of the previous epoch, which has closed windows already.
 
     Args:
         time: That of the epoch.
-        lag_ms: How far behind the watermark the operator's input may lie, because steps before it
-            hold rows back.
+        lag_ms: How far behind the watermark the operator's input may be, because earlier steps hold
+            rows back.
     """
 
     def __init__(self, time: EpochTime, lag_ms: int = 0) -> None:
@@ -135,7 +135,7 @@ class WatermarkClock(EventClock):
         self._lag_ms = lag_ms
 
     def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return for each row the time at which it is judged."""
+        """Return, for each row, the event time it is judged by."""
         del key_bytes
         lag, order = self._lag_ms, batch.order
         if order is None:
@@ -144,28 +144,28 @@ class WatermarkClock(EventClock):
         return [time - lag for time in times] if lag else times
 
     def passed_by(self, batch: Batch, key_bytes: Sequence[bytes]) -> None:
-        """Return None: time passes when the epoch ends."""
+        """Return None: time advances when the epoch ends."""
 
     def move(self, group: int, timestamp: int) -> None:
-        """Return None: time passes when the epoch ends."""
+        """Return None: time advances when the epoch ends."""
 
     def at(self, group: int, order: Order | None) -> int:
-        """Return the time at which a record in hand is judged."""
+        """Return the event time by which the current record is judged."""
         del group
         reached = self._time.before if order is None else self._time.judge([order])[0]
         return reached - self._lag_ms
 
     def closed_until(self, group: int) -> int:
-        """Return the watermark, as the operator's input comes to it."""
+        """Return the watermark minus the lag of the operator's input."""
         del group
         return self._time.watermark - self._lag_ms
 
 
 class StreamTimeClock(EventClock):
-    """For each key group the largest timestamp so far, as each task of Kafka Streams has it.
+    """The largest timestamp so far of each key group, like that of each task in Kafka Streams.
 
     Args:
-        store: Where it is kept from one epoch to the next; None if it begins anew with each.
+        store: Where it is kept from one epoch to the next; None if it starts again in each.
     """
 
     def __init__(self, store: LaneStore | None) -> None:
@@ -175,7 +175,7 @@ class StreamTimeClock(EventClock):
         self._moves: dict[int, tuple[list[int], list[Move]]] | None = None
 
     def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return for each row the time of its key group, which it may have moved itself."""
+        """Return, for each row, the time of its key group, including the row itself."""
         assert self._store is not None
         groups = self._store.groups_of(key_bytes)
         now = self.times(groups)
@@ -190,11 +190,11 @@ class StreamTimeClock(EventClock):
         return times
 
     def passed_by(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return the same: what a row moves time beyond is over before the next row."""
+        """Return the row times: windows that a row closes are closed before the next row."""
         return self.row_times(batch, key_bytes)
 
     def move(self, group: int, timestamp: int) -> int:
-        """Let one record come; return the time of its key group."""
+        """Take one record; return the time of its key group."""
         now = self._now.get(group)
         if now is None:
             now = self._load(group)
@@ -204,23 +204,23 @@ class StreamTimeClock(EventClock):
         return timestamp
 
     def at(self, group: int, order: Order | None) -> int:
-        """Return the time of the key group: the record in hand has moved it."""
+        """Return the time of the key group, including the current record."""
         del order
         return self.closed_until(group)
 
     def closed_until(self, group: int) -> int:
-        """Return the time of a key group behind all rows so far."""
+        """Return the time of a key group after all rows so far."""
         now = self._now.get(group)
         return self._load(group) if now is None else now
 
     def times(self, groups: Iterable[int]) -> dict[int, int]:
-        """Return the times of key groups, and maybe of others; they may be changed until `save`."""
+        """Return the times of at least these key groups; they may be changed until `save`."""
         for group in set(groups).difference(self._now):
             self._load(group)
         return self._now
 
     def save(self) -> list[int]:
-        """Write the time of each key group in which it moved."""
+        """Write the time of each key group whose time advanced."""
         saved = self._saved
         moved = sorted(group for group, now in self._now.items() if now != saved[group])
         for group in moved:
@@ -231,17 +231,17 @@ class StreamTimeClock(EventClock):
         return moved
 
     def keep_moves(self) -> None:
-        """Remember from now on which rows move time."""
+        """Remember from now on which rows advance time."""
         self._moves = {}
 
     def moved_to(self, group: int, time: int) -> Move | None:
-        """Return the first row of this epoch at which a key group was that far."""
+        """Return the first row of this epoch at which a key group reached ``time``."""
         times, moves = (self._moves or {}).get(group, ((), ()))
         at = bisect_left(times, time)
         return moves[at] if at < len(times) else None
 
     def kept_ms(self, *, needed: int, retained: int) -> int:
-        """Return what Kafka Streams keeps: a row is found while it is younger than that."""
+        """Return what Kafka Streams keeps: a row is found while it is younger than ``retained``."""
         del needed
         return retained - 1
 
@@ -263,7 +263,7 @@ class StreamTimeClock(EventClock):
 
 
 class WallClock(EventClock):
-    """The epoch's wall-clock time, for what lasts a time by the clock.
+    """The epoch's wall-clock time, for durations in processing time.
 
     Args:
         time: That of the epoch.
@@ -273,15 +273,15 @@ class WallClock(EventClock):
         self._now_ms = time.now_ms
 
     def row_times(self, batch: Batch, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return the one time of the epoch for each row."""
+        """Return the epoch's time for each row."""
         del key_bytes
         return [self._now_ms] * len(batch)
 
     def passed_by(self, batch: Batch, key_bytes: Sequence[bytes]) -> None:
-        """Return None: the clock stands still in an epoch."""
+        """Return None: the clock does not advance within an epoch."""
 
     def move(self, group: int, timestamp: int) -> None:
-        """Return None: records do not move it."""
+        """Return None: records do not advance it."""
 
     def at(self, group: int, order: Order | None) -> int:
         """Return the time of the epoch."""

@@ -1,11 +1,12 @@
-"""Rows that are kept for a time: where it is over they are deleted, and their readers are told.
+"""Expiring rows: they are deleted when their time is up, and readers of the table are notified.
 
-A step that keeps a table is run by `ExpiringOperator`. What it is given is looked at first: rows
-whose key it meets after their time are deleted before it meets them, so that it makes no difference
-how many records are in an epoch. What nobody touches is deleted as soon as event time, or the
-clock, has come so far. Each deletion goes on as a change of the table, in the place of the moment.
+A step that keeps a table is run by `ExpiringOperator`, which looks at the step's input first: an
+expired row is deleted before a record with its key arrives, so that it makes no difference how many
+records are in an epoch. Rows that no record touches are deleted as soon as event time, or the
+clock, reaches their expiry. Each deletion is forwarded as a change of the table, ordered by its
+time.
 
-Processors read any key at any time; the view of their store hides what is over (`StoreExpiry`).
+Processors read any key at any time; the view of their store hides expired rows (`StoreExpiry`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from mustela.state.kinds.ttl import Expired, TtlView
 __all__ = ["SWEPT_MAX", "ExpiringOperator", "StoreExpiry", "earliest", "expiring_store"]
 
 SWEPT_MAX: Final = 100_000
-"""How many rows of a key group an epoch looks at because they may be over; the others wait for the
-next epoch, which follows at once. A key that is met is looked at in any case."""
+"""How many rows of a key group an epoch checks because they may have expired; the others wait for
+the next epoch, which follows at once. Keys of input rows are checked in any case."""
 
 _BEHIND: Final = 2**62
-"""Stands where a change of a record has its key group: what has this comes after all changes of
-the record, and before the next one."""
+"""Takes the place of the key group in the order of a change: such a change comes after all changes
+of the record, and before the next record."""
 
 
 def expiring_store(stores: Sequence[StoreSpec]) -> StoreSpec | None:
@@ -42,7 +43,7 @@ def expiring_store(stores: Sequence[StoreSpec]) -> StoreSpec | None:
 
 
 class StoreExpiry:
-    """What time it is for the rows of a store in one lane, and which of them are over.
+    """The current time for the rows of a store in one lane, and which of them have expired.
 
     Args:
         operator: The step.
@@ -70,11 +71,11 @@ class StoreExpiry:
         return found
 
     def now(self, group: int) -> int:
-        """Return the time behind all that a key group was given so far."""
+        """Return the time of a key group after all its input so far."""
         return self.clock.closed_until(group)
 
     def sweep(self) -> list[tuple[int, Expired]]:
-        """Remove what is over; return it with its key groups."""
+        """Remove the expired rows; return them with their key groups."""
         return [
             (group, expired)
             for group, view in self.views.items()
@@ -82,18 +83,18 @@ class StoreExpiry:
         ]
 
     def save(self) -> None:
-        """Write how far event time has come."""
+        """Write the event time reached."""
         self.clock.save()
 
     def due_event_times(self) -> dict[int, int]:
-        """Return the watermark at which the next row of each key group may be over."""
+        """Return the watermark at which the next row of each key group may expire."""
         if self.by_clock:
             return {}
         firsts = self._firsts()
         return {g: time + self.lag_ms for g, time in firsts.items() if time > self.now(g)}
 
     def due_processing_times(self) -> dict[int, int]:
-        """Return the time of the clock at which that is; at once where rows are left that are."""
+        """Return the wall-clock time at which that is; at once where expired rows are left."""
         firsts = self._firsts()
         if self.by_clock:
             return firsts
@@ -105,7 +106,7 @@ class StoreExpiry:
 
 
 class _Row(NamedTuple):
-    """A row that the step is given, with the time at which it is judged."""
+    """An input row of the step, with the time it is judged by."""
 
     order: Order
     place: int
@@ -117,7 +118,7 @@ class _Row(NamedTuple):
 
 
 class _Deletion(NamedTuple):
-    """A row of the table that is over."""
+    """An expired row of the table."""
 
     order: Order
     timestamp: int
@@ -125,7 +126,7 @@ class _Deletion(NamedTuple):
 
 
 class ExpiringOperator(Operator[Any]):
-    """Runs a step that keeps a table, and deletes the rows of the table whose time is over.
+    """Runs a step that keeps a table, and deletes the table's expired rows.
 
     Args:
         operator: The step.
@@ -143,7 +144,7 @@ class ExpiringOperator(Operator[Any]):
         super().__init__(operator.step, operator.node, operator.context)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
-        """Let the step meet its rows, and delete what is over by then."""
+        """Give the step its rows, and delete what has expired by then."""
         made: list[Batch] = []
         keyed = [self._keyed(batch, place) for place, batch in enumerate(inputs)]
         gone = self._in_turns(keyed, made) if any(map(len, keyed)) else []
@@ -162,11 +163,11 @@ class ExpiringOperator(Operator[Any]):
         return batch if keys is batch.key_bytes else batch.with_key_bytes(keys)
 
     def _in_turns(self, inputs: Sequence[Batch], made: list[Batch]) -> list[_Deletion]:
-        """Give the step its rows, in as many turns as rows of the table are over in between.
+        """Give the step its rows, in several turns where rows of the table expire in between.
 
         Args:
             inputs: The rows.
-            made: Takes what the step gives.
+            made: Collects the output of the step.
         """
         gone: list[_Deletion] = []
         rows = self._rows(inputs)
@@ -186,19 +187,19 @@ class ExpiringOperator(Operator[Any]):
         return gone
 
     def _written(self, turn: Sequence[_Row]) -> dict[bytes, int]:
-        """Return when rows are written that do not say it: the latest record of each key counts."""
+        """Return when rows that do not say it were written: the latest record of each key."""
         by_clock, skips = self._expiry.by_clock, self._operator.skips_null_values
         found: dict[bytes, int] = {}
         for row in turn:
             if not row.empty:
                 time = row.now if by_clock else row.timestamp
                 found[row.key] = max(time, found.get(row.key, time))
-            elif not skips:  # what comes after a deletion begins anew
+            elif not skips:  # after a deletion the row starts again
                 found.pop(row.key, None)
         return found
 
     def _rows(self, inputs: Sequence[Batch]) -> list[_Row]:
-        """Return the rows of all inputs in their order, each with what time it is for it."""
+        """Return the rows of all inputs in order, each with the time it is judged by."""
         found: list[tuple[Order, int, int, bytes, int, bool]] = []
         for place, batch in enumerate(inputs):
             keys: Any = batch.key_bytes or ()
@@ -212,13 +213,13 @@ class ExpiringOperator(Operator[Any]):
         return [_Row(*row, now) for row, now in zip(found, self._judged(found), strict=True)]
 
     def _judged(self, rows: Sequence[tuple[Order, int, int, bytes, int, bool]]) -> list[int]:
-        """Return what time it is for each row."""
+        """Return the time each row is judged by."""
         order, keys = [row[0] for row in rows], [row[3] for row in rows]
         origins = Origins([row[4] for row in rows], None, order if all(order) else None)
         return self._expiry.clock.row_times(Batch(keys, keys, origins), keys)
 
     def _times_of(self, rows: Sequence[_Row]) -> dict[bytes, int]:
-        """Return when the rows of the table were written whose keys are met."""
+        """Return when the table's rows of these keys were written."""
         keys = list(dict.fromkeys(row.key for row in rows))
         found: dict[bytes, int] = {}
         for view, places in self._expiry.store.by_group(keys):
@@ -233,8 +234,8 @@ class ExpiringOperator(Operator[Any]):
     ) -> tuple[list[_Row], list[_Row]]:
         """Return the rows of the next turn, and those that have to wait for another one.
 
-        A row waits if what is written for its key before it may be over at its time. The first one
-        of each key never does: what is over for it is deleted before the turn.
+        A row waits if what is written for its key before it may have expired at its time. The first
+        row of each key never waits: what has expired for it is deleted before the turn.
         """
         ttl, by_clock = self._expiry.ttl_ms, self._expiry.by_clock
         if by_clock or self._all_young(rows, known):
@@ -259,13 +260,13 @@ class ExpiringOperator(Operator[Any]):
         return turn, later
 
     def _all_young(self, rows: Sequence[_Row], known: Mapping[bytes, int]) -> bool:
-        """Whether nothing that these rows meet or write can be over for one of them."""
+        """Whether nothing that these rows read or write can have expired for one of them."""
         oldest = min(min(row.timestamp, row.now) for row in rows)
         oldest = min(oldest, min(known.values(), default=oldest))
         return oldest + self._expiry.ttl_ms > max(row.now for row in rows)
 
     def _taken(self, rows: Sequence[_Row], known: Mapping[bytes, int]) -> list[_Deletion]:
-        """Delete what is over for the first row of its key."""
+        """Delete what has expired for the first row of its key."""
         ttl, by_clock = self._expiry.ttl_ms, self._expiry.by_clock
         if not known:
             return []
@@ -285,7 +286,7 @@ class ExpiringOperator(Operator[Any]):
         return found
 
     def _swept(self) -> list[_Deletion]:
-        """Delete what is over though no row meets it."""
+        """Delete what has expired though no input row has its key."""
         expiry, time = self._expiry, self.context.time
         found: list[_Deletion] = []
         for group, expired in expiry.sweep():
@@ -295,7 +296,7 @@ class ExpiringOperator(Operator[Any]):
         return found
 
     def _deletion(self, group: int, expired: Expired, moment: int, timestamp: int) -> _Deletion:
-        """Return a deletion at a moment, but behind what the epoch wrote for the key."""
+        """Return a deletion at a moment, but not before what the epoch wrote for the key."""
         order: Order = (moment, -1, -1, -1, group, 0)
         met = self._met.get(expired.key)
         if met is not None and met >= order:
@@ -321,7 +322,7 @@ class ExpiringOperator(Operator[Any]):
         )
 
     def finish(self) -> Batch | None:
-        """Let the step end, and delete what is over by then."""
+        """Finish the step, and delete what has expired by then."""
         made = self._operator.finish()
         gone = self._swept()
         self._expiry.save()
@@ -331,7 +332,7 @@ class ExpiringOperator(Operator[Any]):
         return told if made is None else Batch.merge([made, told])
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when each key group has a row that is over, or the step something to do."""
+        """Return when each key group has a row that expires, or the step has something to do."""
         return earliest(self._operator.due_event_times(), self._expiry.due_event_times())
 
     def due_processing_times(self) -> dict[int, int]:
@@ -339,7 +340,7 @@ class ExpiringOperator(Operator[Any]):
         return earliest(self._operator.due_processing_times(), self._expiry.due_processing_times())
 
     def parked(self) -> dict[int, int]:
-        """Return what the step has parked."""
+        """Return how much the step has parked."""
         return self._operator.parked()
 
     def parked_records(self) -> dict[int, int]:
@@ -347,7 +348,7 @@ class ExpiringOperator(Operator[Any]):
         return self._operator.parked_records()
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the serde of the key bytes that go on."""
+        """Return the serde of the key bytes in the output."""
         return self._operator.key_serde_out()
 
 

@@ -1,4 +1,4 @@
-"""One bad record: its error, with the user's line, and what the handler does with it."""
+"""One bad record: its error, with the user's line, and what the handler does about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProcessingError(DataError):
     """A user's function raised on a record, or returned something its step cannot use.
 
     ``fields`` holds ``step``, ``topic``, ``partition``, ``offset``, ``timestamp``, ``cause`` (the
-    class name of what was raised) and ``line`` (the `Origin` of the failing line, or None).
+    class name of the exception) and ``line`` (the `Origin` of the failing line, or None).
     """
 
     code = "PROCESSING"
@@ -43,7 +43,7 @@ class DeserializationError(DataError):
 
 
 class LateRecordError(DataError):
-    """A record came too late for its window, and its source sends late records to dead letters."""
+    """A record came too late for its window, and its source writes late records as dead letters."""
 
     code = "LATE_RECORD"
 
@@ -57,8 +57,8 @@ class SerializationError(DataError):
 def failing_line(error: BaseException, function: Callable[..., Any] | None) -> Origin | None:
     """Return the line of the user's code that raised, or None if none did.
 
-    The deepest line of the function's own file counts: what the function called in a library is
-    seldom what is wrong.
+    This is the deepest line in the function's own file: the fault is seldom in a library that the
+    function called.
     """
     code = getattr(function, "__code__", None)
     own_file: str | None = getattr(code, "co_filename", None)
@@ -80,11 +80,11 @@ _HANDLERS: dict[type[DataError], str] = {
     DeserializationError: "deserialization_handler",
     SerializationError: "production_handler",
 }
-"""The setting that says what becomes of such a record."""
+"""The setting that decides what happens to such a record."""
 
 
 def _ways_on(kind: type[DataError], context: RecordContext, own: str | None) -> str:
-    """Return what can be done about a bad record: what its error says, a handler, or to skip it."""
+    """Return the possible fixes for a bad record: its error's own, a handler, skipping it."""
     ways = [] if own is None else [own]
     setting = _HANDLERS.get(kind)
     if setting is not None:
@@ -103,8 +103,8 @@ class Failures:
         handler: What to do.
         kind: The error's class.
         output: Where dead letters and counts go.
-        function: The user's function, to tell his lines from those of libraries.
-        subject: What fails if it is no record of a topic.
+        function: The user's function, to tell its lines from those of libraries.
+        subject: What fails, if it is not a record of a topic.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class Failures:
             batch: The rows.
             row: Which of them.
             cause: What happened.
-            encode: Makes a dead letter's value of the row's, where its record is not known as it
-                was read.
+            encode: Encodes the row's value for a dead letter, if the record's original bytes are
+                not known.
 
         Raises:
             DataError: If the handler is ``fail``.
-            InvariantError: If that is what the cause is: no handler is asked about our mistakes.
-            EnvironmentFault: Likewise: a schema registry that does not answer is no fault of the
-                record's.
+            InvariantError: If the cause is one: handlers do not decide about our own bugs.
+            EnvironmentFault: If the cause is one: a schema registry that does not answer is not the
+                record's fault.
         """
         if isinstance(cause, InvariantError | EnvironmentFault):
             raise cause
@@ -160,7 +160,7 @@ class Failures:
             self._bury(batch, row, (context, error), encode)
 
     def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
-        """Return the error of one record, with everything that helps to find it."""
+        """Return the error of one record, with all that helps to find the record."""
         line = failing_line(cause, self.function)
         place = self.subject if context.topic is None else f"a record of topic {context.topic!r}"
         told = getattr(cause, "what", None) or str(cause)
@@ -225,13 +225,13 @@ class Failures:
 
 
 def raw_record(batch: Batch, row: int) -> RawRecord | None:
-    """Return the bytes of a row's record as it was read; None where they are not known."""
+    """Return the bytes of a row's record as it was read, or None if they are not known."""
     raws = batch.origins.raws
     return None if raws is None else raws[row if batch.rows is None else batch.rows[row]]
 
 
 def _record_here(batch: Batch, row: int, encode: Callable[[Any], bytes | None] | None) -> RawRecord:
-    """Return the bytes of a row's key, and its value's where they can be made."""
+    """Return the bytes of a row's key, and those of its value if it can be encoded."""
     value: bytes | None = None
     if encode is not None:
         try:

@@ -1,4 +1,4 @@
-"""Branches that do not see each other's changes: a column whose values can change is copied."""
+"""Keeps branches from seeing each other's changes: a column of mutable values is copied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NESTED: Final[frozenset[type[Any]]] = frozenset({tuple, frozenset, Windowed, Se
 
 
 def is_immutable_column(column: Sequence[Any]) -> bool:
-    """Say whether no value of the column can be changed in place.
+    """Return whether no value of the column can be changed in place.
 
     Example:
         >>> is_immutable_column(["a", 1, None, ("b", (2.0,))])
@@ -64,7 +64,7 @@ def _copy(value: Any) -> Any:
 
 
 def copy_value(value: Any) -> Any:
-    """Return a value that shares nothing changeable with ``value``.
+    """Return a copy that shares nothing mutable with ``value``.
 
     Example:
         >>> order = {"items": [1]}
@@ -74,12 +74,12 @@ def copy_value(value: Any) -> Any:
     """
     try:
         return _copy(value)
-    except RecursionError:  # a value that holds itself
+    except RecursionError:  # a value that contains itself
         return copy.deepcopy(value)
 
 
 def isolated(value: Any) -> Any:
-    """Return the value itself if it cannot change, else a copy that shares nothing with it.
+    """Return the value itself if it is immutable, otherwise a copy that shares nothing with it.
 
     Example:
         >>> order = {"items": [1]}
@@ -90,12 +90,12 @@ def isolated(value: Any) -> Any:
 
 
 def copy_column(column: list[Any]) -> list[Any]:
-    """Return the column itself if its values cannot change, else a copy of each value."""
+    """Return the column itself if its values are immutable, otherwise a copy of each value."""
     return column if is_immutable_column(column) else copy_value(column)
 
 
 def for_branch(batch: Batch) -> Batch:
-    """Return the batch as one more reader may have it: changes made to it stay in its branch."""
+    """Return the batch for one more reader, whose changes to it stay in its branch."""
     keys = copy_column(batch.keys)
     values = keys if batch.values is batch.keys else copy_column(batch.values)
     olds = None if batch.olds is None else copy_column(batch.olds)

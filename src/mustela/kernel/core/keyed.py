@@ -1,4 +1,4 @@
-"""What operators that work by key have in common: keys as bytes, rows without a key dropped."""
+"""What operators that work by key share: keys as bytes, dropping rows without a key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["KeyedOperator", "last_rows"]
 
 
 def last_rows(keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[dict[Any, int], list[int]]:
-    """Return the last row of each key, and for each key, in the same order, its latest time.
+    """Return the last row of each key, and the latest time of each key in the same order.
 
     Example:
         >>> last_rows(["a", "b", "a"], [5, 7, 3])
@@ -42,20 +42,20 @@ def last_rows(keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[dict[Any,
 
 
 class KeyedOperator(Operator[N]):
-    """An operator that tells rows apart by the bytes of their key.
+    """An operator that identifies rows by the bytes of their key.
 
     Attributes:
-        skips_null_values: Rows without a value are dropped and counted too.
+        skips_null_values: Whether rows without a value are dropped and counted too.
     """
 
     skips_null_values: bool = False
 
     def use_key_serde(self, serde: Serde[Any] | None) -> None:
-        """Set the serde that makes the key bytes."""
+        """Set the serde of the key bytes."""
         self._key: Serde[Any] = serde or ValueSerde(sort_keys=True)
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the serde that makes the key bytes."""
+        """Return the serde of the key bytes."""
         return self._key
 
     def lane_store(self, spec: StoreSpec) -> LaneStore:
@@ -73,11 +73,11 @@ class KeyedOperator(Operator[N]):
         )
 
     def event_clock(self, store: LaneStore | None) -> EventClock:
-        """Return a clock of this operator's own.
+        """Return a clock for this operator alone.
 
         Args:
-            store: Where it keeps what it has to know in the next epoch, if anything; None for a
-                clock that begins anew with each.
+            store: Where it keeps what it needs in the next epoch, if anything; None for a clock
+                that starts again in each epoch.
         """
         return by_event_time(
             self.options,
@@ -98,7 +98,7 @@ class KeyedOperator(Operator[N]):
         return self.without_null_values(self.without_null_keys(batch))
 
     def with_key_bytes(self, batch: Batch) -> tuple[Batch, list[bytes]]:
-        """Return the batch and its keys as bytes, without the rows whose key has none."""
+        """Return the rows whose key is not null and can be encoded, and their keys as bytes."""
         return self.encoded_keys(self.without_nulls(batch), self.context.key_serde)
 
     def encoded_keys(self, batch: Batch, known: Serde[Any] | None) -> tuple[Batch, list[Any]]:
@@ -106,7 +106,7 @@ class KeyedOperator(Operator[N]):
 
         Args:
             batch: The rows.
-            known: The serde that made the key bytes which the rows carry, if it is known.
+            known: The serde of the key bytes that the rows carry, if it is known.
         """
         if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
             return batch, batch.key_bytes

@@ -22,11 +22,11 @@ class LaneStore:
         name: The store's name.
         overlays: The store's view in each key group of the lane.
         key_groups: Number of key groups of the application.
-        prefix: How many bytes a store's key has before the record's key.
-        suffix: How many of a record key's last bytes do not count for its key group.
+        prefix: How many bytes precede the record's key in a store key.
+        suffix: How many trailing bytes of a record key do not count for its key group.
 
     Attributes:
-        swept_by: The step that deletes rows whose time is over, and tells of it, if there is one.
+        swept_by: The step that deletes expired rows and forwards the deletions, if there is one.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class LaneStore:
         self._routes: Routes = []
 
     def _route(self, keys: Sequence[bytes]) -> Routes:
-        """Sort the places of the keys by key group; the last answer is kept for the write."""
+        """Group the places of the keys by key group; the last answer is kept for the write."""
         if keys is self._routed_keys:
             return self._routes
         prefix = self._prefix
@@ -99,7 +99,7 @@ class LaneStore:
         return sorted(self._overlays)
 
     def group(self, group: int) -> StoreOverlay:
-        """Return the store in one key group; for kinds whose store keys are more than the key.
+        """Return the store in one key group; for kinds whose store keys hold more than the key.
 
         Raises:
             InvariantError: If the key group is not one of this lane's.
@@ -107,17 +107,17 @@ class LaneStore:
         return self._overlay(group)
 
     def by_group(self, keys: Sequence[bytes]) -> Routes:
-        """Return each key group that the record keys belong to, and the places of its keys."""
+        """Return the key groups of the record keys, each with the places of its keys."""
         if self._single is not None:
             return [(self._single, list(range(len(keys))))] if keys else []
         return self._divide(self.groups_of(keys)) if self._prefix else self._route(keys)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key`` now, or None."""
+        """Return the current value of ``key``, or None."""
         return self._overlay_of(key).get(key)
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` now, in the same order, with one fetch per key group."""
+        """Return the current values of ``keys``, in their order, with one fetch per key group."""
         if self._single is not None:
             return self._single.getmulti(keys)
         found: list[bytes | None] = [None] * len(keys)
@@ -139,9 +139,9 @@ class LaneStore:
         return found
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Set the values of ``keys``; None deletes, and of a key that comes twice the last stays.
+        """Set the values of ``keys``; None deletes, and the last value of a repeated key wins.
 
-        Cheapest with the same list that `getmulti` was just given.
+        Cheapest with the list that was last passed to `getmulti`.
         """
         if self._single is not None:
             self._single.put_many(zip(keys, values, strict=True))
@@ -194,7 +194,7 @@ class LaneState:
     ) -> LaneStore:
         """Return one store, the same object every time; see `LaneStore`.
 
-        Of a store that keeps more than its rows, ``spec`` lets those be seen alone.
+        For a store that keeps more than its rows, ``spec`` selects a view of the rows alone.
         """
         found = self._stores.get(name)
         if found is None:
@@ -207,12 +207,12 @@ class LaneState:
         return found
 
     def changes(self) -> dict[int, dict[str, list[tuple[bytes, bytes | None]]]]:
-        """Return the rows to be stored and logged, by key group and store."""
+        """Return the rows to store and to log, by key group and store."""
         found = {group: overlay.changes() for group, overlay in sorted(self._overlays.items())}
         return {group: changes for group, changes in found.items() if changes}
 
     def close(self) -> None:
-        """Close the snapshots below."""
+        """Close the underlying snapshots."""
         overlays: Iterable[Overlay] = self._overlays.values()
         for overlay in overlays:
             overlay.close()

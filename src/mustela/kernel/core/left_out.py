@@ -1,4 +1,4 @@
-"""Records that an epoch passes over: those that kill the worker that handles them."""
+"""Records that an epoch skips because they kill the worker that handles them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["give_up", "leave_out", "spans_of"]
 
 
 def spans_of(order: EpochOrder, source_range: SourceRange) -> list[LeftOut]:
-    """Return what of a range is to be passed over."""
+    """Return the parts of a range to skip."""
     place = source_range.topic_index, source_range.partition
     return [
         span
@@ -25,7 +25,7 @@ def spans_of(order: EpochOrder, source_range: SourceRange) -> list[LeftOut]:
 
 
 def leave_out(raw: RawChunk, spans: Sequence[LeftOut]) -> RawChunk:
-    """Take records out of a chunk, before anything is made of their bytes; return them."""
+    """Remove records from a chunk before their bytes are decoded; return them."""
     gone = RawChunk()
     if not spans:
         return gone
@@ -46,7 +46,7 @@ def leave_out(raw: RawChunk, spans: Sequence[LeftOut]) -> RawChunk:
 
 
 def give_up(gone: RawChunk, spans: Sequence[LeftOut], output: StageOutput) -> None:
-    """Count records that were left out, and write their dead letters, where that is wanted."""
+    """Count records that were left out, and write their dead letters if wanted."""
     letters = output.dead_letters
     for row, offset in enumerate(gone.offsets):
         span = next(span for span in spans if span.first <= offset <= span.last)

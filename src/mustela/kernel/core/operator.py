@@ -1,4 +1,4 @@
-"""What every operator is: made once for a stage, fed with batches, asked at the end."""
+"""The base of every operator: created once per task, fed with batches, finished at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ N = TypeVar("N", bound=Node)
 
 
 class ExchangedKeys(BytesSerde):
-    """Stands for the serde of an exchange: right for the aggregation that it feeds."""
+    """Placeholder for the serde of an exchange: right for the aggregation that it feeds."""
 
     name = "exchanged"
 
@@ -45,16 +45,16 @@ class OperatorContext:
 
     Attributes:
         options: The engine's settings.
-        output: What gathers; another object after each drain.
+        output: Collects what the stage emits; a new object after each drain.
         state: The lane's state, or None in the source stage.
-        key_serde: The serde that made the ``key_bytes`` that come in, `EXCHANGED` if an exchange
-            made them, or None if they are not known to be of one serde.
-        key_serdes: The same for each input by itself.
-        ordered: Whether anything behind this step looks at the order of its rows.
+        key_serde: The serde of the incoming ``key_bytes``, `EXCHANGED` if an exchange made them, or
+            None if they are not known to be of one serde.
+        key_serdes: The same for each input separately.
+        ordered: Whether any later step depends on the order of its rows.
         global_tables: The copies that this task may look up, by store; see
             `mustela.kernel.tables.global_table.GlobalView`.
-        any_key: Reads any key of any store as of the end of the epoch before; in a stage with a
-            step whose node says that it `reads_any`.
+        any_key: Reads any key of any store as of the end of the previous epoch; set in a stage with
+            a step whose node has `reads_any`.
         time: Event time and wall-clock time of the epoch.
         topics: The plan's topics, by their index in a record's order.
     """
@@ -74,14 +74,14 @@ class OperatorContext:
 class Operator(Generic[N]):
     """The meaning of one step; subclasses override what they need.
 
-    Life cycle: made once per task; `process` for each batch of rows; `finish` when the task has
+    Life cycle: created once per task; `process` for each batch of rows; `finish` when the task has
     no more input. Batches are never changed in place: they may be shared with other branches.
 
     Attributes:
         reads_only: The operator neither changes nor keeps the values it is given, so it may look
             at the same objects as another branch.
-        unprompted: The operator has something to say before the steps behind it meet their rows,
-            whether it is given any or not.
+        unprompted: The operator must run before the steps after it see their rows, even if it has
+            no input.
     """
 
     reads_only: ClassVar[bool] = False
@@ -98,22 +98,22 @@ class Operator(Generic[N]):
         """Prepare; called once, before the first batch."""
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
-        """Handle one batch per input, at least one of which has rows; return the rows to go on."""
+        """Handle one batch per input, not all of them empty; return the rows to forward."""
         return self.process_one(inputs[0] if len(inputs) == 1 else Batch.merge(inputs))
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Handle a batch of the only input, or of all inputs in order; for most operators."""
+        """Handle a batch of the only input, or of all inputs merged in order."""
         raise NotImplementedError
 
     def finish(self) -> Batch | None:
-        """Return what was held back; the task has no more input."""
+        """Return the rows that were held back; the task has no more input."""
         return None
 
     def due_event_times(self) -> dict[int, int]:
-        """Return the watermark at which each key group wants to run though no record comes to it.
+        """Return the watermark at which each key group needs to run even if it gets no record.
 
-        Asked behind `finish`. Only key groups that are open are asked, and only an operator whose
-        node `acts_on_time`. A key group that is left out waits for a record.
+        Called after `finish`, for open key groups only, and only if the operator's node has
+        `acts_on_time`. A key group that is left out waits for a record.
 
         Returns:
             Key group to milliseconds, each above the epoch's watermark.
@@ -121,14 +121,14 @@ class Operator(Generic[N]):
         return {}
 
     def due_processing_times(self) -> dict[int, int]:
-        """Return the wall-clock time at which each key group wants to run; see above."""
+        """Return the wall-clock time at which each key group needs to run; as `due_event_times`."""
         return {}
 
     def parked(self) -> dict[int, int]:
-        """Return how much of what this step may have parked is in each key group.
+        """Return what share of this step's parking limit each key group uses.
 
-        Asked behind `finish`, as due times are. While all key groups together have as much as the
-        step may have, no records are read.
+        Called after `finish`, as due times are. While all key groups together have reached the
+        limit, no records are read.
 
         Returns:
             Key group to a part of `mustela.plan.time.FULL`.
@@ -136,11 +136,11 @@ class Operator(Generic[N]):
         return {}
 
     def parked_records(self) -> dict[int, int]:
-        """Return how many records this step has parked in each key group; see above."""
+        """Return how many records this step has parked in each key group; as `parked`."""
         return {}
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the serde of the ``key_bytes`` that go on, if they have one."""
+        """Return the serde of the ``key_bytes`` in the output, if they have one."""
         return self.context.key_serde
 
     def count(self, what: str, number: int = 1) -> None:
@@ -148,8 +148,8 @@ class Operator(Generic[N]):
         self.context.output().counters[f"{what}:{self.step.name}"] += number
 
     def without_null(self, batch: Batch, what: str, column: Sequence[Any]) -> Batch:
-        """Drop and count the rows that have null in a column, their keys or their values."""
-        if all(column) or None not in column:  # all() is quicker, but takes 0 and "" for null
+        """Drop and count the rows that have null in a column of keys or values."""
+        if all(column) or None not in column:  # all() is faster, but takes 0 and "" for null
             return batch
         null = [row for row, item in enumerate(column) if item is None]
         self.count(f"dropped_null_{what}", len(null))
@@ -160,7 +160,7 @@ class Operator(Generic[N]):
         return self._failures(ProcessingError, function)
 
     def late_failures(self) -> Failures:
-        """Return what happens to records that come too late, where they become dead letters."""
+        """Return what happens to late records that become dead letters."""
         return Failures(self.node, "dead_letter", LateRecordError, self.context.output)
 
     def encode_failures(self) -> Failures:

@@ -1,4 +1,4 @@
-"""What an engine tells the kernel before it runs."""
+"""The settings that an engine passes to the kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KernelOptions:
         event_time: What time means: the app's watermark, or each operator's own largest timestamp.
         key_groups: Number of key groups, a power of two.
         deserialization_handler: For records of a source that cannot be decoded.
-        processing_handler: For records on which a function of the user's raises.
+        processing_handler: For records on which a user's function raises.
         production_handler: For rows whose key or value cannot be encoded for a sink, an exchange
             or a store.
         topic_partitions: Partitions of sink topics, for sinks with a partitioner.
@@ -34,11 +34,11 @@ class KernelOptions:
             dead letters.
         application_id: The application's id, for processors that ask for it.
         app_configs: The application's settings by name, likewise.
-        calls: Makes calls to the outside; None where no step needs any.
-        call_wait_ms: How long a stage waits for their results before it parks what is not done.
-        on_step: Is told of a step's index in its stage before the step has a batch.
-        on_rows: Is told what a step gives to others: its name, and the rows.
-        combine_keys_max: A combiner hands on what it holds when it holds more keys than this.
+        calls: Makes external calls; None if no step needs any.
+        call_wait_ms: How long a stage waits for their results before it parks what is unfinished.
+        on_step: Called with a step's index in its stage before the step handles a batch.
+        on_rows: Called with a step's name and the rows that it forwards.
+        combine_keys_max: A combiner flushes when it holds more keys than this.
     """
 
     emit: Literal["barrier", "every"] = "barrier"

@@ -12,8 +12,8 @@ from mustela.plan.batch import Batch
 __all__ = ["DeadLetters", "Place", "SinkRows", "StageOutput"]
 
 Place = tuple[Any, ...]
-"""The record (`mustela.plan.batch.SOURCE_ORDER`), the turn of the step that made the row of it, the
-rest of the row's order, and the turn of the sink."""
+"""The record (`mustela.plan.batch.SOURCE_ORDER`), the turn of the step that made the row from it,
+the rest of the row's order, and the turn of the sink."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class SinkRows:
         timestamps: Milliseconds.
         headers: Headers per row, or None where no row has any.
         partitions: Partition per row (None: the producer chooses), or None where no sink chose.
-        places: What rows of one topic are sorted by, where several sinks write it; see
+        places: The sort keys of the rows, if several sinks write their topic; see
             `mustela.kernel.records.sink_order`.
-        steps: The sink of each row, where rows of several are together.
-        spread: Rows of other stages go to the same topic, so it is the engine that sorts them.
+        steps: The sink of each row, if rows of several sinks are combined.
+        spread: Whether rows of other stages go to the same topic, so that the engine sorts them.
     """
 
     step: str
@@ -55,7 +55,7 @@ class DeadLetters:
     """Records that a handler sent to the dead-letter topic, as columns of equal length.
 
     Attributes:
-        keys: The key's original bytes where they are known, else the key as it was encoded last.
+        keys: The key's original bytes if they are known, otherwise the key as it was last encoded.
         values: The value's original bytes, or None where they are not known: the headers name
             topic, partition and offset.
         timestamps: Milliseconds.
@@ -74,7 +74,7 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class StageOutput:
-    """What gathered in a stage since it was last drained.
+    """What a stage has emitted since it was last drained.
 
     Attributes:
         exchanges: Rows for later stages by exchange, ``key_bytes`` filled; where an exchange keeps

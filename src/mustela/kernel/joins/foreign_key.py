@@ -1,7 +1,7 @@
-"""Joins by foreign key: the three steps of one, each in the lane where its rows are.
+"""Foreign-key joins: their three steps, each in the lane of its rows.
 
-Values travel between the steps, and wait in the stores, as bytes: each pair that is joined has
-values of its own, whatever the joiner does to them.
+Values travel between the steps, and are stored, as bytes: each joined pair has its own copies of
+the values, whatever the joiner does to them.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = [
 ]
 
 SUBSCRIBE: Final = 0
-"""A left row belongs to a right row; if that is there, they are a pair."""
+"""A left row refers to a right row; if that exists, they are a pair."""
 SUBSCRIBE_AND_ANSWER: Final = 1
-"""The same, and if the right row is not there, that is said: an earlier result must go."""
+"""The same, and a missing right row is reported too: an earlier result must be deleted."""
 UNSUBSCRIBE: Final = 2
-"""A left row belongs to this right row no more; another lane says what became of it."""
+"""A left row no longer refers to this right row; another lane reports its new state."""
 UNSUBSCRIBE_AND_ANSWER: Final = 3
-"""The same, and it belongs to none: its result must go."""
+"""The same, and it refers to none: its result must be deleted."""
 ANSWER: Final = 4
-"""A left row belongs to no right row, and is part of the result all the same, or is gone."""
+"""A left row refers to no right row but is in the result all the same, or it was deleted."""
 
 Message = tuple[int, bytes, bytes | None]
-"""What a left row says: one of the above, its key, and its value, None where it is gone."""
+"""The message of a left row: one of the above, its key, and its value (None if it was deleted)."""
 
 _NOBODY: Final[Mapping[bytes, int]] = MappingProxyType({})
 _LENGTH: Final = Struct(">I")
@@ -61,7 +61,7 @@ _time_of: Final = _TIME.unpack_from
 
 
 def subscription_prefix(foreign_key: bytes) -> bytes:
-    r"""Return what the keys of all subscriptions to a right row begin with.
+    r"""Return the common prefix of the keys of all subscriptions to a right row.
 
     Example:
         >>> subscription_prefix(b"ann")
@@ -81,7 +81,7 @@ def subscription_key(foreign_key: bytes, left_key: bytes) -> bytes:
 
 
 class ForeignKeySubscribeOperator(KeyedOperator[ForeignKeySubscribeNode]):
-    """Left rows say which right row they belong to; what goes on are messages by foreign key."""
+    """Turns changes of left rows into messages, keyed by the foreign key."""
 
     def open(self) -> None:
         """Choose the serde of the left keys."""
@@ -97,7 +97,7 @@ class ForeignKeySubscribeOperator(KeyedOperator[ForeignKeySubscribeNode]):
         assert batch.olds is not None, self.step.name
         news, failed = self._foreign_keys(batch, batch.values)
         olds = batch.olds
-        if failed:  # nobody is asked again about a row that has failed
+        if failed:  # the handler has already decided about a row that failed
             olds = list(olds)
             for row in failed:
                 olds[row] = None
@@ -145,13 +145,13 @@ class ForeignKeySubscribeOperator(KeyedOperator[ForeignKeySubscribeNode]):
 
 
 class _Said:
-    """Messages in the making, as columns.
+    """Messages being built, as columns.
 
     Attributes:
-        rows: The row of the change behind each message.
-        keys: The foreign keys, which say where the messages go.
+        rows: The row of the change that caused each message.
+        keys: The foreign keys, by which the messages are routed.
         messages: The messages.
-        nowhere: How many rows are in no result, because they refer to nothing.
+        nowhere: How many rows are in no result because they refer to nothing.
     """
 
     __slots__ = ("keys", "messages", "nowhere", "rows")
@@ -169,7 +169,7 @@ class _Said:
         gone: Sequence[bytes | None],
         values: Sequence[bytes | None],
     ) -> None:
-        """Say what changes, for a join in which both sides must have a row."""
+        """Add the messages for a join in which both sides must have a row."""
         for row, (left_key, new, old, value) in enumerate(
             zip(left_keys, news, gone, values, strict=True)
         ):
@@ -178,7 +178,7 @@ class _Said:
                 if old is not None:
                     self._say(row, old, (UNSUBSCRIBE_AND_ANSWER, left_key, None))
                 continue
-            what = SUBSCRIBE  # where there is no right row there is no result, and there was none
+            what = SUBSCRIBE  # without a right row there is no result, and there was none before
             if old is not None and old != new:
                 self._say(row, old, (UNSUBSCRIBE, left_key, None))
                 what = SUBSCRIBE_AND_ANSWER
@@ -194,7 +194,7 @@ class _Said:
         values: Sequence[bytes | None],
         olds: Sequence[Any],
     ) -> None:
-        """Say what changes, for a join in which each left row has a result."""
+        """Add the messages for a join in which each left row has a result."""
         told = zip(left_keys, news, gone, values, olds, strict=True)
         for row, (left_key, new, old, value, was) in enumerate(told):
             if value is None and was is None:
@@ -202,7 +202,7 @@ class _Said:
             if old is not None and old != new:
                 self._say(row, old, (UNSUBSCRIBE, left_key, None))
             if new is None:
-                # An answer without a right row needs no certain lane: the left key gives any.
+                # An answer without a right row needs no particular lane: the left key picks one.
                 self._say(row, left_key, (ANSWER, left_key, value))
             else:
                 self._say(row, new, (SUBSCRIBE_AND_ANSWER, left_key, value))
@@ -214,15 +214,15 @@ class _Said:
 
 
 class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
-    """Keeps what left rows said, and the right rows; gives the pairs that a change makes.
+    """Keeps right rows and the subscriptions of left rows; emits the pairs that changes cause.
 
     Messages and changes of right rows are handled in merged order. Where one record changed both,
-    the right row comes first, and the pairs that the left row's own message makes anew are left
+    the right row comes first, and the pairs that the left row's own message would repeat are left
     out: Kafka Streams drops their answers as stale.
     """
 
     def open(self) -> None:
-        """Find the stores."""
+        """Look up the stores."""
         self.use_key_serde(self.node.foreign_key)
         lookup = self.node.table
         self._own = lookup is None
@@ -239,7 +239,7 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
         return self.node.key
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
-        """Bring messages and right rows together."""
+        """Match messages with right rows."""
         messages = inputs[0]
         changes, encoded, right_keys = self._encoded(inputs[1])
         foreign_keys = self._foreign_keys(messages)
@@ -268,7 +268,7 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
         return table.pairs(changes, messages, orders)
 
     def _encoded(self, changes: Batch) -> tuple[Batch, list[bytes | None], list[bytes]]:
-        """Return right changes that can be encoded, with their stored form and their keys."""
+        """Return the right changes that can be encoded, with their stored form and their keys."""
         changes = latest_only(changes)
         if not len(changes):
             return Batch.empty(), [], []
@@ -290,10 +290,10 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
     def _load_rows(
         self, messages: Batch, foreign_keys: list[bytes], right_keys: list[bytes]
     ) -> dict[bytes, bytes | None]:
-        """Return the right rows that changes and messages are about.
+        """Return the right rows that changes and messages refer to.
 
-        The right table has put this epoch's changes into its own store already: there they are as
-        before the epoch, but for what this step was told since.
+        The right table has already put this epoch's changes into its store, so rows are read as
+        they were before the epoch, plus the changes that this step has received since.
         """
         asking = [
             key
@@ -310,7 +310,7 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
         return found
 
     def _load_subscribers(self, right_keys: list[bytes]) -> dict[bytes, dict[bytes, bytes]]:
-        """Return the subscriptions to each right row that changes: one range for each."""
+        """Return the subscriptions to each right row that changes, with one range scan for each."""
         wanted = list(dict.fromkeys(right_keys))
         found: dict[bytes, dict[bytes, bytes]] = {}
         for overlay, places in self._subscriptions.by_group(wanted):
@@ -342,13 +342,13 @@ class ForeignKeyMatchOperator(KeyedOperator[ForeignKeyMatchNode]):
 
 
 class _Table:
-    """Right rows and subscriptions while an epoch's messages and changes go by, and their pairs.
+    """Right rows and subscriptions while an epoch is handled, and the pairs it makes.
 
     Args:
-        rows: The stored form of each right row that matters, None where there is none.
-        subscribers: Of each right row that changes, the left values by left key.
+        rows: The stored form of each relevant right row, None where there is none.
+        subscribers: For each right row that changes, the left values by left key.
         messages: Foreign key, timestamp and message.
-        behind: How many right changes there are; messages are numbered behind these.
+        behind: How many right changes there are; messages are numbered after them.
 
     Attributes:
         written: New subscriptions by foreign key and left key, None where one has ended.
@@ -375,7 +375,7 @@ class _Table:
     def change(
         self, key: bytes, row: bytes | None, time: int, place: int, skipped: Mapping[bytes, int]
     ) -> None:
-        """Note a right row's change and pair it with all that subscribe to it, by left key."""
+        """Apply a right row's change and pair it with all its subscribers, by left key."""
         self.rows[key] = row
         right = None if row is None else row[_TIME.size :]
         subscribers = self._subscribers[key]
@@ -388,7 +388,7 @@ class _Table:
             self._causes.append(place)
 
     def hear(self, places: Sequence[int]) -> None:
-        """Note what left rows say, and pair each with its right row."""
+        """Apply the messages of left rows, and pair each with its right row."""
         messages, behind, rows = self._messages, self._behind, self.rows
         for place in places:
             key, time, (what, left_key, value) = messages[place - behind]
@@ -423,7 +423,7 @@ class _Table:
             subscribers[left_key] = value
 
     def pairs(self, changes: Batch, messages: Batch, orders: list[Order] | None) -> Batch | None:
-        """Return the pairs as rows, each in the place of its cause."""
+        """Return the pairs as rows, each with the order of its cause."""
         if not self._keys:
             return None
         headers = None
@@ -450,9 +450,9 @@ def _interleaved(changes: Batch, messages: Batch) -> tuple[list[Order] | None, S
 def _superseded(
     changes: Batch, messages: Batch, foreign_keys: list[bytes]
 ) -> dict[tuple[Order, bytes], dict[bytes, int]]:
-    """Return, for right changes whose record changed left rows too, what those left rows say.
+    """Return the messages of left rows that a record changed along with a right row.
 
-    That is so where a table is joined with itself. By order and right key: the left keys, each
+    This happens when a table is joined with itself. By order and right key: the left keys, each
     with its message.
     """
     first, second = changes.order, messages.order
@@ -470,16 +470,16 @@ def _superseded(
 
 
 class ForeignKeyJoinOperator(KeyedTableOperator[ForeignKeyJoinNode]):
-    """Joins pairs in the lane of their left key, where they are in order again."""
+    """Joins the pairs in the lane of their left key, where they are in order again."""
 
     def open(self) -> None:
-        """Find the result's store."""
+        """Look up the result's store."""
         self.use_key_serde(self.node.key)
         self.open_store(self.node.store, self.node.value)
         self._every = self.options.emit == "every" or self.step.each_change
 
     def process_one(self, batch: Batch) -> Batch:
-        """Join each pair, at the barrier only the last one of each key."""
+        """Join each pair; with ``emit = barrier`` only the last one of each key."""
         batch, key_bytes = self.with_key_bytes(batch)
         if not self._every:
             last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))

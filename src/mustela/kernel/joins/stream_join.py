@@ -1,4 +1,4 @@
-"""The join of two streams: each record meets those of the other side within a window of time."""
+"""The join of two streams: matches each record with the other side's within a time window."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["StreamJoinOperator"]
 LEFT, RIGHT = 0, 1
 
 PART_ROWS: Final = 50_000
-"""So many rows are joined at a time: what they need stays close at hand."""
+"""How many rows are joined at a time: few enough to stay in the cache."""
 
 
 @dataclass(slots=True)
 class _Side:
     """The rows of one input that can be kept, with their keys and values as bytes.
 
-    A row without a key has None for a key, one without a value None for a value.
+    Null keys and null values are None.
     """
 
     batch: Batch
@@ -45,13 +45,14 @@ class _Side:
 
 @dataclass(slots=True)
 class _Results:
-    """Results in the making, as columns.
+    """Results being built, as columns.
 
     Attributes:
-        rows: The row that caused each; of a closed window's result -1 less its place in `closed`.
+        rows: The row that caused each; for a closed window's result, -1 minus its place in
+            `closed`.
         others: The partner's value as bytes, or None.
         times: Timestamps.
-        closed: Results of closed windows: which, and the row that closed it or -1.
+        closed: The closed windows with results, each with the row that closed it, or -1.
     """
 
     rows: list[int] = field(default_factory=list[int])
@@ -62,7 +63,7 @@ class _Results:
     def adders(
         self,
     ) -> tuple[Callable[[int], None], Callable[[bytes], None], Callable[[int], None]]:
-        """Return what adds a row, a partner and a timestamp, for loops that do so often."""
+        """Return functions that append a row, a partner and a timestamp, for use in hot loops."""
         return self.rows.append, self.others.append, self.times.append
 
     def add_closed(self, closed: Closed, cause: int, time: int) -> None:
@@ -75,19 +76,19 @@ class _Results:
 
 
 _Met = tuple[Sequence[int], Sequence[bytes]]
-"""The partners that a row has found, by time and value."""
+"""The partners found for a row, by time and value."""
 _NOBODY: Final[_Met] = ((), ())
 
 
 class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     """Inner, left and outer join of two streams.
 
-    A record meets what the other side has kept; then it is kept itself. A record of an outer side
-    that met nobody waits until its window closes.
+    A record is matched with the records kept from the other side, then kept itself. A record of an
+    outer side without a match waits until its window closes.
     """
 
     def open(self) -> None:
-        """Find stores and serdes."""
+        """Look up stores and serdes."""
         node = self.node
         window = node.window
         self.use_key_serde(node.key)
@@ -126,7 +127,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return self._joined(rows, results)
 
     def _side(self, side: int, batch: Batch) -> _Side:
-        """Encode keys and values; rows that cannot be encoded meet the handler and are dropped."""
+        """Encode keys and values; rows that cannot be encoded go to the handler and are dropped."""
         known = self.context.key_serde
         failed: set[int] = set()
         if batch.key_bytes is not None and (known is EXCHANGED or known == self._key):
@@ -161,7 +162,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _spanned(
         self, spans: RecordSpans, batch: Batch, keys: list[Any], values: list[Any]
     ) -> tuple[list[Any], list[int]]:
-        """Return the values of left rows, each behind the window of its row."""
+        """Return the values of left rows, each prefixed with the window of its row."""
         met = [key is not None and raw is not None for key, raw in zip(keys, values, strict=True)]
         rows = [row for row, meets in enumerate(met) if meets]
         if not rows:
@@ -202,7 +203,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     # --- when a row comes ---------------------------------------------------------------------
 
     def _judge(self, rows: JoinRows) -> None:
-        """Say for each row what time it is, and what the other side still holds for it."""
+        """Set, for each row, event time and how far back the other side still has records."""
         rows.groups = self._groups_of(rows.keys)
         self._clock.judge(rows)
 
@@ -219,7 +220,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     # --- matching -----------------------------------------------------------------------------
 
     def _match(self, rows: JoinRows, order: Sequence[int], results: _Results) -> None:
-        """Find the partners of each row, keep it, and close the windows that are over by then."""
+        """Find the partners of each row, keep it, and close the windows that have ended."""
         part = self._part(rows, order)
         for group, places in part.by_group(nulls=rows.nulls):
             for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
@@ -260,7 +261,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 mine.fresh[key] = at
 
     def _add_many(self, results: _Results, part: Part, at: int, known: KeyRows) -> _Met:
-        """Add what a row has among the records of its key; return their times and values."""
+        """Add the matches of a row among the records of its key; return their times and values."""
         theirs, raws = known
         start = bisect_left(theirs, part.lows[at])
         end = bisect_right(theirs, part.highs[at], start)
@@ -317,26 +318,26 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                 mine.fresh[key] = at
 
     def _close(self, waiting: WaitingRecords, rows: JoinRows, row: int, results: _Results) -> None:
-        """Add the results of closed windows, before those of the row that comes upon them."""
+        """Add the results of closed windows, before those of the row that closed them."""
         side = LEFT if row < rows.lefts else RIGHT
         for closed in waiting.take(rows.groups[row], rows.now[row], side):
             results.add_closed(closed, self._clock.cause(row), self._opened(closed))
 
     def _add_without_key(self, rows: JoinRows, row: int, results: _Results) -> None:
-        """Add the result of a row that nobody can meet, if it is one."""
+        """Add the result of a row that cannot have a match, if it has one."""
         side = LEFT if row < rows.lefts else RIGHT
         if rows.values[row] is not None and self._outer[side]:
             self._add_alone(results, row, rows.times[row])
 
     def _met(self, waiting: WaitingRecords, rows: JoinRows, row: int, met: _Met) -> None:
-        """Let the partners that a row has found, by time and value, wait no longer."""
+        """Stop the partners found for a row, by time and value, from waiting."""
         side = RIGHT if row < rows.lefts else LEFT
         if not self._outer[side]:
             return
         group, key = rows.groups[row], rows.keys[row]
         stored = self._sides[side].stored.get(key, ())
         wait, times = self._waits[side], met[0]
-        if self._spans is not None and side == LEFT:  # of one time, some may be met and some not
+        if self._spans is not None and side == LEFT:  # not all records of one time may match
             heads = [raw[:SPAN_BYTES] for raw in met[1]]
             for time, span in dict.fromkeys(zip(times, heads, strict=True)):
                 waiting.discard(group, time + wait, side, span + key, stored=time in stored)
@@ -347,12 +348,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _unmet(
         self, waiting: WaitingRecords, rows: JoinRows, row: int, high: int, results: _Results
     ) -> None:
-        """Let a row wait that has no partner yet, or add its result if none is to be expected."""
+        """Let a row without a partner wait, or add its result if none can come."""
         side = LEFT if row < rows.lefts else RIGHT
         if not self._outer[side]:
             return
         time = rows.times[row]
-        if self._spans is not None and side == LEFT:  # it waits as one of the widest window does
+        if self._spans is not None and side == LEFT:  # it waits as in the widest window
             high = max(time + self._reach.younger[LEFT], self._reach.highest_min or 0)
         if high < rows.now[row]:
             self._add_alone(results, row, time)
@@ -374,7 +375,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return closed.close - self._waits[closed.side]
 
     def finish(self) -> Batch | None:
-        """Close what is over when the epoch ends, and drop the segments that nobody can meet."""
+        """Close the windows that end with the epoch, and drop segments that no record can match."""
         closed: Batch | None = None
         if self._waiting is not None:
             closed = self._close_at_end(self._waiting)
@@ -396,7 +397,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return self._joined(JoinRows(nothing, 0, (), [], [], []), results)
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when the window of the first record that waits closes."""
+        """Return when the window of the first waiting record closes."""
         if self._waiting is None:
             return {}
         lag = self.step.lag_ms
@@ -408,8 +409,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
     def _process_self(self, side: _Side) -> Batch | None:
         """Join a stream with itself: each row is a left one, and then a right one.
 
-        As a left row it meets all before it; as a right row itself too, behind those that are not
-        younger.
+        As a left row it matches all records before it; as a right row also itself, after those that
+        are not younger.
         """
         count = len(side.keys)
         twice = [*range(count), *range(count)]

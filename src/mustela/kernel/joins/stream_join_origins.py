@@ -11,17 +11,17 @@ __all__ = ["JoinOrigins"]
 
 
 class JoinOrigins(Origins):
-    """Origins of results: their order is made when somebody asks for it.
+    """Origins of results; their order is computed on demand.
 
-    A result comes right after the record that caused it. That of a window which closed by itself
-    has the time of its closing for a place, before the records of that time.
+    A result comes right after the record that caused it. The result of a window that no record
+    closed is ordered by its closing time, before the records of that time.
 
     Args:
         timestamps: Milliseconds, one per result.
         source: The records.
-        rows: The row of ``source`` behind each result; of a closed window -1 less its place in
-            ``closes``.
-        closes: Of each closed window when it closed, and the row that closed it, or -1.
+        rows: The row of ``source`` that caused each result; for a closed window, -1 minus its place
+            in ``closes``.
+        closes: When each closed window closed, and the row that closed it, or -1.
         groups: Gives the key group of each result.
     """
 
@@ -50,7 +50,7 @@ class JoinOrigins(Origins):
 
     @property
     def order(self) -> list[Order] | None:
-        """Order per result; made when first asked for."""
+        """Order per result; computed on first use."""
         if self._order is None:
             self._order = [
                 (*place, group, number)

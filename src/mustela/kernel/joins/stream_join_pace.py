@@ -1,11 +1,11 @@
-"""What waits in a left or outer join with ``event_time = stream-time``, at Kafka Streams' pace.
+"""Records waiting in a left or outer join with ``event_time = stream-time``, as in Kafka Streams.
 
-Kafka Streams does not look at what waits with every record: it remembers a time before which
-nothing waits, and looks when a record's own side says that something of that time would be over.
-What it remembers is often too late, because it takes the last record that it looked at; then
-results come later than their windows close, and a partner that comes meanwhile is still met. Users
-who ask for stream time get that to the letter; the time is stored, so that a restart changes
-nothing.
+Kafka Streams does not check the waiting records for every record: it remembers a time before which
+nothing waits, and checks when, by the time of the record's own side, a record of that time would
+have expired. The remembered time is often too late, because it is that of the last record checked;
+results then come later than their windows close, and a partner that arrives in between still
+matches. Users who choose stream time get exactly this; the time is stored, so that a restart
+changes nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _Entry = tuple[int, bytes]
 
 
 class _Group:
-    """What waits in one key group.
+    """The waiting records of one key group.
 
     Attributes:
-        first: Nothing that waits is older, as Kafka Streams believes; None if nothing waits.
-        sides: The records of each side in order, or None where nothing will be looked at.
+        first: No waiting record is older, in Kafka Streams' view; None if nothing waits.
+        sides: The records of each side in order, or None if they will not be checked.
         values: The values of each record.
     """
 
@@ -50,14 +50,14 @@ class _Group:
 
 
 class PacedWaiting(WaitingRecords):
-    """What waits, in the key groups of a lane.
+    """The waiting records of a lane's key groups.
 
     Args:
         store: The store.
         window: The join's window.
     """
 
-    merges = False  # a record may be forgotten by its side before it has met one of its time
+    merges = False  # a side may drop a record before a record of its time arrives
 
     def __init__(self, store: LaneStore, window: JoinWindowSpec) -> None:
         super().__init__(store, width_ms=window.block_ms)
@@ -79,7 +79,7 @@ class PacedWaiting(WaitingRecords):
             self._look(mine, state)
 
     def _look(self, mine: GroupWaiting, state: _Group) -> None:
-        """Find all that waits."""
+        """Find all waiting records."""
         waiting: dict[WaitingPlace, list[bytes]] = {}
         for block in sorted(mine.rows.read(TIME_MAX), key=attrgetter("number")):
             start, stop = mine.rows.span(block, TIME_MIN, TIME_MAX)
@@ -115,7 +115,7 @@ class PacedWaiting(WaitingRecords):
                 known.append(value)
 
     def discard(self, group: int, close: int, side: int, key: bytes, *, stored: bool) -> None:
-        """Let the records of a key, side and time wait no longer: they have a partner."""
+        """Stop the records of a key, side and time from waiting: they have a partner."""
         super().discard(group, close, side, key, stored=stored)
         state = self._paced[group]
         time = close - self._younger[side] - self._grace
@@ -124,7 +124,7 @@ class PacedWaiting(WaitingRecords):
             del entries[bisect_left(entries, (time, key))]
 
     def take(self, group: int, now: int, side: int = LEFT) -> Sequence[Closed]:
-        """Take what is closed at ``now``, if Kafka Streams would look for a record of that side."""
+        """Take what is closed at ``now``, if Kafka Streams would check at a record of ``side``."""
         state = self._paced[group]
         if state.first is None or state.first + self._younger[side] + self._grace >= now:
             return ()
@@ -152,10 +152,10 @@ class PacedWaiting(WaitingRecords):
     def _last_looked_at(
         state: _Group, sides: tuple[list[_Entry], list[_Entry]], taken: Sequence[int]
     ) -> int | None:
-        """Return the time of the last record that Kafka Streams looks at.
+        """Return the time of the last record that Kafka Streams checks.
 
-        It goes through what waits in order, and stops behind the first record of each side whose
-        window is open.
+        It goes through the waiting records in order, and stops after the first record of each side
+        whose window is open.
         """
         left, right = sides
         if len(left) == 0 or len(right) == 0:
@@ -169,13 +169,13 @@ class PacedWaiting(WaitingRecords):
         for mine, entries in enumerate(sides):
             if 1 - mine == rank:
                 place = bisect_right(entries, (time, key))
-            else:  # of one time, all right records come before all left ones
+            else:  # at equal times, all right records come before all left ones
                 place = bisect_left(entries, (time if rank == 0 else time + 1, b""))
             following += [entry[0] for entry in entries[place : place + 1]]
         return min(following, default=time)
 
     def save(self) -> None:
-        """Write what came and went, and the time that Kafka Streams remembers."""
+        """Write the changes, and the time that Kafka Streams remembers."""
         super().save()
         for group, state in self._paced.items():
             if state.first != state.saved:

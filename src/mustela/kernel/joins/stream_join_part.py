@@ -1,4 +1,4 @@
-"""Some rows of a stream-stream join, as columns that lie side by side in memory."""
+"""Some rows of a stream-stream join, as columns that are contiguous in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Part", "Reach", "WindowLook"]
 
 @dataclass(frozen=True, slots=True)
 class WindowLook:
-    """Which records a batch will look at, as columns: a key and a span of time, both ends in it."""
+    """Which records a batch will read, as columns: a key and a time span, both ends included."""
 
     keys: list[bytes]
     lows: list[int]
@@ -20,12 +20,12 @@ class WindowLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which times of the other side the rows of each side meet, both ends included.
+    """Which times of the other side match the rows of each side, both ends included.
 
     Attributes:
         older: How much older a partner may be, for a left row and for a right one.
-        younger: How much younger, likewise.
-        highest_min: No span ends before this; None for no such bound.
+        younger: How much younger, in the same order.
+        highest_min: No span ends before this; None for no bound.
     """
 
     older: tuple[int, int]
@@ -35,12 +35,12 @@ class Reach:
     def spans(
         self, times: list[int], floors: list[int], rights: list[bool]
     ) -> tuple[list[int], list[int]]:
-        """Return the earliest and the latest time that each row meets.
+        """Return the earliest and the latest time that each row matches.
 
         Args:
             times: The time of each row.
-            floors: What is older is no longer there for the row to meet.
-            rights: Whether the row is a right one.
+            floors: The oldest time that the other side still has for each row.
+            rights: Whether each row is a right one.
         """
         (back, other_back), (ahead, other_ahead) = self.older, self.younger
         if back == other_back and ahead == other_ahead:
@@ -70,7 +70,7 @@ class Part:
         times: Their times.
         values: Values as bytes, None for null.
         groups: The key group of each.
-        lows: The earliest time of the other side that each meets.
+        lows: The earliest time of the other side that each matches.
         highs: The latest one.
     """
 
@@ -84,7 +84,7 @@ class Part:
     highs: list[int]
 
     def look(self, places: Iterable[int]) -> WindowLook:
-        """Return what some rows look at."""
+        """Return which records some rows read."""
         some = list(places)
         keys, lows, highs = self.keys, self.lows, self.highs
         return WindowLook(

@@ -1,4 +1,4 @@
-"""The records of one side of a stream-stream join: what is stored, and what a batch adds."""
+"""The records of one side of a stream-stream join: the stored ones, and those a batch adds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mustela.state.kinds.list import KeyRows, ListRows
 __all__ = ["KeyRows", "SideRows", "insert"]
 
 EXPIRED_MIN: Final = 1_000
-"""Lists that a batch drops at least, where so many are over."""
+"""How many expired lists a batch drops at least, if there are that many."""
 
 
 class SideRows:
@@ -24,10 +24,10 @@ class SideRows:
         waits: Whether its records may wait for a partner.
 
     Attributes:
-        by_key: The records of the keys that the batch looks at: those that were stored, and what
-            was added to them.
-        fresh: Where in the batch the one record of any other key is.
-        stored: The times of those that were stored, if they may wait.
+        by_key: The records of the keys that the batch reads: the stored ones, and those added
+            since.
+        fresh: For any other key, the place of its one record in the batch.
+        stored: The times of the stored ones, if they may wait.
     """
 
     def __init__(self, store: LaneStore, *, segment_ms: int, waits: bool = False) -> None:
@@ -42,11 +42,11 @@ class SideRows:
     def handle(
         self, group: int, look: WindowLook, came: tuple[list[bytes], list[int], list[bytes]]
     ) -> None:
-        """Fetch what a batch looks at, and write what came of it to this side.
+        """Fetch what a batch reads, and write its records of this side.
 
         Args:
             group: The key group of all that follows.
-            look: What the other side's records look at.
+            look: What the other side's records read.
             came: Keys, times and values of this side's records, in order.
         """
         lists = self._lists(group)
@@ -72,7 +72,7 @@ class SideRows:
         """Drop what a key group has that is older than ``bound``.
 
         A segment of lists may be as large as many batches, so a batch drops about as much as it
-        adds: nobody looks at what is left, and the batches behind it go on.
+        adds: no record reads the rest, and later batches drop it.
         """
         lists = self._lists(group)
         lists.expire_before(bound, limit=max(EXPIRED_MIN, lists.view.written))
@@ -84,7 +84,7 @@ class SideRows:
 
 
 def insert(rows: KeyRows, time: int, value: bytes) -> None:
-    """Put a record behind all that are not younger."""
+    """Insert a record after all that are not younger."""
     times, values = rows
     if not times or time >= times[-1]:
         times.append(time)

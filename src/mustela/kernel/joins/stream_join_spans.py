@@ -1,4 +1,4 @@
-"""Windows that each left record has for itself: told when it comes, and kept with its value."""
+"""Windows per left record: computed when the record arrives, and stored with its value."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["SPAN_BYTES", "RecordSpans", "SpanError"]
 
 _SPAN = Struct(">qq")
 SPAN_BYTES: Final = _SPAN.size
-"""How many bytes the value of a left record has before it: its before and its after."""
+"""How many bytes precede the value of a left record: its ``before`` and its ``after``."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class SpanError(ValueError):
-    """What a function gave is no window of the join."""
+    """A function returned something that is not a valid window of the join."""
 
-    fix = "let the function give less, or declare a larger maximum in JoinWindows"
+    fix = "return less from the function, or declare a larger maximum in JoinWindows"
 
 
 class RecordSpans:
-    """Asks the functions of a join for the window of each left record.
+    """Calls the functions of a join for the window of each left record.
 
     Args:
         spans: The functions.
@@ -45,26 +45,26 @@ class RecordSpans:
         self._window = window
 
     def functions(self) -> list[Callable[[Any], timedelta]]:
-        """Return the functions, to tell the user's lines from others."""
+        """Return the functions, to find the user's lines in a traceback."""
         return [one for one in (self._before, self._after) if one is not None]
 
     def of(self, key: Any, value: Any, timestamp: int, headers: Any) -> bytes:
         """Return the window of a record, as bytes.
 
         Raises:
-            SpanError: If it is none, or wider than the widest.
+            SpanError: If it is not a window, or is wider than the widest.
         """
         record, window = Record(key, value, timestamp, headers), self._window
         before = _asked("before", self._before, record, window.before_ms)
         after = _asked("after", self._after, record, window.after_ms)
         if before + after < 0:
-            msg = f"before() and after() gave {before} and {after} ms: it ends before it begins"
+            msg = f"before() and after() returned {before} and {after} ms: it ends before it begins"
             raise SpanError(msg)
         return _SPAN.pack(before, after)
 
     @staticmethod
     def unpack(raw: bytes) -> tuple[int, int]:
-        """Return the before and the after that a value begins with."""
+        """Return the ``before`` and ``after`` at the start of a value."""
         found: tuple[int, int] = _SPAN.unpack_from(raw)
         return found
 
@@ -74,11 +74,11 @@ class RecordSpans:
         lows: list[int],
         highs: list[int],
     ) -> tuple[list[int], list[int]]:
-        """Return the times that rows meet: left ones no more than their own windows have.
+        """Return the times that rows match, left rows within their own windows.
 
         Args:
             batch: The time of each row, whether it is a right one, its key and value as bytes.
-            lows: The earliest time that it would meet in the widest window.
+            lows: The earliest time that each would match in the widest window.
             highs: The latest.
         """
         unpack = _SPAN.unpack_from
@@ -90,7 +90,7 @@ class RecordSpans:
 
     @staticmethod
     def meeting(time: int, lefts: Sequence[int], raws: Sequence[bytes]) -> list[int]:
-        """Return which left records a right one of a time meets, of those in the widest window."""
+        """Return which left records in the widest window match a right record of a time."""
         unpack, found = _SPAN.unpack_from, list[int]()
         for place, (left, raw) in enumerate(zip(lefts, raws, strict=True)):
             before, after = unpack(raw)
@@ -106,13 +106,13 @@ def _asked(
         return most
     span: Any = function(record)
     if not isinstance(span, timedelta):
-        msg = f"{name}() gave {type(span).__name__} {span!r:.60}, not a timedelta"
+        msg = f"{name}() returned {type(span).__name__} {span!r:.60}, not a timedelta"
         raise SpanError(msg)
     if span % _MILLISECOND:
-        msg = f"{name}() gave {span!r}: times of records are whole milliseconds"
+        msg = f"{name}() returned {span!r}: record times are whole milliseconds"
         raise SpanError(msg)
     found = span // _MILLISECOND
     if found > most:
-        msg = f"{name}() gave {found} ms, more than {name}_max, which is {most} ms"
+        msg = f"{name}() returned {found} ms, more than {name}_max, which is {most} ms"
         raise SpanError(msg)
     return found

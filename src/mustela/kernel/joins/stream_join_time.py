@@ -1,8 +1,8 @@
-"""What the rows of a join of two streams are judged by, and what closes the windows of those alone.
+"""Event time in the join of two streams: what rows are judged by, and what closes windows.
 
-By watermark both sides have one time, and what waits closes with it. By stream time each store has
-a time of its own, the largest timestamp of the records it keeps, and so has what waits: that of all
-records; so it is in Kafka Streams.
+By watermark, both sides and the waiting records share one time. By stream time, each store has its
+own time, the largest timestamp of the records it keeps, and the waiting records use that of all
+records; this is what Kafka Streams does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEFT, RIGHT = 0, 1
 
 @dataclass(slots=True)
 class JoinRows:
-    """The rows of both sides, left ones first, and what each of them is judged by.
+    """The rows of both sides, left ones first, and the event time each is judged by.
 
     Attributes:
         batch: The rows.
@@ -35,9 +35,9 @@ class JoinRows:
         order: Their places in merged order.
         keys: Keys as bytes, None for null.
         values: Values as bytes, None for null.
-        groups: The key group of each; only where somebody needs it.
-        now: Event time as each row is handled.
-        floors: What is older is no longer there for the row to meet.
+        groups: The key group of each; only if needed.
+        now: Event time when each row is handled.
+        floors: The oldest time that the other side still has for each row.
         triggers: Whether a row closes windows.
     """
 
@@ -58,30 +58,30 @@ class JoinClock(Protocol):
     """Event time of a join.
 
     Attributes:
-        highest_min: No span of times that a row meets ends before this; None for no such bound.
-        waiting: What waits for a partner; None where nobody does.
+        highest_min: No time span that a row matches ends before this; None for no bound.
+        waiting: The records waiting for a partner; None if none ever wait.
     """
 
     highest_min: ClassVar[int | None]
     waiting: WaitingRecords | None
 
     def judge(self, rows: JoinRows) -> None:
-        """Say for each row what time it is, and what the other side still holds for it."""
+        """Set, for each row, event time and how far back the other side still has records."""
         ...
 
     def cause(self, row: int) -> int:
-        """Return the row with which the windows go on that close when ``row`` comes.
+        """Return the row after which results of windows that ``row`` closes are forwarded.
 
-        -1 where they go on at the moment of their closing.
+        -1 if they are ordered by their closing time instead.
         """
         ...
 
     def ends(self, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Give the key groups whose windows close when the epoch ends, and their event time."""
+        """Yield the key groups whose windows close when the epoch ends, and their event time."""
         ...
 
     def forgets(self, side: int, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Give key groups with the time before which a side's records are not met any more."""
+        """Yield key groups with the time before which no record of a side can match any more."""
         ...
 
 
@@ -92,8 +92,8 @@ def join_clock(
 
     Args:
         operator: The join.
-        kept: Where the records of the sides are; one store where both are one stream.
-        unmatched: Where those without a partner wait, if they do.
+        kept: The stores of the two sides' records; one store if both are the same stream.
+        unmatched: The store of records without a partner, if they wait.
     """
     kind: Any = by_event_time(operator.options, watermark=_ByWatermark, stream_time=_ByStreamTime)
     return kind(operator, kept, unmatched)
@@ -118,31 +118,31 @@ class _ByWatermark:
             self.waiting = WaitingRecords(unmatched, width_ms=window.block_ms)
 
     def judge(self, rows: JoinRows) -> None:
-        """By the same time, whichever side a row is of."""
+        """Use the same time for both sides."""
         kept = self._kept_ms
         rows.now = self._clock.row_times(rows.batch, ())
         rows.floors = [now - kept for now in rows.now]
         rows.triggers = bytearray(b"\x01") * len(rows.now)
 
     def cause(self, row: int) -> int:
-        """At the moment of their closing."""
+        """Return -1: results are ordered by closing time."""
         del row
         return -1
 
     def ends(self, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """All key groups come to the watermark."""
+        """Yield all key groups, with the watermark."""
         return ((group, self._clock.closed_until(group)) for group in groups)
 
     def forgets(self, side: int, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """What nobody can meet any more, by the watermark."""
+        """Yield what no record can match any more, by the watermark."""
         del side
         return ((group, now - self._kept_ms) for group, now in self.ends(groups))
 
 
 class _ByStreamTime:
-    """A time for each store; what waits closes at the pace of Kafka Streams."""
+    """One time per store; waiting records expire as in Kafka Streams."""
 
-    highest_min: ClassVar[int | None] = 0  # it asks for time 0 where a span ends before that
+    highest_min: ClassVar[int | None] = 0  # Kafka Streams asks for time 0 where a span ends earlier
 
     def __init__(
         self,
@@ -159,9 +159,9 @@ class _ByStreamTime:
             self.waiting = PacedWaiting(unmatched, window)
 
     def judge(self, rows: JoinRows) -> None:
-        """By the time of all records, and by that of the store in which a row looks."""
+        """Use the time of all records, and that of the store which a row reads."""
         groups, times, lefts = rows.groups, rows.times, rows.lefts
-        # One store for both sides is the same as two: a row is kept after its left part.
+        # One store for both sides behaves like two: a row is kept after its left part.
         seen = [clock.times(groups) for clock in self._stores] * (2 // len(self._stores))
         tracked = self._all.times(groups)
         rows.now, rows.floors = [0] * len(times), [0] * len(times)
@@ -187,11 +187,11 @@ class _ByStreamTime:
         return row
 
     def ends(self, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """No key group: what no record closed goes on waiting for one."""
+        """Yield nothing: windows that no record has closed wait for one."""
         del groups
         return iter(())
 
     def forgets(self, side: int, groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """What a store has retained long enough, where records came."""
+        """Yield what a store has retained long enough, where records arrived."""
         seen = self._stores[side].times(())
         return ((group, seen[group] - self._kept_ms) for group in groups if group in seen)

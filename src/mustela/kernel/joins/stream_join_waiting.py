@@ -1,7 +1,7 @@
 """Records of a left or outer join that have no partner yet: each waits until its window closes.
 
-What waits when an epoch ends is stored (see waiting.py in ``state.kinds``). What comes and closes,
-or comes and is found, within an epoch never is.
+Records that still wait when an epoch ends are stored (see waiting.py in ``state.kinds``); those
+that arrive and close, or find a partner, within one epoch are not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Closed(NamedTuple):
     """Records of one key, side and time whose window has closed.
 
     Attributes:
-        close: Their window holds what is not younger than this; event time is beyond it.
+        close: The last time in their window; event time has passed it.
         side: 0 for left, 1 for right.
         key: The record key.
         values: Their values as bytes, in the order in which they came.
@@ -37,16 +37,16 @@ class Closed(NamedTuple):
 
 
 class GroupWaiting:
-    """What waits in one key group, during an epoch.
+    """The waiting records of one key group, during an epoch.
 
     Attributes:
-        rows: What is stored.
-        horizon: What closes before this has been looked for in the store.
-        queue: What may close before that, as a heap.
-        stored: Where the values are of what waits, was stored, and closes before that.
-        fresh: The values of what waits and is not stored yet.
-        found: What was found, and may have been stored.
-        over: What closes before this was taken; None if nothing was yet.
+        rows: The stored records.
+        horizon: Records that close before this have been fetched from the store.
+        queue: Those that may close before that, as a heap.
+        stored: The places of the values of stored waiting records that close before that.
+        fresh: The values of waiting records that are not stored yet.
+        found: Records that found a partner, and may have been stored.
+        over: Records that close before this were taken; None if none was yet.
     """
 
     __slots__ = ("found", "fresh", "horizon", "over", "queue", "rows", "stored")
@@ -61,7 +61,7 @@ class GroupWaiting:
         self.over: int | None = None
 
     def look_until(self, until: int) -> None:
-        """Fetch what closes before ``until``."""
+        """Fetch the records that close before ``until``."""
         low, self.horizon = self.horizon, until
         blocks = [block for block in self.rows.blocks if block.last >= low]
         blocks += self.rows.read(until)
@@ -82,10 +82,10 @@ class GroupWaiting:
             else:
                 self.stored[place] = [(block, row)]
                 places.append(place)
-        self.queue += sorted(places)  # all of them are behind what is in the queue
+        self.queue += sorted(places)  # all of them come after what is in the queue
 
     def pop(self) -> tuple[WaitingPlace, list[bytes]]:
-        """Take what is first in the queue; the values are none if it was found."""
+        """Take the first record in the queue; it has no values if it found a partner."""
         place = heappop(self.queue)
         stored = self.stored.pop(place, [])
         if len(stored) > 1:  # they are in the order of their blocks, which may have been merged
@@ -94,7 +94,7 @@ class GroupWaiting:
         return place, values + self.fresh.pop(place, [])
 
     def save(self) -> None:
-        """Write what came and went."""
+        """Write the changes."""
         over = TIME_MIN if self.over is None else self.over
         fresh = self.fresh.items()
         waiting = [(place, value) for place, values in fresh for value in values]
@@ -103,14 +103,14 @@ class GroupWaiting:
 
 
 class WaitingRecords:
-    """What waits, in the key groups of a lane, during an epoch.
+    """The waiting records of a lane's key groups, during an epoch.
 
     Args:
         store: The store.
-        width_ms: No block of it covers a longer span of time.
+        width_ms: No block of the store covers a longer time span.
 
     Attributes:
-        nexts: When the next window of each key group closes, as far as `begin` has looked; before
+        nexts: When the next window of each key group closes, as far as `begin` has read; before
             that there is nothing to `take`.
     """
 
@@ -123,7 +123,7 @@ class WaitingRecords:
         self._groups: dict[int, GroupWaiting] = {}
 
     def group(self, group: int) -> GroupWaiting:
-        """Return what waits in a key group."""
+        """Return the waiting records of a key group."""
         if group not in self._groups:
             view = self.store.group(group)
             rows = WaitingRows(view, width_ms=self._width, merges=self.merges)
@@ -131,12 +131,12 @@ class WaitingRecords:
         return self._groups[group]
 
     def begin(self, group: int, until: int, oldest: int = 0) -> None:
-        """Fetch what will close in a key group when event time comes to ``until``.
+        """Fetch the records of a key group that close before event time reaches ``until``.
 
         Args:
             group: The key group.
-            until: Event time behind what is about to be handled.
-            oldest: No record that is about to be handled is older.
+            until: Event time after the rows about to be handled.
+            oldest: No row about to be handled is older.
         """
         del oldest
         mine = self.group(group)
@@ -156,14 +156,14 @@ class WaitingRecords:
             self.nexts[group] = mine.queue[0][0]
 
     def discard(self, group: int, close: int, side: int, key: bytes, *, stored: bool) -> None:
-        """Let the records of a key, side and time wait no longer: they have a partner.
+        """Stop the records of a key, side and time from waiting: they have a partner.
 
         Args:
             group: The key group.
             close: When their window closes.
             side: Their side.
             key: The record key.
-            stored: Whether some of them may have come before this batch.
+            stored: Whether some of them may have arrived before this batch.
         """
         mine, place = self._groups[group], (close, 1 - side, key)
         if place in mine.fresh:
@@ -173,12 +173,12 @@ class WaitingRecords:
             mine.found[place] = None
 
     def take(self, group: int, now: int, side: int = LEFT) -> Sequence[Closed]:
-        """Take what is closed at ``now``, by the time of closing, then right before left.
+        """Take what is closed at ``now``, by closing time, then right before left.
 
         Args:
             group: The key group.
             now: Event time.
-            side: The side of the record that comes.
+            side: The side of the arriving record.
         """
         del side
         mine = self._groups[group]
@@ -192,14 +192,14 @@ class WaitingRecords:
         return closed
 
     def save(self) -> None:
-        """End the epoch: write what came and went."""
+        """End the epoch: write the changes."""
         for group in sorted(self._groups):
             self._groups[group].save()
 
     def due(self, groups: Iterable[int]) -> dict[int, int]:
         """Return the event time at which something may close next, by key group.
 
-        It is asked for behind `save`. What waits may have been found: then nothing closes.
+        Called after `save`. If the records have found partners by then, nothing closes.
         """
         found: dict[int, int] = {}
         for group in groups:

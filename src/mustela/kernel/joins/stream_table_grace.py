@@ -1,4 +1,4 @@
-"""The join of a stream with a versioned table, where records wait for rows that come late."""
+"""The join of a stream with a versioned table, where records wait for late rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mustela.state.kinds.buffer import Buffered, RecordBuffer
 __all__ = ["StreamTableGraceJoinOperator"]
 
 _LAST: Final = 1 << 62
-"""Longer than any part of an order: what a record itself changes comes before it."""
+"""Larger than any part of an order, so that a record's own changes come before it."""
 
 
 class _Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A record that waits, beside its key and time."""
+    """A waiting record, without its key and time."""
 
     value: bytes
     headers: list[tuple[str, bytes | None]] = []
@@ -37,7 +37,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Waiting).decode
 
 @dataclass(slots=True)
 class _Going:
-    """A record that goes on: what it is, and the moment at which it meets the table."""
+    """A record to join, and the moment at which it looks the table up."""
 
     place: Order
     key: Any
@@ -56,7 +56,7 @@ class _Arrived:
         key_bytes: Their keys.
         encoded: Their values as bytes.
         times: When each is judged.
-        asking: The rows that have a key: those meet the table, and move time.
+        asking: The rows that have a key: these look the table up, and advance time.
     """
 
     batch: Batch
@@ -67,14 +67,14 @@ class _Arrived:
 
 
 class StreamTableGraceJoinOperator(StreamTableJoinOperator):
-    """Joins each record when the grace period behind its timestamp is over, in order of time.
+    """Joins each record when the grace period after its timestamp has passed, in time order.
 
-    A record that comes later than that is joined at once. Everything happens behind the epoch's
-    rows, because a moment at which waiting records go on may lie anywhere between the changes.
+    A record that arrives later than that is joined at once. Everything happens after the epoch's
+    rows, because waiting records may be due anywhere between the changes.
     """
 
     def open(self) -> None:
-        """Find table and buffer."""
+        """Look up table and buffer."""
         super().open()
         buffer, grace_ms = self.node.buffer, self.node.grace_ms
         assert buffer is not None
@@ -116,7 +116,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         return result
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when the first waiting record of each key group goes on."""
+        """Return when the first waiting record of each key group is due."""
         due: dict[int, int] = {}
         for group in self._buffered.groups:
             first = RecordBuffer(self._buffered.group(group)).next_time()
@@ -147,7 +147,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         return mine
 
     def _at_once(self, arrived: _Arrived, turns: dict[int, int]) -> Iterator[_Going]:
-        """Give the records that do not wait: they have no key, or come too late."""
+        """Yield the records that do not wait: they have no key, or arrived too late."""
         batch = arrived.batch
         stamps, headers, order = batch.timestamps, batch.headers, batch.order or []
         for row, key in enumerate(arrived.key_bytes):
@@ -167,7 +167,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
     def _released(
         self, group: int, arrived: _Arrived, rows: list[int], turns: dict[int, int]
     ) -> list[_Going]:
-        """Let new records of a key group wait, and give those whose wait is over."""
+        """Let new records of a key group wait, and yield those whose wait is over."""
         buffer = RecordBuffer(self._buffered.group(group))
         batch = arrived.batch
         stamps, headers = batch.timestamps, batch.headers
@@ -199,10 +199,10 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
     def _place(
         self, group: int, time: int, own: int | None, arrived: _Arrived, turns: dict[int, int]
     ) -> tuple[Order, int]:
-        """Return where a record goes on, and its turn there.
+        """Return the place at which a record is joined, and its turn there.
 
-        That is behind the row that let its time pass, or its own if that came later; at its moment,
-        where no row did.
+        That is after the row that ended its wait, or its own row if that came later; at its due
+        time if no row did.
         """
         moved = self._clock.moved_to(group, time + self._grace_ms)
         if moved is None:
@@ -212,7 +212,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
         return order[cause], turns.get(cause, 0)
 
     def _met(self, going: list[_Going], changes: Batch, changed: list[bytes]) -> Batch:
-        """Join records that go on with the versions of their times."""
+        """Join due records with the versions valid at their times."""
         assert self._versions is not None
         headers = [record.headers for record in going]
         places = [record.place for record in going]
@@ -239,7 +239,7 @@ class StreamTableGraceJoinOperator(StreamTableJoinOperator):
 
 
 def _turns(order: Sequence[Order], groups: Iterable[list[int]]) -> dict[int, int]:
-    """Return the place of each row among those of its record and key group, where it is not 0."""
+    """Return each row's place among the rows of its record and key group, if it is not 0."""
     turns: dict[int, int] = {}
     for rows in groups:
         for before, row in pairwise(rows):
@@ -249,9 +249,9 @@ def _turns(order: Sequence[Order], groups: Iterable[list[int]]) -> dict[int, int
 
 
 def _came(due: Sequence[Buffered], fresh: dict[int, tuple[int, bytes]]) -> list[int | None]:
-    """Return for each record that goes on the row with which it came in this epoch, if it did.
+    """Return, for each due record, the row by which it arrived in this epoch, if it did.
 
-    Of records with the same time and key those that waited before go first.
+    Of records with the same time and key, those that waited before come first.
     """
     rows: dict[tuple[int, bytes], list[int]] = {}
     for row, identity in fresh.items():

@@ -1,4 +1,4 @@
-"""The join of a stream with a table: each record meets the row of its own moment."""
+"""The join of a stream with a table: each record is joined with the row valid at its moment."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["StreamTableJoinOperator", "behind"]
 
 _NO_TIME: Final = -1
 _LAST: Final = 1 << 63
-"""Longer than any part of an order."""
+"""Larger than any part of an order."""
 
 
 def behind(places: Sequence[Order], causes: Sequence[Order]) -> Sequence[Order]:
-    """Return the orders of records so that what a record itself changes comes before it.
+    """Return orders of records that place a record after its own changes.
 
-    The changes of an aggregation have the order of the record that caused them, and two numbers
-    more. A record that is joined with the aggregation it is part of meets itself there.
+    The changes of an aggregation have the order of the record that caused them, plus two numbers. A
+    record that is joined with an aggregation it is part of therefore finds itself in the row.
 
     Example:
         >>> behind([(5, 0, 0, 7)], [(5, 0, 0, 7, 3, 0)])[0] > (5, 0, 0, 7, 3, 0)
@@ -38,12 +38,12 @@ def behind(places: Sequence[Order], causes: Sequence[Order]) -> Sequence[Order]:
 class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
     """Joins the records of a batch with a table that changes between them.
 
-    One fetch gets the rows of all keys as they were before the batch. Only for keys whose row
-    changes in the same batch are records and changes gone through one after the other.
+    One fetch gets the rows of all keys as they were before the batch. Records and changes are
+    interleaved one by one only for keys whose row changes in the same batch.
     """
 
     def open(self) -> None:
-        """Find the table."""
+        """Look up the table."""
         assert self.node.table is not None, self.node.name
         self.use_key_serde(self.node.key)
         self._left = self.node.kind == "left"
@@ -55,7 +55,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
             self._table = LookupTable(self, self.node.table)
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
-        """Join the records of the stream; changes of the table give no result by themselves."""
+        """Join the records of the stream; changes of the table alone give no result."""
         stream, changes = inputs
         changes, changed = self.keyed_input(changes, 1)
         stream, key_bytes = self._admitted(stream, ordered=bool(changed))
@@ -80,7 +80,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         return result
 
     def finish(self) -> Batch | None:
-        """Forget the windows that can change no more."""
+        """Forget the windows that can no longer change."""
         if self._table is not None:
             self._table.end()
         return None
@@ -102,7 +102,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         changes: Batch,
         changed: list[bytes],
     ) -> list[Any]:
-        """Return the version that each record meets; a record without a key meets none."""
+        """Return the version that each record is joined with, none for a record without a key."""
         batch, key_bytes = records
         rows = [row for row, key in enumerate(key_bytes) if key is not None]
         times = batch.timestamps
@@ -115,7 +115,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         return found
 
     def _joined(self, stream: Batch, key_bytes: list[Any], found: list[Any]) -> Batch:
-        """Call the joiner for each record and the row that it meets."""
+        """Call the joiner for each record and its row."""
         if not self._left and None in found:
             mask = [row is not None for row in found]
             stream = stream.select(mask)
@@ -134,9 +134,9 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         stream: tuple[Batch, list[Any]],
         changes: tuple[Batch, list[bytes]],
     ) -> list[Any]:
-        """Return the rows without those of windows that are forgotten when a record asks.
+        """Return the rows except those of windows already forgotten when a record looks them up.
 
-        Records do not move its time, as they do not move that of the table.
+        Records do not advance this time, as they do not advance that of the table.
         """
         assert self._table is not None
         assert self._table.clock is not None
@@ -168,7 +168,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
         changes: Batch,
         changed: list[bytes],
     ) -> tuple[list[Any], list[int]]:
-        """Return the row that each record meets, and the records on whose row a view failed."""
+        """Return the row of each record, and the records on whose row a view failed."""
         stream, key_bytes = records
         first: dict[Any, None] = dict.fromkeys(key_bytes)
         first.pop(None, None)
@@ -200,7 +200,7 @@ def _interleaved(
     changes: tuple[Batch, list[bytes]],
     rows: dict[Any, Any],
 ) -> list[Any]:
-    """Return the row that each record meets, where rows change between the records.
+    """Return the row of each record, where rows change between the records.
 
     Args:
         stream: Records in order, and their keys.

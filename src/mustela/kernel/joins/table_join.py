@@ -1,4 +1,4 @@
-"""The join of a table with a table, by key: one table of the rows of both."""
+"""The join of a table with a table, by key."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _Pair = tuple[Any, Any]
 
 
 class _Result(NamedTuple):
-    """A change of the result in the making.
+    """A change of the result, being built.
 
     Attributes:
-        row: The change behind it, counted over the changes of both sides.
-        pair: What the new value is made of.
-        before: What the value before was made of.
+        row: The change that caused it, counted over the changes of both sides.
+        pair: The two values that make the new value.
+        before: The two values that made the previous value.
         timestamp: Milliseconds.
     """
 
@@ -61,8 +61,8 @@ def _outer_goes_on(_side: int, new: Any, old: Any, partner: Any) -> bool:
 _GOES_ON: Final[Mapping[TableJoinKind, Callable[[int, Any, Any, Any], bool]]] = MappingProxyType(
     {"inner": _inner_goes_on, "left": _left_goes_on, "outer": _outer_goes_on}
 )
-"""Whether a change of side 0 or 1 changes the result: by its new and its old value, and by the
-value that the other side has."""
+"""Whether a change of side 0 or 1 changes the result, given its new and old value and the value of
+the other side."""
 
 _HAS_ROW: Final[Mapping[TableJoinKind, Callable[[_Pair], bool]]] = MappingProxyType(
     {
@@ -71,19 +71,19 @@ _HAS_ROW: Final[Mapping[TableJoinKind, Callable[[_Pair], bool]]] = MappingProxyT
         "outer": lambda pair: pair[0] is not None or pair[1] is not None,
     }
 )
-"""Whether the result has a row for what both sides have."""
+"""Whether the result has a row for the values of both sides."""
 
 
 class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoinNode]):
     """Joins the changes of two tables, each with the row that the other side has at that moment.
 
-    Both sides are fetched with one call each for all keys of a batch. Then the changes of both
-    sides are gone through in order. The joiner is only called for what goes on: with
-    ``emit = barrier`` once for each key.
+    Each side is fetched with one call for all keys of a batch. Then the changes of both sides are
+    handled in order. The joiner is called only for what is forwarded: with ``emit = barrier`` once
+    per key.
     """
 
     def open(self) -> None:
-        """Find both sides and the result's store."""
+        """Look up both sides and the result's store."""
         assert self.node.sides is not None, self.node.name
         self.use_key_serde(self.node.key)
         self.open_store(self.node.store, self.node.value)
@@ -96,7 +96,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         self._every = self.options.emit == "every" or self.step.each_change
 
     def with_key_bytes(self, batch: Batch) -> tuple[Batch, list[bytes]]:
-        """Return what a result has already: the bytes of its key."""
+        """Return the batch and its key bytes, which a result already has."""
         assert batch.key_bytes is not None
         return batch, batch.key_bytes
 
@@ -124,7 +124,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
         return self._made(changes, key_bytes, results) if results else None
 
     def finish(self) -> Batch | None:
-        """Forget the windows that are known no longer."""
+        """Forget the windows that can no longer be found."""
         self._left.end()
         self._right.end()
         return None
@@ -147,10 +147,9 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
     def _forgotten(
         self, changes: Batch, key_bytes: list[bytes], lefts: int
     ) -> tuple[set[int], set[int]]:
-        """Return for each side the changes of a window that it has forgotten when they come.
+        """Return, for each side, the changes of windows it has forgotten when they arrive.
 
-        An event is judged by the time before it: an epoch that holds nothing else forgets when it
-        ends.
+        An event is judged by the time before it; an epoch with no other event forgets when it ends.
         """
         return (
             self._forgotten_by(self._left, changes, key_bytes, range(lefts)),
@@ -161,7 +160,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
     def _forgotten_by(
         table: LookupTable, changes: Batch, key_bytes: list[bytes], own: range
     ) -> set[int]:
-        """Return the changes of a window that one side has forgotten; its own are ``own``."""
+        """Return the changes of windows that one side has forgotten; its own are ``own``."""
         clock = table.clock
         if clock is None:
             return set()
@@ -214,7 +213,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
     def _join(
         self, pairs: list[_Pair], on_failure: Callable[[int, Exception], None]
     ) -> tuple[list[Any], list[int]]:
-        """Return what the joiner makes of each pair, None where the result has no row."""
+        """Return the joiner's result for each pair, None where the result has no row."""
         places = [place for place, pair in enumerate(pairs) if self._has_row(pair)]
         results: list[Any] = [None] * len(pairs)
         if not places:
@@ -232,13 +231,13 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
 
 
 def _events(order: Sequence[Order]) -> Iterator[list[int]]:
-    """Give the rows of one source record after the other."""
+    """Yield the rows of each source record in turn."""
     index = sorted(range(len(order)), key=order.__getitem__)
     return (list(rows) for _, rows in groupby(index, key=lambda row: order[row][:SOURCE_ORDER]))
 
 
 def _plain(changes: Batch) -> Batch:
-    """Return changes without what only a versioned table says: the result is none."""
+    """Return changes without what only versioned tables carry: the result is not versioned."""
     if changes.latest is None:
         return changes
     return Batch(
@@ -251,12 +250,12 @@ def _plain(changes: Batch) -> Batch:
 
 
 def _forget(row: int, error: Exception) -> None:
-    """Take an old value on which the joiner raises for one that was never there."""
+    """Treat an old value on which the joiner raises as absent."""
     del row, error
 
 
 def _last_of(results: list[_Result], key_bytes: list[bytes]) -> list[_Result]:
-    """Return the last result of each key, with what the first one says of before."""
+    """Return the last result of each key, with the previous value of the first one."""
     last: dict[bytes, _Result] = {}
     first: dict[bytes, _Result] = {}
     for result in results:
@@ -272,11 +271,11 @@ def _last_of(results: list[_Result], key_bytes: list[bytes]) -> list[_Result]:
 
 
 class _Walk:
-    """Goes through the changes of both sides in order.
+    """Handles the changes of both sides in order.
 
-    What one source record does to both sides is one event: each side is joined with what the
-    other one is behind it. So a table that is joined twice with the same table gives two equal
-    results for one record, as in Kafka Streams, and none that never was.
+    All changes that one source record makes to both sides are one event: each side is joined with
+    the other as it is after the event. So a table that is joined twice with the same table gives
+    two equal results for one record, as in Kafka Streams, and no intermediate result.
 
     Args:
         changes: The changes of the left side, then those of the right side.
@@ -286,13 +285,13 @@ class _Walk:
         kind: Which rows the result has.
 
     Attributes:
-        mends: Where one record takes both sides away, as it can where a table is joined twice with
-            the same table, the row goes too. With each update told as Kafka Streams tells it, the
-            row stays, because each side alone finds nothing on the other.
-        later: The side that hears of a record later than the other, if there is one: because it
-            comes back from another lane, as the result of a join by foreign key does. Then what a
-            record does to both sides is no single event.
-        forgotten: For each side the changes of a window that it knows no more when they come.
+        mends: Whether the result's row is deleted when one record deletes both sides, as can happen
+            where a table is joined twice with the same table. With ``emit = every``, as in Kafka
+            Streams, the row stays, because each side alone finds nothing on the other.
+        later: The side that a record reaches later than the other, if any, because it returns from
+            another lane, like the result of a foreign-key join. Then a record's changes to both
+            sides are not one event.
+        forgotten: For each side, the changes of windows it has forgotten when they arrive.
     """
 
     def __init__(
@@ -338,11 +337,11 @@ class _Walk:
         return self._results
 
     def _ahead(self, event: list[int]) -> dict[tuple[int, bytes], Row]:
-        """Return what each side is behind an event."""
+        """Return the rows of each side after an event."""
         return {(int(row >= self._lefts), self._key_bytes[row]): self._rows[row] for row in event}
 
     def _forget(self, side: int, key: bytes) -> None:
-        """Take the row of a key away from a side, without a word."""
+        """Remove the row of a key from a side without emitting a change."""
         if self._sides[side][key][0] is not None:
             self._sides[side][key] = _NO_ROW
             self._shown.pop(key, None)

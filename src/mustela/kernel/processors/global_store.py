@@ -1,4 +1,4 @@
-"""Global stores: a processor of the user's writes each host's copy, and all processors read it."""
+"""Global stores: a user's processor writes the copy of each host, and all processors read it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def write_global_store(
 ) -> None:
     """Let the processor of a global store handle records, in order.
 
-    A record that cannot be decoded, or on which the processor raises, fails the task, or is left
-    out if the handler is another one: there is no dead letter, because every host reads the topic.
+    A record that cannot be decoded, or on which the processor raises, fails the task if the handler
+    is ``fail`` and is dropped otherwise; there is no dead letter, because every host reads the
+    topic.
 
     Args:
         node: The store, its topic and its processor.
-        rows: The copy, to be read and written.
-        records: What the topic says.
+        rows: The copy, to read and write.
+        records: Records of the topic.
         options: Settings of the engine.
         now_ms: The epoch's wall-clock time.
 
@@ -95,7 +96,7 @@ def write_global_store(
 
 
 class GlobalPort:
-    """The port of a global store's processor, which may write its store and forward nothing.
+    """The port of a global store's processor, which may only write its store, not forward.
 
     Args:
         node: The store.
@@ -112,7 +113,7 @@ class GlobalPort:
         self._stream_time = -1
 
     def take(self, batch: Batch | None, row: int) -> None:
-        """Say which record is in hand."""
+        """Set the current record."""
         self._batch, self._row = batch, row
         if batch is not None:
             self._stream_time = max(self._stream_time, batch.timestamps[row])
@@ -122,11 +123,11 @@ class GlobalPort:
         return self._stream_time if domain is TimeDomain.EVENT_TIME else self._now_ms
 
     def headers(self) -> Headers:
-        """Return the headers of the record in hand."""
+        """Return the headers of the current record."""
         return () if self._batch is None else self._batch.context(self._row).headers
 
     def metadata(self) -> RecordMetadata | None:
-        """Return where the record in hand was read."""
+        """Return where the current record was read."""
         if self._batch is None:
             return None
         place = self._batch.context(self._row)
@@ -138,7 +139,7 @@ class GlobalPort:
         """Return the global store.
 
         Raises:
-            StoreAccessError: If another one is meant.
+            StoreAccessError: If another store is asked for.
         """
         if name == self._node.store.name:
             return self._store
@@ -146,15 +147,15 @@ class GlobalPort:
         raise StoreAccessError(
             msg,
             at=self._node.origin,
-            why="every host runs it, so it has nothing but the copy that it writes",
+            why="every host runs it, so it has only the copy that it writes",
             fields={"step": self._node.name, "store": name},
         )
 
     def count(self, name: str, number: int) -> None:
-        """Do nothing: every host would count the same."""
+        """Do nothing: every host would count the same events."""
 
     def commit(self) -> None:
-        """Do nothing: what is written is there already."""
+        """Do nothing: writes take effect at once."""
 
     def send(self, record: AnyRecord, target: str | None) -> bool:
         """Refuse: nothing reads a global store's processor.
@@ -167,7 +168,7 @@ class GlobalPort:
         raise UnknownChildError(
             msg,
             at=self._node.origin,
-            why="every host runs it, so what it forwards would come several times",
+            why="every host runs it, so what it forwards would arrive several times",
             fix="read the topic as a stream too, and forward from a processor there: "
             'stream(..., name="...").process(...)',
             fields={"step": self._node.name},
@@ -183,7 +184,7 @@ class GlobalPort:
         raise StoreAccessError(
             msg,
             at=self._node.origin,
-            why="every host runs it, so it reads no other store, keeps no timers, and asks nobody",
+            why="every host runs it, so it reads no other store, sets no timers and asks nothing",
             fix="read the topic as a stream too, and do it in a processor there: "
             'stream(..., name="...").process(...)',
             fields={"step": self._node.name},

@@ -1,27 +1,27 @@
 """Processors: the user's own code, record by record, with state and a context.
 
 How records pass. A processor without stores is fed batch by batch: it sees all rows of the epoch,
-and what it forwards gathers until it has seen them. Processors that share a store must see records
-one by one, each record through all of them before the next, as in Kafka Streams; they, and the
-steps between them, are run as one by `mustela.kernel.processors.processor_group`. A Kafka Streams
-task is a key group here: each has a processor instance of its own, and the stores that it sees are
-its key group's. An instance lives for an epoch.
+and what it forwards is collected until it has seen them. Processors that share a store must see
+records one by one, each record through all of them before the next, as in Kafka Streams; they, and
+the steps between them, are run as one by `mustela.kernel.processors.processor_group`. A Kafka
+Streams task corresponds to a key group here: each has its own processor instance, which sees only
+its key group's part of the stores. An instance lives for an epoch.
 
-How to add a context method. Write it with its docstring, a runnable example and its checks in
-`mustela.api.context` (`ProcessingContext` for both kinds of processors), over what the port has. If
-an engine has to do something new for it, add that to `ContextPort`, and write it in `TaskPort`
-(`mustela.kernel.processors.processor_port`), in `GlobalPort` and in the mock's port. A `TaskPort`
-has the `ProcessorOperator` (``node``, ``context`` with time, lane state and global tables,
-``lane_store(spec)``) and the `Task` of one key group (``group``, ``processor``, ``store(spec)``).
-To forward outside of ``process``, call ``operator.take_in_hand(Hand(...))`` first: it says which
-order, headers and metadata apply.
+How to add a context method. Write it, with its docstring, a runnable example and its checks, in
+`mustela.api.context` (`ProcessingContext` for both kinds of processors), using what the port
+offers. If an engine has to do something new for it, add that to `ContextPort`, and implement it in
+`TaskPort` (`mustela.kernel.processors.processor_port`), in `GlobalPort` and in the mock's port. A
+`TaskPort` has the `ProcessorOperator` (``node``, ``context`` with time, lane state and global
+tables, ``lane_store(spec)``) and the `Task` of one key group (``group``, ``processor``,
+``store(spec)``). To forward outside of ``process``, call ``operator.take_in_hand(Hand(...))``
+first: it says which order, headers and metadata apply.
 
-How to act on time. ``operator.timing`` is made once, before the first instance; None where a node
-has nothing to do with time. The operator tells it of each new task (``timing.opened(task)``, behind
-``init``), of each record that lets time pass (``timing.after(task, hand, now)``, behind
-``process``), of the end of the epoch (``timing.finish()``, which may forward), and asks it for due
-times. What it forwards leaves with the operator's own rows, or passes the group at once. The node
-must say `acts_on_time`, and have a store for what is to be remembered.
+How to act on time. ``operator.timing`` is created once, before the first instance; None for a node
+that does not act on time. The operator notifies it of each new task (``timing.opened(task)``, after
+``init``), of each record that advances time (``timing.after(task, hand, now)``, after ``process``),
+of the end of the epoch (``timing.finish()``, which may forward), and asks it for due times. What it
+forwards leaves with the operator's own rows, or passes through the group at once. The node must
+have `acts_on_time`, and a store for what it must remember.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ProcessorOperator(ProcessorStep):
     """Calls a processor for each record; see the module's text."""
 
     def open(self) -> None:
-        """Prepare; instances are made when their key group has something to do."""
+        """Prepare; instances are created when their key group has something to do."""
         node = self.node
         self.use_key_serde(node.key)
         self.hand = None
@@ -87,10 +87,10 @@ class ProcessorOperator(ProcessorStep):
         return found
 
     def task(self, group: int) -> Task:
-        """Return the task of a key group; a new one is opened.
+        """Return the task of a key group, opening it first if it is new.
 
         Raises:
-            ProcessorError: If the processor cannot be made, or its ``init`` fails.
+            ProcessorError: If the processor cannot be created, or its ``init`` fails.
         """
         found = self.tasks.get(group)
         if found is None:
@@ -147,7 +147,7 @@ class ProcessorOperator(ProcessorStep):
                 store.group(group).load(keys)
 
     def handle(self, columns: DrawnColumns, row: int, group: int) -> None:
-        """Let the processor of a key group handle one row; what fails meets the handler."""
+        """Let the processor of a key group handle one row; failures go to the handler."""
         task = self.tasks.get(group) or self.task(group)
         batch, headers, order = columns.batch, columns.headers, columns.order
         timestamp = columns.timestamps[row]
@@ -155,7 +155,7 @@ class ProcessorOperator(ProcessorStep):
         place = None if order is None else order[row]
         hand = Hand(timestamp, record_headers, place, batch, row)
         self.hand, timing = hand, self.timing
-        # Who has no timers goes by all records that were read up to here, as Kafka's task does.
+        # Without timers, time is that of all records read so far, as for a task of Kafka Streams.
         passed = self.clock.move(group, timestamp if timing or place is None else place[0])
         for expiry in self._expiries:
             expiry.meet(group, timestamp)
@@ -173,7 +173,7 @@ class ProcessorOperator(ProcessorStep):
             timing.after(task, hand, passed)
 
     def finish(self) -> Batch | None:
-        """Let time pass, then close the instances; return what was forwarded."""
+        """Advance time, then close the instances; return what was forwarded."""
         for expiry in self._expiries:
             expiry.meet_all()
         if self.timing is not None:

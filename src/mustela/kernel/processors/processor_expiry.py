@@ -1,4 +1,4 @@
-"""Rows that processors see for a time: those that are over at the time of a record are hidden."""
+"""Expiring rows of processors: those that have expired at the time of a record are hidden."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ProcessorExpiry"]
 
 
 class ProcessorExpiry(StoreExpiry):
-    """What time it is for the rows of a store that processors use.
+    """The current time for the rows of a store that processors use.
 
     Args:
         operator: The step.
@@ -27,34 +27,34 @@ class ProcessorExpiry(StoreExpiry):
         self._before: list[tuple[Callable[[], int] | None, Callable[[], int]]] = []
 
     def _here(self, group: int) -> int:
-        """Return what time it is for what is being worked on."""
+        """Return the time of the current record or timer."""
         return event_time_at(self._operator, self.clock, group)
 
     def _put_at(self, group: int) -> int:
-        """Return the time of what is put now without one: that of the record, or the timer."""
+        """Return the timestamp for a put without one: that of the current record or timer."""
         hand = self._operator.hand
         return self.now(group) if self.by_clock or hand is None else hand.timestamp
 
     def meet(self, group: int, timestamp: int) -> None:
-        """A record of a key group is worked on, until `leave`."""
+        """Set the current record of a key group, until `leave`."""
         self.clock.move(group, timestamp)
         clock = self.views[group].clock
         self._before.append((clock.now, clock.otherwise))
         clock.now, clock.otherwise = partial(self._here, group), partial(self._put_at, group)
 
     def leave(self, group: int) -> None:
-        """The record is done; the one that led to it, if there is one, is worked on again."""
+        """End the current record; the one that led to it, if any, is current again."""
         clock = self.views[group].clock
         clock.now, clock.otherwise = self._before.pop()
 
     def meet_all(self) -> None:
-        """What is worked on from now on are timers, at the end of the epoch."""
+        """Switch to the timers at the end of the epoch."""
         for group, view in self.views.items():
             view.clock.now = partial(self._here, group)
             view.clock.otherwise = partial(self._put_at, group)
 
     def end(self) -> None:
-        """Remove what is over, unless a table's step does it, and tells of it."""
+        """Remove what has expired, unless a table's step does so and forwards the deletions."""
         for view in self.views.values():
             view.clock.now = None
         if self.store.swept_by is None:

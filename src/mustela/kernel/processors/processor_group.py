@@ -1,16 +1,16 @@
-"""Steps that share a store, run as one: each record passes all of them before the next one.
+"""Steps that share a store, run as one: each record passes through all of them before the next.
 
 Decision. In Kafka Streams a record goes depth-first through the steps of its sub-topology, in the
-order in which they were attached, and only then the next record is taken. Two processors that use
-one store can tell whether that is so. So the steps of a stage that share a store with a processor,
-and the steps on the paths between them, make a group (`mustela.plan.together`); all other steps go
-on batch by batch, for nothing can tell the difference there.
+order in which they were attached, before the next record is taken. Two processors that share a
+store can observe this. So the steps of a stage that share a store with a processor, and the steps
+on the paths between them, make a group (`mustela.plan.together`); all other steps run batch by
+batch, because the difference cannot be observed there.
 
-A group takes the rows of all its inputs in their order. Rows of one record that come by several
-inputs come in the order in which the steps were attached. A processor's ``forward`` returns when
-the steps of the group behind it are through; a step in between sees batches of one row. What leaves
-the group gathers, and goes on as a batch. The key group of the row that entered is the task of all
-that follows from it, whatever keys it gets on its way, as a Kafka Streams task is.
+A group takes the rows of all its inputs in their order. Rows of one record that arrive by several
+inputs are ordered as the steps were attached. A processor's ``forward`` returns when the later
+steps of the group have finished; a step in between sees batches of one row. What leaves the group
+is collected, and forwarded as a batch. All rows that result from an entering row belong to its key
+group, whatever keys they get on the way, as they belong to one task in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from mustela.topology.processor import ChildNode, OutputNode
 __all__ = ["ProcessorGroup", "Reader"]
 
 Reader = tuple[int, int]
-"""A step and which of its inputs."""
+"""A step, and one of its inputs."""
 
 _Leave = Callable[[int, Batch], None]
 
 
 class Passing(BaseException):
-    """Carries an error through the processors that forwarded, which are not to handle it."""
+    """Carries an error through the forwarding processors, which must not handle it."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -61,9 +61,9 @@ class ProcessorGroup:
 
     Args:
         operators: The steps by their numbers, senders first.
-        readers: For each step, who reads it inside of the group, in order of attachment.
-        leaves: The steps that are read outside of the group too.
-        ranks: In which order the steps take what one record gives them.
+        readers: For each step, its readers inside the group, in order of attachment.
+        leaves: The steps that are also read outside the group.
+        ranks: The order in which the steps take the rows of one record.
 
     Attributes:
         operators: The same.
@@ -91,7 +91,7 @@ class ProcessorGroup:
                 operator.sender = _PassedOn(self, number, operator)
 
     def run(self, inboxes: Mapping[int, Sequence[Batch | None]]) -> None:
-        """Take what waits for the steps of the group, one row after the other."""
+        """Handle the waiting rows of the group's steps, one by one."""
         rows: list[tuple[Order, int, int, int, DrawnColumns, int, int]] = []
         for number, inbox in inboxes.items():
             for place, batch in enumerate(inbox):
@@ -113,7 +113,7 @@ class ProcessorGroup:
         self._group = NO_GROUP
 
     def finish(self) -> None:
-        """Let each step do what it does at the end, and pass on what it gives."""
+        """Finish each step, and pass on its output."""
         with _unwrapped():
             for number, operator in self.operators.items():
                 batch = operator.finish()
@@ -127,7 +127,7 @@ class ProcessorGroup:
         self._group = NO_GROUP
 
     def take(self) -> dict[int, Batch]:
-        """Return what has left the group, by step, and begin to gather anew."""
+        """Return what has left the group, by step, and start collecting again."""
         left, self._left = self._left, {}
         for number in self._leaves:
             operator = self.operators[number]
@@ -144,7 +144,7 @@ class ProcessorGroup:
         return found
 
     def forward(self, number: int, batch: Batch, target: str | None, group: int) -> None:
-        """Pass a record that a processor forwards to those who read it in the group."""
+        """Pass a record that a processor forwards to its readers in the group."""
         before, self._group = self._group, group
         for reader, place in self._readers[number]:
             node = self.operators[reader].node
@@ -187,7 +187,7 @@ class ProcessorGroup:
         self._pass(number, operator.process(inputs))
 
     def _pass(self, number: int, batch: Batch | None) -> None:
-        """Pass on what a step between processors gave for one row."""
+        """Pass on the output of a step between processors for one row."""
         if batch is None or not len(batch):
             return
         self.given[number] += len(batch)
@@ -212,7 +212,7 @@ class ProcessorGroup:
 
 
 class _PassedOn(Forwarded):
-    """Sends what a processor of a group forwards to the steps behind it, before it goes on.
+    """Sends what a processor of a group forwards to the next steps, before the processor continues.
 
     Args:
         group: The group.
@@ -226,7 +226,7 @@ class _PassedOn(Forwarded):
         self._number = number
 
     def send(self, record: AnyRecord, target: str | None) -> None:
-        """Pass a record on, and put it aside for those outside who read it."""
+        """Pass a record on, and keep it for its readers outside the group."""
         super().send(record, target)
         self._steps.given[self._number] += 1
         operator = self._operator
@@ -243,6 +243,6 @@ def _one(batch: Batch, row: int) -> Batch:
 
 
 def _own(batch: Batch) -> Batch:
-    """Return a batch of one row whose key and value nobody else has."""
+    """Return a batch of one row whose key and value are shared with no other batch."""
     keys, values = [isolated(batch.keys[0])], [isolated(batch.values[0])]
     return Batch(keys, values, batch.origins, rows=batch.rows, olds=batch.olds, latest=batch.latest)

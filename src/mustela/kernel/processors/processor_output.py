@@ -1,4 +1,4 @@
-"""What processors forward, on its way: to all who read them, to one of them, to a side output."""
+"""What processors forward: to all their readers, to one of them, or to a side output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_ORDER: Order = ()
 
 
 class Forwarded:
-    """Gathers what is forwarded until the operator has seen all of its rows.
+    """Collects what is forwarded until the operator has seen all of its rows.
 
     Args:
         operator: The processor's step.
@@ -41,7 +41,7 @@ class Forwarded:
         self._no_order = False
 
     def send(self, record: AnyRecord, target: str | None) -> None:
-        """Put a record aside, as it is now: what is changed in it later does not show."""
+        """Keep a copy of a record: later changes to it are not visible."""
         hand = self._operator.hand
         order = None if hand is None else hand.order
         self._keys.append(isolated(record.key))
@@ -56,7 +56,7 @@ class Forwarded:
         self._targets.append(target)
 
     def take(self, topics: Sequence[str]) -> Batch | None:
-        """Return what gathered as a batch, and begin to gather anew."""
+        """Return what was collected as a batch, and start collecting again."""
         if not self._keys:
             return None
         headers = self._headers if self._any_headers else None
@@ -75,14 +75,14 @@ class ChildOperator(Operator[ChildNode]):
     reads_only: ClassVar[bool] = True
 
     def process_one(self, batch: Batch) -> Batch:
-        """Take the child's rows, so that no other child sees what becomes of them."""
+        """Take the child's rows, so that no other child sees changes to them."""
         assert isinstance(batch, DividedBatch), self.step.name
         child = self.node.child
         mask = [target is None or target == child for target in batch.targets]
         return for_branch(batch if all(mask) else batch.select(mask))
 
     def key_serde_out(self) -> None:
-        """Return None: keys are those that were forwarded."""
+        """Return None: the keys are those that the processor forwarded."""
         return
 
 
@@ -97,5 +97,5 @@ class OutputOperator(Operator[OutputNode]):
         return batch.select([target == self.node.output for target in batch.targets])
 
     def key_serde_out(self) -> None:
-        """Return None: keys are those that were forwarded."""
+        """Return None: the keys are those that the processor forwarded."""
         return

@@ -1,6 +1,6 @@
-"""What the context of a processor stands on at work: one instance in its lane.
+"""The port behind a processor's context in a running lane.
 
-The context itself, with all that users call and what it checks, is `mustela.api.context`.
+The context itself, with all that users call and its checks, is in `mustela.api.context`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["TaskPort", "make_context"]
 
 _CLOCK = TimeDomain.PROCESSING_TIME
 _ELSEWHERE = -1
-"""No key group of a step with timers: that of a key that is no bytes."""
+"""Not a key group of a step with timers: for a key that cannot be encoded."""
 
 
 class TaskPort:
@@ -52,18 +52,18 @@ class TaskPort:
         self._stores: dict[str, Any] = {}
 
     def time(self, domain: TimeDomain) -> int:
-        """Return the epoch's wall-clock time, or event time at what is in hand."""
+        """Return the epoch's wall-clock time, or event time at the current record."""
         if domain is _CLOCK:
             return self._time.now_ms
         return event_time_at(self._operator, self._operator.clock, self._task.group)
 
     def headers(self) -> Headers:
-        """Return the headers of the record in hand."""
+        """Return the headers of the current record."""
         hand = self._operator.hand
         return () if hand is None else hand.headers
 
     def metadata(self) -> RecordMetadata | None:
-        """Return where the record in hand was read."""
+        """Return where the current record was read."""
         hand = self._operator.hand
         if hand is None or hand.batch is None:
             return None
@@ -94,7 +94,7 @@ class TaskPort:
         return None
 
     def any_key_store(self, name: str) -> Any:
-        """Return a store of any lane, as of the end of the epoch before."""
+        """Return a store of any lane, as of the end of the previous epoch."""
         reader = self._operator.context.any_key
         if reader is None:
             step = self._operator.step.name
@@ -103,7 +103,7 @@ class TaskPort:
         return reader.open(name)
 
     def send(self, record: AnyRecord, target: str | None) -> bool:
-        """Send a record on, in the order of what is in hand."""
+        """Forward a record, with the order of the current record."""
         operator = self._operator
         if operator.hand is None:
             return False
@@ -112,12 +112,12 @@ class TaskPort:
         return True
 
     def ask(self, asked: Operation | Request, key: Any, store: str | None) -> bool:
-        """Send what is asked for to the lane that does it."""
+        """Send an operation or request to the lane that executes it."""
         operator, hand = self._operator, self._operator.hand
         if hand is None:
             return False
         args = tuple(map(isolated, asked.args))
-        # What one key group sends stays as it was sent, whatever came before it in the epoch.
+        # What one key group sends keeps its order, whatever came before it in the epoch.
         parts: tuple[int, ...] = (self._task.group,)
         if isinstance(asked, Request):
             self._sent += 1
@@ -165,7 +165,7 @@ class TaskPort:
         return task.group
 
     def count(self, name: str, number: int) -> None:
-        """Count something of the user's for the step."""
+        """Add to a user's counter of the step."""
         self._operator.count(f"user.{name}", number)
 
     def commit(self) -> None:

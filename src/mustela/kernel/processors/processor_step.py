@@ -1,4 +1,4 @@
-"""A processor's step and its instances, as the parts of a processor at work know them."""
+"""A processor's step and its instances, as the other parts of a running processor see them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from mustela.topology.processor import ProcessorNode
 __all__ = ["NO_GROUP", "AnyRecord", "DrawnColumns", "Hand", "ProcessorStep", "Sender", "Task"]
 
 NO_GROUP: Final = -1
-"""Stands for the key group of a processor without stores."""
+"""Used as the key group of a processor without stores."""
 
 AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 
 
 class Hand(NamedTuple):
-    """What is being worked on.
+    """The current record or timer.
 
     Attributes:
         timestamp: Its time.
         headers: Its headers.
-        order: Its order, which all that is forwarded has too; None where order was given up.
-        batch: The batch that it is a row of; None for a timer.
-        row: Which row.
+        order: Its order, shared by all that it forwards; None if order was given up.
+        batch: The batch that holds it; None for a timer.
+        row: Its row in the batch.
     """
 
     timestamp: int
@@ -41,7 +41,7 @@ class Hand(NamedTuple):
 
 
 class DrawnColumns:
-    """The columns of a batch, drawn once, so that rows can be taken one by one.
+    """The columns of a batch, fetched once, so that rows can be taken one by one.
 
     Args:
         batch: The rows.
@@ -64,22 +64,22 @@ class Sender(Protocol):
         ...
 
     def take(self, topics: Sequence[str]) -> Batch | None:
-        """Return what gathered, and begin to gather anew."""
+        """Return what was collected, and start collecting again."""
         ...
 
 
 class ProcessorStep(KeyedOperator[ProcessorNode]):
-    """The operator of a processor's step; `processor.ProcessorOperator` is it.
+    """The interface of `processor.ProcessorOperator`, the operator of a processor's step.
 
     Attributes:
-        hand: What is being worked on; None between records.
+        hand: The current record or timer; None between records.
         group_in_hand: The key group of what was sent last.
         topics: The plan's topics.
         sender: Where what is forwarded goes.
         tasks: The instances by key group.
         clock: Its event time.
-        timing: What acts on time, a `processor_time.ProcessorTime`, or None.
-        facts: What its contexts know of it; None before there is one.
+        timing: Its timers and punctuators, a `processor_time.ProcessorTime`, or None.
+        facts: What its contexts know about it; None before the first context exists.
     """
 
     hand: Hand | None
@@ -93,11 +93,11 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
 
     @property
     def own_key_serde(self) -> Serde[Any]:
-        """The serde by whose bytes its records are in their lane."""
+        """The serde of the key bytes by which its records are assigned to lanes."""
         return self._key
 
     def task(self, group: int) -> Task:
-        """Return the task of a key group; a new one is opened."""
+        """Return the task of a key group, opening it first if it is new."""
         raise NotImplementedError
 
     def prefetch(self, batch: Batch, groups: Sequence[int]) -> None:
@@ -105,14 +105,14 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
         raise NotImplementedError
 
     def take_in_hand(self, hand: Hand | None) -> None:
-        """Say what is being worked on: what is forwarded from now on has its order."""
+        """Set the current record or timer: what is forwarded from now on has its order."""
         self.hand = hand
 
     @contextmanager
     def sending(self, hand: Hand, *parts: int) -> Generator[None]:
-        """Let what is sent meanwhile have an order of its own, behind that of what is in hand.
+        """Give what is sent meanwhile its own order, after that of the current record.
 
-        The parts of a record may be in several lanes: ``parts`` put what they send in order.
+        The parts of a record may be in several lanes: ``parts`` orders what they send.
         """
         order = None if hand.order is None else (*hand.order, *parts)
         self.take_in_hand(hand._replace(order=order))
@@ -130,8 +130,8 @@ class Task:
         group: The key group, or `NO_GROUP`.
 
     Attributes:
-        context: What the processor may ask and do.
-        processor: The user's.
+        context: The processor's context.
+        processor: The user's processor.
         process: Its method.
     """
 

@@ -1,4 +1,4 @@
-"""Stores as processors see them: what belongs to one key group, through the overlay."""
+"""Stores as processors see them: one key group's part, through the overlay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GroupView(MergedView):
         self.count = rows.count
 
     def of(self, key: bytes) -> RowView:
-        """Return the rows, whatever the key: a processor's state is its key group's."""
+        """Return the rows, whatever the key: a processor sees its key group's state only."""
         del key
         return self._rows
 
@@ -46,7 +46,7 @@ class ReadOnlyRows:
     Args:
         rows: The rows.
         store: The store's name, for the error.
-        at: The line of the step that reads.
+        at: The user's line of the step that reads.
     """
 
     def __init__(self, rows: Any, store: str, at: Origin | None) -> None:
@@ -91,8 +91,8 @@ class ReadOnlyRows:
         return StoreAccessError(
             f"store {self._store!r} can only be read here",
             at=self._at,
-            why="one step alone writes it",
-            fix="send what is to be written to the topic that fills the store",
+            why="only one step writes it",
+            fix="send what you want to write to the topic that fills the store",
             fields={"store": self._store},
         )
 

@@ -1,14 +1,14 @@
-"""What acts on time in a processor step: its timers, its punctuators, and what time it is.
+"""Time in a processor step: its timers, its punctuators, and its current time.
 
-Where a record lets event time pass (see `EventClock.move`), it is processed, and then what is due
-by it fires, before the next record: that is what Kafka Streams does, and so it makes no difference
-how records are cut into epochs. Where time passes when an epoch ends, the epoch's records are
-processed first, and what is due fires then. By the clock things fire at the end of an epoch, at the
-epoch's one wall-clock time.
+Where a record advances event time (see `EventClock.move`), the record is processed first, then
+everything due fires, before the next record. Kafka Streams does the same, and so it makes no
+difference how records are cut into epochs. Where time advances when an epoch ends, the epoch's
+records are processed first, then everything due fires. Wall-clock timers fire at the end of an
+epoch, at the epoch's one wall-clock time.
 
 At the end of an epoch all timers of the lane fire in the order of their times, whichever key group
-they belong to; those by event time first, then punctuators by stream time, timers by the clock, and
-punctuators by the clock. A timer that is registered meanwhile and has come fires too.
+they belong to; event-time timers first, then stream-time punctuators, wall-clock timers, and
+wall-clock punctuators. A timer that is registered meanwhile and is already due fires too.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ProcessorTime:
         self._last: dict[int, tuple[int, int]] = {}
 
     def opened(self, task: Task) -> None:
-        """Close the list of schedules of a task whose ``init`` has run."""
+        """Seal the schedules of a task whose ``init`` has run."""
         self._of(task.group).seal()
 
     def after(self, task: Task, hand: Hand, now: int) -> None:
-        """Fire what is due at the time that has passed behind a record."""
+        """Fire what is due at the event time after a record."""
         group = task.group
         while self._timers.due_time(EVENT, group, now) is not None:
             self._fire(EVENT, group, now, hand.order)
@@ -70,9 +70,9 @@ class ProcessorTime:
             self._punctuate(group, PunctuationType.STREAM_TIME, now, hand.order)
 
     def finish(self) -> None:
-        """Fire what is due at the end of the epoch, and write what is to be remembered."""
+        """Fire what is due at the end of the epoch, and write what must be remembered."""
         for group in self._store.groups:
-            self._operator.task(group)  # its init schedules, also where no record has come
+            self._operator.task(group)  # its init schedules, even if no record arrived
         self._fire_all(EVENT)
         self._punctuate_all(PunctuationType.STREAM_TIME)
         self._fire_all(CLOCK)
@@ -91,7 +91,7 @@ class ProcessorTime:
         return {group: time + lag for group, time in times.items()}
 
     def due_processing_times(self) -> dict[int, int]:
-        """Return the time of the clock at which each key group has a timer or a tick."""
+        """Return the wall-clock time at which each key group has a timer or a tick."""
         return self._next(CLOCK, PunctuationType.WALL_CLOCK_TIME)
 
     def schedule(
@@ -122,7 +122,7 @@ class ProcessorTime:
         self._timers.delete(domain, task.group, key, name)
 
     def key_in_hand(self) -> bytes | None:
-        """Return the key that is being worked on, None if there is none."""
+        """Return the current key, or None if there is none."""
         if self._firing is not None:
             return self._firing.key
         hand = self._operator.hand
@@ -131,7 +131,7 @@ class ProcessorTime:
         known = hand.batch.key_bytes
         if known is not None:
             return known[hand.row]
-        key = hand.batch.keys[hand.row]  # another processor of the lane has forwarded it
+        key = hand.batch.keys[hand.row]  # another processor of the lane forwarded it
         return None if key is None else self._operator.own_key_serde.serialize(key)
 
     def _of(self, group: int) -> GroupSchedules:
@@ -176,7 +176,7 @@ class ProcessorTime:
                 self._punctuate(group, kind, now, None)
 
     def _fire(self, domain: TimeDomain, group: int, now: int, order: Order | None) -> None:
-        """Let the first timer that is due fire; with ``order`` it comes right behind a record."""
+        """Fire the first timer that is due; with ``order``, right after a record."""
         operator = self._operator
         stored = self._timers.pop_due(domain, group, now)
         assert stored is not None, operator.step.name
@@ -212,7 +212,7 @@ class ProcessorTime:
                 self._operator.take_in_hand(None)
 
     def _now_in_hand(self, time: int, order: Order) -> None:
-        """What is forwarded from now on comes at this place."""
+        """Set the place of what is forwarded from now on."""
         self._operator.take_in_hand(Hand(max(time, 0), order=order))
 
     def _failed(
@@ -222,7 +222,7 @@ class ProcessorTime:
         key: Any = None,
         key_bytes: bytes | None = None,
     ) -> None:
-        """Let the handler decide about a timer, or a punctuator, that failed."""
+        """Let the handler decide about a failed timer or punctuator."""
         operator = self._operator
         failures = operator.user_failures(function)
         failures.subject = "a punctuator" if key_bytes is None else "a timer"
@@ -239,7 +239,7 @@ class ProcessorTime:
         self._operator.prefetch(batch, [group] * len(keys))
 
     def _order(self, group: int, time: int) -> Order:
-        """Return the place of what fires at the end of an epoch: by time, behind what fired."""
+        """Return the order of what fires at the end of an epoch: by time, after what has fired."""
         last, number = self._last.get(group, (time, -1))
         time, number = max(last, time), number + 1
         self._last[group] = (time, number)
@@ -247,15 +247,15 @@ class ProcessorTime:
 
 
 def event_time_at(operator: ProcessorStep, clock: EventClock, group: int) -> int:
-    """Return the time at which a step judges what it works on, -1 if there is none yet.
+    """Return the event time of a step's current record or timer, -1 if there is none yet.
 
-    For a record it is the time that has come in its place, as for the windows of other steps; for
-    what fires it is the time behind the epoch's records.
+    For a record it is the event time at its place, as for the windows of other steps; for what
+    fires it is the time after the epoch's records.
 
     Args:
         operator: The step.
-        clock: The step's, or that of one of its stores.
-        group: The key group that is being worked on.
+        clock: The clock of the step, or of one of its stores.
+        group: The key group of the current record or timer.
     """
     hand = operator.hand
     if hand is None or hand.batch is None:

@@ -1,4 +1,4 @@
-"""The schedules of a processor: which punctuator is due, and when it is due again."""
+"""The schedules of a processor: which punctuators are due, and when they are due again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NUMBER_BYTES = 4
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a schedule.
+    """The stored form of a schedule.
 
     Attributes:
         kind: A `PunctuationType`.
-        interval_ms: From a tick to the next.
+        interval_ms: From one tick to the next.
         next_ms: The next tick.
         cancelled: Whether it has ended.
     """
@@ -39,11 +39,11 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Stored).decode
 
 
 class Schedule:
-    """One schedule of a key group; what users get is its `cancel`.
+    """One schedule of a key group; users get its `cancel`.
 
     Args:
-        kind: By which time the punctuator is called.
-        interval_ms: From a tick to the next.
+        kind: The kind of time that it follows.
+        interval_ms: From one tick to the next.
         next_ms: The next tick.
         punctuator: What is called.
         cancelled: Whether it has ended.
@@ -71,7 +71,7 @@ class Schedule:
         self.cancelled = True
 
     def move(self, now_ms: int) -> None:
-        """Go on to the first tick behind ``now_ms``; those in between are skipped.
+        """Move to the first tick after ``now_ms``; those in between are skipped.
 
         Example:
             >>> schedule = Schedule(
@@ -86,9 +86,9 @@ class Schedule:
 class GroupSchedules:
     """The schedules of a processor in one key group, during an epoch.
 
-    A processor is made anew for each epoch, and its ``init`` schedules what it did the last time:
-    the nth schedule of an ``init`` goes on where the stored nth one stands, if both have the same
-    type and interval. One that was cancelled stays so.
+    A processor is created again for each epoch, and its ``init`` makes the same schedules as the
+    last time: the nth schedule of an ``init`` continues the nth stored one, if both have the same
+    type and interval. A cancelled one stays cancelled.
 
     Args:
         view: The rows of the store.
@@ -125,11 +125,11 @@ class GroupSchedules:
         now_ms: int,
         start_ms: int | None = None,
     ) -> Schedule:
-        """Return the next schedule of ``init``: a new one, or the stored one that it is.
+        """Return the next schedule of ``init``: a new one, or the stored one that it continues.
 
-        A new one by stream time begins at time 0, so that all are in step; one by the clock has
-        its first tick an interval from now. With a start all ticks are whole intervals from it,
-        and the first by the clock is none that has passed.
+        A new stream-time schedule begins at time 0, so that all are in step; a wall-clock schedule
+        has its first tick one interval from now. With a start, all ticks are whole intervals from
+        it, and the first wall-clock tick is never in the past.
 
         Raises:
             TimerError: If ``init`` is over.
@@ -138,8 +138,8 @@ class GroupSchedules:
             msg = "schedule was called after init"
             raise TimerError(
                 msg,
-                why="a processor is made anew for each epoch, and what it schedules in init is all "
-                "that is known of its schedules then",
+                why="a processor is created again for each epoch, and its only schedules are "
+                "those that its init makes",
                 fix="schedule it in init, or register a timer, which lives in a store",
             )
         stored = self._view.get(_row(len(self._schedules)))
@@ -169,7 +169,7 @@ class GroupSchedules:
     def due(self, kind: PunctuationType, now_ms: int) -> Iterator[Schedule]:
         """Iterate over the schedules with a tick <= now_ms, by tick, each once.
 
-        A schedule goes on to its next tick behind ``now_ms`` when the one after it is asked for.
+        A schedule moves to its next tick after ``now_ms`` when the following one is requested.
         """
         ticking = [s for s in self._schedules if s.kind is kind and s.next_ms <= now_ms]
         ticking.sort(key=lambda schedule: schedule.next_ms)
@@ -179,7 +179,7 @@ class GroupSchedules:
                 schedule.move(now_ms)
 
     def next_ms(self, kind: PunctuationType) -> int:
-        """Return the first tick by a kind of time, or `NEVER`."""
+        """Return the first tick of a kind of time, or `NEVER`."""
         ticks = (s.next_ms for s in self._schedules if s.kind is kind and not s.cancelled)
         return min(ticks, default=NEVER)
 

@@ -10,9 +10,9 @@ __all__ = ["TimedValuesOperator"]
 
 
 class TimedValuesOperator(Operator[TimedValuesNode]):
-    """A pair for each value."""
+    """Pairs each value with its time."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Put the times beside the values."""
+        """Return the batch with (value, time) pairs as values."""
         pairs = zip(batch.values, batch.timestamps, strict=True)
         return batch.with_values([None if pair[0] is None else pair for pair in pairs])

@@ -1,4 +1,4 @@
-"""The timers of a processor step: what is registered in an epoch, above what is stored."""
+"""The timers of a processor step: those registered in an epoch, on top of the stored ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mustela.state.kinds.timer import CLOCK_ROW, StoredTimer, TimerRows
 __all__ = ["TIMER_CHAIN_MAX", "GroupTimers", "StepTimers"]
 
 TIMER_CHAIN_MAX: Final = 10_000
-"""How many timers may follow one another in an epoch, each registered by the one before for a time
-that has come, before that is taken for a loop without an end."""
+"""How many timers may follow one another in an epoch, each registered by the previous one for a
+time already reached, before that is taken for an endless loop."""
 
 _CHUNK = 1_000
 
@@ -28,14 +28,14 @@ OnRead = Callable[[int, list[bytes]], object]
 """Called with a key group and the keys of stored timers that are about to fire."""
 
 _Place = tuple[bytes, bytes]
-"""Key and name: of each there is one timer."""
+"""Key and name, which identify a timer."""
 
 
 class GroupTimers:
-    """The timers of one key group by one kind of time, during an epoch.
+    """The timers of one key group for one kind of time, during an epoch.
 
-    What is registered and deleted is held here and written once, by `save`. What is stored is read
-    when it is due: timers that are not cost one look at the first of them.
+    What is registered and deleted is held here and written once, by `save`. Stored timers are read
+    when they are due: the others cost one look at the first of them.
 
     Args:
         view: The rows of the store.
@@ -85,12 +85,12 @@ class GroupTimers:
         self._looked = False
 
     def register(self, time: int, key: bytes, name: bytes) -> None:
-        """Set a timer in the place of one of the same key and name."""
+        """Set a timer, replacing one of the same key and name."""
         self._changed[key, name] = time
         heappush(self._heap, (time, key, name))
 
     def delete(self, key: bytes, name: bytes) -> None:
-        """Remove a timer; one that is not set is fine."""
+        """Remove a timer, if it is set."""
         self._changed[key, name] = None
 
     def due_time(self, until: int) -> int | None:
@@ -120,7 +120,7 @@ class GroupTimers:
             )
 
     def next_time(self) -> int | None:
-        """Return when the first timer fires, or None; asked behind `save`."""
+        """Return when the first timer fires, or None; called after `save`."""
         if not self._looked:
             self._first, self._looked = self._rows.next_time(self._read_to + 1), True
         return self._first
@@ -137,7 +137,7 @@ class GroupTimers:
             time, key, name = first = heap[0]
             if changed[key, name] == time:
                 return first if time <= until else None
-            heappop(heap)  # replaced, deleted, or it has fired
+            heappop(heap)  # replaced, deleted, or already fired
         return None
 
     def _peek_stored(self, until: int) -> StoredTimer | None:
@@ -147,7 +147,7 @@ class GroupTimers:
                 head = read[0]
                 if (head.key, head.name) not in changed:
                     return head
-                read.popleft()  # replaced, deleted, or it has fired
+                read.popleft()  # replaced, deleted, or already fired
             read.extend(islice(self._stored, _CHUNK))
             if read:
                 if self._on_read is not None:
@@ -159,7 +159,7 @@ class GroupTimers:
                 return None
 
     def _has_more(self, until: int) -> bool:
-        """Whether a stored timer that was not read yet is due."""
+        """Whether a stored timer that has not been read yet is due."""
         if until <= self._read_to:
             return False
         if not self._looked:
@@ -185,10 +185,10 @@ class StepTimers:
         self._firing: tuple[TimeDomain, StoredTimer, int] | None = None
 
     def register(self, domain: TimeDomain, group: int, timer: StoredTimer) -> None:
-        """Set a timer of a key group in the place of one of the same key and name.
+        """Set a timer of a key group, replacing one of the same key and name.
 
         Raises:
-            TimerError: If too many timers have followed each other without an end.
+            TimerError: If too many timers have followed one another in this epoch.
         """
         place = (domain, timer.key, timer.name)
         length = self._chain(domain, timer.time)
@@ -199,11 +199,11 @@ class StepTimers:
         self.of(domain, group).register(*timer[:3])
 
     def delete(self, domain: TimeDomain, group: int, key: bytes, name: bytes) -> None:
-        """Remove a timer of a key group; one that is not set is fine."""
+        """Remove a timer of a key group, if it is set."""
         self.of(domain, group).delete(key, name)
 
     def pop_due(self, domain: TimeDomain, group: int, until: int) -> StoredTimer | None:
-        """Remove and return the first timer that is due; it is firing until `settle`."""
+        """Remove and return the first timer that is due; it counts as firing until `settle`."""
         found = self.of(domain, group).pop_due(until)
         if found is not None:
             length = self._chains.pop((domain, found.key, found.name), 0)
@@ -211,7 +211,7 @@ class StepTimers:
         return found
 
     def settle(self) -> None:
-        """The timer that was taken last has fired."""
+        """Note that the timer taken last has fired."""
         self._firing = None
 
     def due_time(self, domain: TimeDomain, group: int, until: int) -> int | None:
@@ -219,18 +219,18 @@ class StepTimers:
         return self.of(domain, group).due_time(until)
 
     def save(self) -> None:
-        """Write what has changed; what was not used writes nothing."""
+        """Write what has changed; unused timers write nothing."""
         for groups in self._groups.values():
             for _, timers in sorted(groups.items()):
                 timers.save()
 
     def next_times(self, domain: TimeDomain) -> dict[int, int]:
-        """Return when the first timer of each key group fires; asked behind `save`."""
+        """Return when the first timer of each key group fires; called after `save`."""
         times = ((group, self.of(domain, group).next_time()) for group in self._store.groups)
         return {group: time for group, time in times if time is not None}
 
     def of(self, domain: TimeDomain, group: int) -> GroupTimers:
-        """Return the timers of a key group by a kind of time."""
+        """Return the timers of a key group for a kind of time."""
         timers = self._groups[domain].get(group)
         if timers is None:
             view: RowView = self._store.group(group)
@@ -241,18 +241,18 @@ class StepTimers:
         return timers
 
     def _chain(self, domain: TimeDomain, time: int) -> int:
-        """Return how many timers have led to one that is registered now, at once."""
+        """Return the length of the chain of timers that led to one registered now."""
         if self._firing is None:
             return 0
         by, timer, length = self._firing
         if by is domain and time > timer.time:
-            return 0  # time goes on, so there is an end
+            return 0  # time advances, so the chain ends
         if length < TIMER_CHAIN_MAX:
             return length + 1
-        msg = f"{TIMER_CHAIN_MAX} timers have fired in a row, and the last one sets another"
+        msg = f"{TIMER_CHAIN_MAX} timers have fired in a row, and the last one set another"
         raise TimerError(
             msg,
             evidence={"key": show_key(timer.key), "name": timer.name.decode(), "for": time},
-            why="a timer that is set for a time that has come fires at once",
-            fix="set it for a time after the one that fires: timer.timestamp + …",
+            why="a timer that is set for a time already reached fires at once",
+            fix="set it for a time after that of the firing timer: timer.timestamp + …",
         )

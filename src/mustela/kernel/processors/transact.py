@@ -1,12 +1,12 @@
-"""Transactions over several keys: each record's keys, the order of an epoch, runs, and writes.
+"""Transactions over several keys: a record's keys, the order of an epoch, execution, writes.
 
-Nothing is locked. All transactions of an epoch meet in one lane, in merged order, but only as
-hashes of their keys beside a packed record; those that share keys, directly or by way of others,
-go to one lane together and run there one after the other in that order. So the outcome is that of
-all of them in a row, whatever the number of lanes, and the same when the epoch is run again.
+Nothing is locked. All transactions of an epoch pass through one lane, in merged order, but only as
+hashes of their keys along with a packed record; those that share keys, directly or through others,
+go to one lane together and run there one by one in that order. So the outcome is that of running
+all of them in sequence, whatever the number of lanes, and the same when the epoch is run again.
 
-They read what the stores held at the end of the epoch before, and what earlier transactions of
-the epoch have written since: all that could touch the same keys are in the same lane.
+They read what the stores held at the end of the previous epoch, plus the writes of earlier
+transactions of this epoch: all that could touch the same keys are in the same lane.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ Declared = tuple[tuple[bytes, ...], ...]
 
 
 class TransactKeysOperator(Operator[TransactKeysNode]):
-    """A record becomes hashes of its keys and, packed, all that its transaction needs.
+    """Turns a record into hashes of its keys and a packed form of all that its transaction needs.
 
-    The lane that orders an epoch's transactions never looks into the packed part.
+    The lane that orders an epoch's transactions never unpacks it.
     """
 
     def open(self) -> None:
-        """Know the stores."""
+        """Look up the stores."""
         self._stores = self.node.touches
         self._places = {spec.name: place for place, spec in enumerate(self._stores)}
         self._key = self.node.step.encode()
@@ -72,7 +72,7 @@ class TransactKeysOperator(Operator[TransactKeysNode]):
         return BytesSerde()
 
     def process_one(self, batch: Batch) -> Batch:
-        """Ask each record for its keys."""
+        """Compute the keys of each record."""
         on_failure = failing(batch, self.user_failures(self.node.keys))
         packed, failed = call_each(self._pack, (batch.keys, batch.values), on_failure)
         batch, packed = without(batch, failed), drop(packed, failed)
@@ -89,7 +89,7 @@ class TransactKeysOperator(Operator[TransactKeysNode]):
         try:
             return tokens, pickle.dumps(row, 5)
         except (pickle.PicklingError, AttributeError, TypeError):
-            return tokens, row  # travels as it is, as other records do
+            return tokens, row  # travels unchanged, as other records do
 
     def _declared(self, said: object) -> Declared:
         if not isinstance(said, Mapping):
@@ -116,20 +116,20 @@ def _encoded(spec: StoreSpec, keys: Iterable[Any]) -> tuple[bytes, ...]:
     assert spec.key_serde is not None, spec.name
     encoded = tuple(dict.fromkeys(map(spec.key_serde.serialize, keys)))
     if None in encoded:
-        msg = f"keys= gave None as a key of store {spec.name!r}"
+        msg = f"keys= returned None as a key of store {spec.name!r}"
         raise ValueError(msg)
     return encoded  # pyright: ignore[reportReturnType] - none of them is None
 
 
 class TransactOrderOperator(Operator[TransactOrderNode]):
-    """All transactions of an epoch, each with the key group that runs it.
+    """Assigns each transaction of an epoch the key group that runs it.
 
-    Each gets its number behind its order: a record may have become several, and these stay in
-    order whichever lanes run them.
+    Each gets a number appended to its order: a record may have become several transactions, which
+    stay in order whichever lanes run them.
     """
 
     def open(self) -> None:
-        """Begin without transactions."""
+        """Start without transactions."""
         self._batches: list[Batch] = []
 
     def key_serde_out(self) -> Serde[Any]:
@@ -137,11 +137,11 @@ class TransactOrderOperator(Operator[TransactOrderNode]):
         return BytesSerde()
 
     def process_one(self, batch: Batch) -> None:
-        """Keep the rows until all of the epoch are there."""
+        """Keep the rows until all of the epoch have arrived."""
         self._batches.append(batch)
 
     def finish(self) -> Batch | None:
-        """Divide the epoch's transactions."""
+        """Divide the epoch's transactions among key groups."""
         batch = Batch.merge(self._batches)
         self._batches = []
         order = batch.order
@@ -159,10 +159,10 @@ class TransactOrderOperator(Operator[TransactOrderNode]):
 
 
 class TransactOperator(Operator[TransactNode]):
-    """Runs the transactions of a lane, each to its end or without an effect."""
+    """Runs the transactions of a lane, each completely or without effect."""
 
     def key_serde_out(self) -> None:
-        """Say that the keys of what goes on are not known as bytes."""
+        """Return None: the key bytes of the output are not known."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Run the transactions in order."""
@@ -209,7 +209,7 @@ class TransactOperator(Operator[TransactNode]):
             scope.load(place, dict(zip(keys, found, strict=True)))
 
     def _record(self, batch: Batch, row: int, key: Any, value: Any) -> Batch:
-        """Return one record as it was, for its handler."""
+        """Return the original record, for its handler."""
         order, headers = batch.order, batch.headers
         origins = Origins(
             [batch.timestamps[row]],
@@ -220,7 +220,7 @@ class TransactOperator(Operator[TransactNode]):
         return Batch([key], [value], origins, key_bytes=self._key_bytes(key))
 
     def _key_bytes(self, key: Any) -> Any:
-        """Return the bytes of a record's key for a dead letter, where they can be known."""
+        """Return the bytes of a record's key for a dead letter, if they can be known."""
         serde = self.node.key
         if serde is None or key is None:
             return None
@@ -232,7 +232,7 @@ def _run_request(_key: Any, request: Request, transaction: Transaction) -> Any:
 
 
 class _Going:
-    """Rows that go on, as columns."""
+    """Rows to forward, as columns."""
 
     __slots__ = ("_keys", "_rows", "_values")
 
@@ -257,7 +257,7 @@ class _Going:
 
 
 def _written(touches: Sequence[StoreSpec], scope: TransactionScope) -> Batch:
-    """Return what transactions have changed, as rows for the lanes of the keys."""
+    """Return the changes of transactions, as rows for the lanes of their keys."""
     suffixes = [0 if s.key_serde is None else s.key_serde.group_suffix for s in touches]
     values = list(scope.changes())
     routes = [key[: -suffixes[s]] if suffixes[s] else key for s, key, _ in values]
@@ -268,12 +268,12 @@ class TransactApplyOperator(KeyedOperator[TransactApplyNode]):
     """Puts rows into their stores."""
 
     def open(self) -> None:
-        """Find the stores."""
+        """Look up the stores."""
         self.use_key_serde(BytesSerde())
         self._stores = [self.lane_store(spec) for spec in self.node.touches]
 
     def process_one(self, batch: Batch) -> None:
-        """Write each store at once."""
+        """Write each store with one call."""
         for place, store in enumerate(self._stores):
             rows = [row for row in batch.values if row[0] == place]
             store.put_many([key for _, key, _ in rows], [value for _, _, value in rows])

@@ -1,4 +1,4 @@
-"""Which transactions have keys in common, and which key group runs each of them."""
+"""Which transactions share keys, and which key group runs each of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mustela.plan.keygroups import key_group
 __all__ = ["connected", "group_keys", "spread_over"]
 
 _UNITS_PER_GROUP = 4
-"""Small components are dealt out in units, about so many for each key group."""
+"""About how many units of small components each key group gets."""
 
 
 def connected(tokens: Sequence[Sequence[int]]) -> list[int]:
-    """Return, for each transaction, the first one that it is connected with.
+    """Return, for each transaction, the first one that it is connected to.
 
     Two transactions are connected if they share a token, or are both connected with a third.
 
@@ -49,10 +49,10 @@ def connected(tokens: Sequence[Sequence[int]]) -> list[int]:
 
 
 def spread_over(roots: Sequence[int], groups: int) -> list[int]:
-    """Return, for each transaction, its key group: one for each component, with equal work.
+    """Return the key group of each transaction: one per component, with balanced work.
 
-    Halves of the key groups get as equal a share as can be, then halves of the halves, and so on:
-    any number of lanes, each with its run of key groups, has about as much to do as the others.
+    The halves of the key groups get shares as equal as possible, then the halves of the halves, and
+    so on: for any number of lanes, each a run of key groups, all have about the same work.
 
     Args:
         roots: The component of each transaction, as `connected` gives it.
@@ -78,7 +78,7 @@ def spread_over(roots: Sequence[int], groups: int) -> list[int]:
     if gathered:
         units.append((size, gathered))
     units.sort(key=lambda found: -found[0])
-    loads = [0] * (2 * groups)  # of a tree: halves of node n are 2n and 2n + 1, leaves are groups
+    loads = [0] * (2 * groups)  # a tree: halves of node n are 2n and 2n + 1, leaves are groups
     group_of: dict[int, int] = {}
     for weight, members in units:
         node = 1
@@ -105,4 +105,4 @@ def group_keys(groups: int) -> tuple[bytes, ...]:
         found.setdefault(key_group(key, groups), key)
         if len(found) == groups:
             return tuple(found[group] for group in range(groups))
-    raise AssertionError  # count() has no end
+    raise AssertionError  # count() never ends

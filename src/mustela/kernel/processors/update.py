@@ -1,4 +1,4 @@
-"""Changes to keys of other lanes, made in the lane of the key, once, and in a defined order."""
+"""Changes to keys of other lanes, applied in the key's lane, once and in a defined order."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class _MomentStore:
     """A store of several values of a key, as operations change it.
 
     Args:
-        store: As processors see it.
-        spec: What it is.
+        store: The store as processors see it.
+        spec: Its specification.
     """
 
     __slots__ = ("_change_at", "_spec", "_store")
@@ -42,7 +42,7 @@ class _MomentStore:
     def apply(
         self, key: Any, operation: Operation, timestamp: int, headers: Headers
     ) -> tuple[Any, Any]:
-        """Apply an operation of a record of that timestamp and headers.
+        """Apply an operation of a record with this timestamp and headers.
 
         Returns:
             The value before and after.
@@ -67,7 +67,7 @@ class _MomentStore:
             found = tuple(at)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         if len(found) == max(number, 1) and None not in found:
             return found
-        msg = f"update of store {self._spec.name!r} says not which window of the key is changed"
+        msg = f"update of store {self._spec.name!r} does not say which window of the key to change"
         raise StoreAccessError(
             msg,
             at=None,
@@ -78,10 +78,10 @@ class _MomentStore:
 
 
 class UpdateOperator(KeyedOperator[UpdateNode]):
-    """Applies the operations of an epoch, those of a key one after the other.
+    """Applies the operations of an epoch, those of a key one by one.
 
-    They come in the order of the records that sent them; those of one record as they were sent.
-    One that fails changes nothing, and its record meets the handler.
+    They are ordered by the records that sent them; those of one record as they were sent. An
+    operation that fails changes nothing, and its record goes to the handler.
     """
 
     def open(self) -> None:
@@ -131,7 +131,7 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
     def _at_moments(
         self, batch: Batch, key_bytes: Sequence[bytes]
     ) -> list[tuple[int, Operation, Updated[Any, Any]]]:
-        """Apply the operations to windows, sessions or versions, one after the other."""
+        """Apply the operations to windows, sessions or versions, one by one."""
         spec = self.node.store
         groups = row_groups(key_bytes, self.options.key_groups, suffix=self._key.group_suffix)
         views = {

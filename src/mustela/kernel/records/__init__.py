@@ -1,4 +1,4 @@
-"""Records in and out, and what is done to each without state.
+"""Records in and out, and stateless steps.
 
 Owns: sources, sinks, routing, the exchange between stages, stateless steps, scheduled sources.
 Entry: source.py, stateless.py, sink.py.

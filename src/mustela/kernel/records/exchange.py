@@ -1,4 +1,4 @@
-"""Where rows leave for the lane of their key in a later stage."""
+"""Sends rows to the lane of their key in a later stage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ExchangeOperator"]
 
 
 class ExchangeOperator:
-    """Encodes keys, drops rows without one, and puts the rest aside for the engine.
+    """Encodes keys, drops rows without one, and collects the rest for the engine.
 
     Args:
-        exchange: What leaves.
-        node: The node whose output leaves, to name it in errors.
+        exchange: The exchange.
+        node: The node whose output it carries, to name it in errors.
         context: The stage.
     """
 
@@ -30,7 +30,7 @@ class ExchangeOperator:
         self.context = context
 
     def process(self, batch: Batch) -> None:
-        """Put the rows of a batch aside."""
+        """Collect the rows of a batch."""
         key_bytes: Any = known_key_bytes(batch, self.context.key_serde, self.exchange.key)
         if key_bytes is None:
             output, handler = self.context.output, self.context.options.production_handler

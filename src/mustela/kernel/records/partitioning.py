@@ -1,4 +1,4 @@
-"""What a user's partitioner says: one partition, Kafka's own choice, several, or none at all."""
+"""The answer of a user's partitioner: one partition, Kafka's own choice, several, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAIN = {int, type(None)}
 
 
 def partitions_of(chosen: object, topic: str, count: int) -> tuple[int | None, ...]:
-    """Return the partitions that a partitioner's answer names.
+    """Return the partitions named by a partitioner's answer.
 
     Args:
         chosen: A partition, None for Kafka's own choice, or a collection of partitions, which may
@@ -27,7 +27,7 @@ def partitions_of(chosen: object, topic: str, count: int) -> tuple[int | None, .
 
     Raises:
         ValueError: If one of them does not exist.
-        TypeError: If it is no partition at all.
+        TypeError: If the answer is not a partition.
 
     Example:
         >>> partitions_of({2, 0}, "orders", 3)
@@ -59,18 +59,18 @@ def spread(
     failures: Failures,
     tally: Callable[[str, int], None],
 ) -> tuple[list[int | None], list[str], Batch]:
-    """Call a partitioner once for each row, and return the rows that it lets through.
+    """Call a partitioner once for each row, and return the rows that it does not drop.
 
     Args:
         partitioner: Called with topic, key, value and the topic's number of partitions.
         topics: The topic of each row.
         batch: The rows.
-        count_of: Gives a topic's number of partitions.
+        count_of: Returns a topic's number of partitions.
         failures: What happens to rows on which the partitioner raises.
-        tally: Is told how many rows the partitioner drops.
+        tally: Called with the number of rows that the partitioner drops.
 
     Returns:
-        Partition and topic of each row, and the rows: one for each partition that was named.
+        Partition and topic of each row, and the rows: one for each named partition.
     """
     counts = {topic: count_of(topic) for topic in set(topics)}
 

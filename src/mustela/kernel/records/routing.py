@@ -1,4 +1,4 @@
-"""Operators that send records on their way: branches, travel by key, lines of text."""
+"""Operators that route records: branches, repartitioning by key, printing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["BranchOperator", "PrintOperator", "RepartitionOperator", "SplitOpera
 
 
 class SplitOperator(Operator[SplitNode]):
-    """Each record goes to the first branch whose predicate holds.
+    """Sends each record to the first branch whose predicate holds.
 
-    A predicate sees only the records that no predicate before it took.
+    A predicate sees only the records that no earlier predicate took.
     """
 
     def process_one(self, batch: Batch) -> Batch:
-        """Divide the rows."""
+        """Assign the rows to branches."""
         left, parts = batch, list[Batch]()
         for predicate in self.node.predicates:
             mine, left = self._divide(predicate, left)
@@ -44,7 +44,7 @@ class SplitOperator(Operator[SplitNode]):
         mask, failed = call_each(predicate, (batch.keys, batch.values), on_failure)
         mask = truths(mask, failed, on_failure)
         others = [not held for held in mask]
-        for row in failed:  # a record on which a predicate fails is in no branch
+        for row in failed:  # a record on which a predicate raises is in no branch
             mask[row] = others[row] = False
         return batch.select(mask), batch.select(others)
 
@@ -61,13 +61,13 @@ class BranchOperator(Operator[BranchNode]):
 
 
 class RepartitionOperator(Operator[RepartitionNode]):
-    """Records that have come to the lane of their key; a partitioner may drop or repeat them.
+    """Records that arrived in the lane of their key; a partitioner may drop or repeat them.
 
-    Records without a key go on only where a join behind has results for them.
+    Records without a key are kept only if a later join has results for them.
     """
 
     def process_one(self, batch: Batch) -> Batch:
-        """Hand the rows on."""
+        """Return the rows."""
         if not self.node.null_keys:
             batch = self.without_null(batch, "key", batch.keys)
         partitioner = self.node.partitioner
@@ -77,20 +77,20 @@ class RepartitionOperator(Operator[RepartitionNode]):
         names = [self.step.name] * len(batch)
         failures = self.user_failures(partitioner)
         _, _, going = spread(partitioner, names, batch, lambda _name: count, failures, self.count)
-        # A record that goes on twice is two records: what is done to one is not seen in the other.
+        # A record that is forwarded twice is two records: changes to one are not seen in the other.
         return for_branch(going)
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the serde by whose bytes records travelled."""
+        """Return the serde of the key bytes that the records arrived with."""
         known = self.context.key_serde
         return (self.node.key or ValueSerde(sort_keys=True)) if known is EXCHANGED else known
 
 
 class PrintOperator(Operator[PrintNode]):
-    """A line of text for each record."""
+    """Writes a line of text for each record."""
 
     def process_one(self, batch: Batch) -> None:
-        """Write the lines, all at once."""
+        """Write all the lines at once."""
         columns = (batch.keys, batch.values)
         mapper = self.node.mapper
         on_failure = failing(batch, self.user_failures(mapper))

@@ -1,4 +1,4 @@
-"""Sources of records that no topic holds: what a schedule gives."""
+"""Sources whose records come from a schedule, not from a topic."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["ScheduledSourceOperator"]
 
 
 class _Progress(msgspec.Struct, frozen=True, array_like=True):
-    """What a schedule remembers.
+    """The stored state of a schedule.
 
     Attributes:
-        handled: The time up to which ticks are done with; at first, when the schedule began.
-        number: How many ticks were handled.
+        handled: The time up to which ticks are handled; initially the start of the schedule.
+        number: How many ticks have been handled.
     """
 
     handled: int
@@ -38,7 +38,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Progress).decode
 
 
 class _Rows:
-    """Rows as they come, with the tick of each."""
+    """The rows so far, with the tick of each."""
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -49,7 +49,7 @@ class _Rows:
         self.order: list[Order] = []
 
     def add(self, tick: Tick, rows: Iterable[tuple[Any, Any, int, Headers]]) -> None:
-        """Append the rows of a tick, all of which are sound."""
+        """Append the rows of a tick, all of them valid."""
         for key, value, timestamp, headers in rows:
             self.keys.append(key)
             self.values.append(value)
@@ -64,14 +64,14 @@ class _Rows:
 
 
 class ScheduledSourceOperator(Operator[ScheduledSourceNode]):
-    """The ticks that are due, each with the records that the function makes of it.
+    """Emits, for each due tick, the records that the function makes of it.
 
     The last tick that was handled is kept in the key group of the source's name. It is written in
     the epoch that emits the tick's records, so that both are committed or neither is.
     """
 
     def open(self) -> None:
-        """Find out whether the schedule is in this lane, and how far it has come."""
+        """Find out whether the schedule is in this lane, and how far it has got."""
         state = self.context.state
         if state is None:
             msg = f"step {self.step.name!r} keeps state, but its stage has none"
@@ -113,14 +113,14 @@ class ScheduledSourceOperator(Operator[ScheduledSourceNode]):
         return rows.batch(()) if rows.keys else None
 
     def due_processing_times(self) -> dict[int, int]:
-        """Return when the next tick is."""
+        """Return when the next tick is due."""
         if self._handled is None:
             return {}
         following = self.node.schedule.after(self._handled)
         return {} if following is None else {self._group: following}
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return None: rows come without key bytes."""
+        """Return None: the rows have no key bytes."""
         return None
 
     def _handle(self, timestamp: int, number: int, rows: _Rows) -> None:
@@ -151,7 +151,7 @@ class ScheduledSourceOperator(Operator[ScheduledSourceNode]):
 
 
 def _row(tick: Tick, item: Any) -> tuple[Any, Any, int, Headers]:
-    """Return a row of what the function made.
+    """Return a row from one result of the function.
 
     Raises:
         TypeError: If it is neither a pair nor a record.
@@ -160,7 +160,7 @@ def _row(tick: Tick, item: Any) -> tuple[Any, Any, int, Headers]:
         record = cast("Record[Any, Any]", item)
         return record.key, record.value, record.timestamp, record.headers
     if not isinstance(item, tuple) or len(cast("tuple[Any, ...]", item)) != 2:
-        msg = f"the function gave {item!r:.60}, which is neither a pair (key, value) nor a Record"
+        msg = f"the function returned {item!r:.60}, neither a pair (key, value) nor a Record"
         raise TypeError(msg)
     key, value = cast("tuple[Any, Any]", item)
     return key, value, tick.timestamp, ()

@@ -1,4 +1,4 @@
-"""Where rows leave for Kafka: encoded, with the topic and, if asked for, the partition."""
+"""Rows for Kafka: encoded, with their topic and, if a partitioner is set, their partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SinkOperator"]
 
 
 class SinkOperator(Operator[SinkNode]):
-    """Encoded rows for one topic, or for the topics that a function names."""
+    """Encodes rows for one topic, or for the topics that a function names."""
 
     reads_only: ClassVar[bool] = True
 
@@ -31,7 +31,7 @@ class SinkOperator(Operator[SinkNode]):
         self._value = self.node.value or BytesSerde()
 
     def process_one(self, batch: Batch) -> None:
-        """Encode the rows and put them aside."""
+        """Encode the rows and collect them."""
         topics: list[str] | None = None
         if not isinstance(self.node.topic, str):
             topics, batch = self._topics(self.node.topic, batch)
@@ -42,7 +42,7 @@ class SinkOperator(Operator[SinkNode]):
         keys, failed = known_key_bytes(batch, self.context.key_serde, self._key), list[int]()
         if keys is None:
             keys, failed = encode_column(self._key, batch.keys, batch, failures)
-        if failed:  # a row whose key failed is done: its value must not fail once more
+        if failed:  # a row whose key failed is done: its value must not fail too
             batch, keys = without(batch, failed), drop(keys, failed)
             topics, partitions = _drop(topics, failed), _drop(partitions, failed)
         values, failed = encode_column(self._value, batch.values, batch, failures)
@@ -94,7 +94,7 @@ class SinkOperator(Operator[SinkNode]):
     ) -> list[int | None]:
         """Return the partition of the key inside each windowed key, as Kafka Streams chooses it.
 
-        Where the number of partitions is not known, the producer chooses by the whole key.
+        If the number of partitions is not known, the producer chooses by the whole key.
         """
         suffix, known = self._key.group_suffix, self.options.topic_partitions
         names = [str(self.node.topic)] * len(keys) if topics is None else topics

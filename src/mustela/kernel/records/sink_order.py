@@ -1,8 +1,8 @@
-"""Rows of one topic leave in the order of their records, whichever of its sinks wrote them.
+"""Rows of one topic leave in the order of their source records, whichever sinks wrote them.
 
-Each sink keeps the order of its own rows of a key; those of several sinks are put between each
-other by the records that they come from, and what one record gave by turns, as Kafka Streams goes
-through the steps. Where a topic has one sink nothing of this is done.
+Each sink keeps the order of its own rows of a key. Rows of several sinks are interleaved by the
+records that they come from, and rows of one record by turns, as Kafka Streams goes through the
+steps. Nothing is sorted for a topic with one sink.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["in_record_order", "places_of"]
 
 
 def places_of(order: Sequence[Order] | None, turns: Sequence[int]) -> list[Place] | None:
-    """Return what the rows of a sink are sorted by; None where no other sink writes its topic.
+    """Return the sort keys of a sink's rows; None if no other sink writes its topic.
 
     Args:
         order: The order of its rows.
@@ -38,11 +38,11 @@ def places_of(order: Sequence[Order] | None, turns: Sequence[int]) -> list[Place
 
 
 def in_record_order(parts: list[SinkRows], *, spread: bool = False) -> list[SinkRows]:
-    """Return rows, those of topics with several sinks in the order of their records.
+    """Return the rows, sorted by their source records for topics with several sinks.
 
     Args:
         parts: Rows of sinks.
-        spread: Whether these are the rows of all stages, and not of a part of one.
+        spread: Whether these are the rows of all stages, not of part of one.
     """
     if all(part.places is None for part in parts):
         return parts
@@ -50,7 +50,7 @@ def in_record_order(parts: list[SinkRows], *, spread: bool = False) -> list[Sink
     together: dict[str, list[SinkRows]] = {}
     for part in placed:
         together.setdefault(part.topic if isinstance(part.topic, str) else "", []).append(part)
-    if "" in together:  # a function named topics, and may have named any
+    if "" in together:  # a function names the topics, and may name any
         together = {"": placed}
     merged = [
         _merged(some, keep=not spread and any(part.spread for part in some))
@@ -60,7 +60,7 @@ def in_record_order(parts: list[SinkRows], *, spread: bool = False) -> list[Sink
 
 
 def _merged(parts: list[SinkRows], *, keep: bool) -> SinkRows:
-    """Return the rows of several sinks as those of one; with their places, if they are kept."""
+    """Return the rows of several sinks as those of one; with their places if ``keep``."""
     first = parts[0]
     columns = [_never_back(part) for part in parts]
     places = list(chain.from_iterable(columns))
@@ -103,10 +103,10 @@ def _steps(part: SinkRows) -> list[str]:
 
 
 def _never_back(part: SinkRows) -> list[Place]:
-    """Return the places of rows, none before that of an earlier row of the same key.
+    """Return the places of rows, none of them before that of an earlier row of its key.
 
-    A timer's row has the time of the timer, which may lie before that of a record which its key
-    was given earlier.
+    A timer's row has the time of the timer, which may be before that of an earlier record of the
+    key.
     """
     places = part.places
     assert places is not None
@@ -126,7 +126,7 @@ def _topics(part: SinkRows) -> list[str]:
 
 
 def _filled(columns: Sequence[Any], parts: Sequence[SinkRows], missing: Headers | None) -> Any:
-    """Return a column of all parts, filled up where a part has none; None where none has any."""
+    """Return a column of all parts, padded where a part has none; None if none has any."""
     if all(column is None for column in columns):
         return None
     pairs = zip(columns, parts, strict=True)

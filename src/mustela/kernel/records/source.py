@@ -1,4 +1,4 @@
-"""Where records enter the kernel: bytes as they were read become keys and values."""
+"""Where records enter the kernel: the bytes read are decoded into keys and values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CANONICAL: Final = (StrSerde, BytesSerde, IntSerde, Int32Serde, Int16Serde)
 def is_canonical(serde: Serde[Any] | None) -> bool:
     """Say whether decoding and encoding again always gives the same bytes.
 
-    JSON with other white space does not, so bytes that were read cannot stand for the key.
+    JSON with different white space does not, so the bytes read cannot represent the key.
     """
     return serde is None or type(serde) in _CANONICAL
 
@@ -59,16 +59,16 @@ def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
     output: Callable[[], StageOutput],
     now_ms: int = 0,
 ) -> Batch:
-    """Decode the records of a chunk; one that cannot be decoded meets the handler alone.
+    """Decode the records of a chunk; only those that cannot be decoded go to the handler.
 
-    The chunk's timestamps become those that the source's timestamp extractor gives.
+    The chunk's timestamps are replaced by those of the source's timestamp extractor.
 
     Args:
         source: The source node that reads the chunk's topic.
-        chunk: Where the records come from.
-        keys: Their keys as they were read.
-        values: Their values as they were read.
-        options: Says what the handler does.
+        chunk: The chunk.
+        keys: The keys as they were read.
+        values: The values as they were read.
+        options: Hold the handler.
         output: Where dead letters and counts go.
         now_ms: The epoch's wall-clock time.
 
@@ -99,14 +99,14 @@ def _decode(
     on_failure: Callable[[int, Exception], None],
     bad: set[int],
 ) -> list[Any]:
-    """Decode a column; rows that fail are added to ``bad``, rows in it are passed over."""
+    """Decode a column; rows in ``bad`` are skipped, and rows that fail are added to it."""
     if serde is None:
         return column
     try:
         if not bad:
             return serde.deserialize_many(column)
     except EnvironmentFault:
-        raise  # asked again row by row, a schema registry would answer no better
+        raise  # asking a schema registry again for each row would not help
     except Exception:  # noqa: BLE001 - found again below, with its row
         pass
     decoded: list[Any] = []
@@ -123,19 +123,19 @@ def _decode(
 
 
 class SourceOperator(Operator[SourceNode]):
-    """Decoded records of a source go on as they are."""
+    """Forwards the decoded records of a source."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Hand the batch on."""
+        """Return the batch."""
         return batch
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the source's serde if the bytes that were read are what it would write."""
+        """Return the source's serde if it would write the same bytes that were read."""
         return source_key_serde(self.node)
 
 
 def source_key_serde(node: SourceNode | TableSourceNode) -> Serde[Any] | None:
-    """Return the serde of the key bytes that `decode_source` hands on, if they have one."""
+    """Return the serde of the key bytes that `decode_source` returns, if they have one."""
     if not is_canonical(node.key):
         return None
     return BytesSerde() if node.key is None else node.key

@@ -1,4 +1,4 @@
-"""Operators that look at one record at a time and keep nothing."""
+"""Operators that handle one record at a time and keep no state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class FunctionOperator(Operator[N]):
-    """An operator with one function of the user's."""
+    """An operator with one user's function."""
 
     def run_function(
         self, function: Callable[..., Any], batch: Batch, *, keyed: bool
@@ -48,7 +48,7 @@ class FunctionOperator(Operator[N]):
 
 
 class MapValuesOperator(FunctionOperator[MapValuesNode]):
-    """Another value for each record."""
+    """Replaces the value of each record."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each value."""
@@ -57,7 +57,7 @@ class MapValuesOperator(FunctionOperator[MapValuesNode]):
 
 
 class FlatMapValuesOperator(FunctionOperator[FlatMapValuesNode]):
-    """Any number of values for each record."""
+    """Replaces each record by any number of records with the same key."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each record by one record per result."""
@@ -70,11 +70,11 @@ class FlatMapValuesOperator(FunctionOperator[FlatMapValuesNode]):
 
 
 def numbered(made: Batch, results: Iterable[Sequence[Any]]) -> Batch:
-    """Return what records gave, each as a record of its own that comes after those before it.
+    """Return the results of records, each as a record that is ordered after those before it.
 
     Args:
         made: The rows.
-        results: For each record what it gave.
+        results: The results of each record.
     """
     order = made.order
     if order is None:
@@ -86,10 +86,10 @@ def numbered(made: Batch, results: Iterable[Sequence[Any]]) -> Batch:
 def flat_results(
     operator: FunctionOperator[Any], function: Callable[..., Any], batch: Batch, *, keyed: bool
 ) -> tuple[list[Any], list[int]]:
-    """Call a flat-mapping function once for each row, and bring its results into sequences.
+    """Call a flat-mapping function once for each row, and return its results as sequences.
 
-    A function that returns lists runs at the speed of `map`. One that does not, such as a
-    generator, is run to its end before the next row begins, as a loop would do it.
+    A function that returns lists runs at the speed of `map`. A generator is run to its end before
+    the next row begins, as in a loop.
     """
     lazy = False
 
@@ -121,7 +121,7 @@ def flat_results(
 def settle(
     results: list[Any], failed: list[int], on_failure: Callable[[int, Exception], None]
 ) -> None:
-    """Bring the results that are not sequences yet into sequences, in place."""
+    """Replace the results that are not sequences by sequences, in place."""
     done = set(failed)
     for row, result in enumerate(results):
         if row in done:
@@ -135,7 +135,7 @@ def settle(
 
 
 def check_pair(result: Any) -> None:
-    """Refuse what is not a key with a value.
+    """Refuse a result that is not a pair of key and value.
 
     Raises:
         TypeError: If it is not a tuple or list of two.
@@ -149,13 +149,13 @@ def check_pair(result: Any) -> None:
 
 
 def all_pairs(results: Sequence[Any]) -> bool:
-    """Say whether every result is a key with a value."""
+    """Return whether every result is a pair of key and value."""
     types = set(map(type, results))
     return all(issubclass(kind, (tuple, list)) for kind in types) and set(map(len, results)) <= {2}
 
 
 class MapOperator(FunctionOperator[MapNode]):
-    """Another key and value for each record."""
+    """Replaces the key and value of each record."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each key and value."""
@@ -173,7 +173,7 @@ class MapOperator(FunctionOperator[MapNode]):
 
 
 class FlatMapOperator(FunctionOperator[FlatMapNode]):
-    """Any number of keys and values for each record."""
+    """Replaces each record by any number of records."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each record by one record per pair."""
@@ -200,7 +200,7 @@ def _check_pairs(results: Sequence[Any]) -> None:
 
 
 class SelectKeyOperator(FunctionOperator[SelectKeyNode]):
-    """Another key for each record."""
+    """Replaces the key of each record."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Replace each key."""
@@ -213,10 +213,10 @@ class SelectKeyOperator(FunctionOperator[SelectKeyNode]):
 
 
 class FilterOperator(FunctionOperator[FilterNode]):
-    """The records for which the predicate holds, or does not hold."""
+    """Keeps the records for which the predicate holds, or those for which it does not."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Keep what the predicate says."""
+        """Keep the rows that the predicate selects."""
         predicate = self.node.predicate
         mask, failed = self.run_function(predicate, batch, keyed=True)
         mask = truths(mask, failed, failing(batch, self.user_failures(predicate)))
@@ -228,7 +228,7 @@ class FilterOperator(FunctionOperator[FilterNode]):
 
 
 class PeekOperator(FunctionOperator[PeekNode]):
-    """The same records, after an action on each."""
+    """Calls an action on each record, and forwards the records unchanged."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Call the action for its effect."""
@@ -237,7 +237,7 @@ class PeekOperator(FunctionOperator[PeekNode]):
 
 
 class ForeachOperator(FunctionOperator[ForeachNode]):
-    """An action on each record; nothing goes on."""
+    """Calls an action on each record, and forwards nothing."""
 
     def process_one(self, batch: Batch) -> None:
         """Call the action for its effect."""
@@ -245,7 +245,7 @@ class ForeachOperator(FunctionOperator[ForeachNode]):
 
 
 class MergeOperator(Operator[MergeNode]):
-    """All records of several inputs, in order."""
+    """Merges the records of several inputs, in order."""
 
     def process(self, inputs: Sequence[Batch]) -> Batch:
         """Merge one batch per input."""

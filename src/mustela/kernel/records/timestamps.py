@@ -1,4 +1,4 @@
-"""The time of each record of a chunk, by the timestamp extractor of its source."""
+"""The timestamps of a chunk's records, by the timestamp extractor of the source."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ def own_times(
     on_failure: OnFailure,
     output: Callable[[], StageOutput],
 ) -> set[int]:
-    """Set the times of a chunk's records as far as they do not depend on keys and values.
+    """Set the times of a chunk's records where they do not depend on keys and values.
 
-    A column without a negative timestamp, which is all there is in most programs, costs one look
-    for its least value.
+    A column without a negative timestamp, the usual case, costs one search for its minimum.
 
     Returns:
-        The rows that have no time and do not go on.
+        The rows that have no time and are dropped.
     """
     extractor = source.timestamp_extractor
     if isinstance(extractor, WallclockTimestampExtractor):
@@ -44,7 +43,7 @@ def own_times(
         return set()
     plain = FailOnInvalidTimestamp | LogAndSkipOnInvalidTimestamp
     if not isinstance(extractor, plain | UsePartitionTimeOnInvalidTimestamp | None):
-        return set()  # a function of the user's: see `user_times`
+        return set()  # a user's function: see `user_times`
     times = chunk.timestamps
     if not times or min(times) >= 0:
         return set()
@@ -63,7 +62,7 @@ def own_times(
 
 
 def _running(times: Sequence[int], floor: int, latest: int) -> tuple[list[int], list[int]]:
-    """Return the times, the partition time for each negative one, and where those are."""
+    """Return the times, the partition time for each negative one, and the places of those."""
     mended: list[int] = []
     negative: list[int] = []
     for row, time in enumerate(times):
@@ -91,18 +90,18 @@ def user_times(
     options: KernelOptions,
     output: Callable[[], StageOutput],
 ) -> set[int]:
-    """Set the times of a chunk's records by a function of the user's, if the source has one.
+    """Set the times of a chunk's records by the user's function, if the source has one.
 
     Args:
         source: The source.
         chunk: Its timestamps are replaced.
         batch: The decoded records.
         bad: Rows that could not be decoded; the function is not called for them.
-        options: Says what happens to records on which the function raises.
+        options: Decide about records on which the function raises.
         output: Where counts go.
 
     Returns:
-        The rows that get no time and do not go on.
+        The rows that get no time and are dropped.
     """
     extractor: Any = source.timestamp_extractor
     if not callable(extractor):

@@ -23,7 +23,7 @@ __all__ = ["GlobalJoinOperator", "GlobalView", "global_rows"]
 
 
 class GlobalView(Protocol):
-    """A copy of a global table as it is now."""
+    """A copy of a global table in its current state."""
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored rows of ``keys`` in the same order."""
@@ -37,10 +37,10 @@ def global_rows(
     timestamps: Sequence[int],
     headers: Sequence[Headers] | None,
 ) -> list[tuple[bytes, bytes | None]]:
-    """Return what records of a global table's topic change in a copy, in order.
+    """Return the changes that records of a global table's topic make to a copy, in order.
 
-    Records without a key say nothing. A key whose serde may write equal keys in two ways is written
-    anew, so that it is found.
+    Records without a key are ignored. A key whose serde may encode equal keys in two ways is
+    encoded again, so that lookups find it.
 
     Args:
         node: The table.
@@ -73,10 +73,10 @@ def global_rows(
 
 
 class GlobalJoinOperator(Operator[GlobalJoinNode]):
-    """Looks up the rows of a batch with one fetch; records stay where they are."""
+    """Looks up the rows of a batch with one fetch; records stay in their lane."""
 
     def open(self) -> None:
-        """Find the table.
+        """Look up the table.
 
         Raises:
             InvariantError: If the engine gave this task no such table.
@@ -120,7 +120,7 @@ class GlobalJoinOperator(Operator[GlobalJoinNode]):
         return without(batch.with_values(values), failed)
 
     def _found(self, batch: Batch, key_bytes: list[bytes | None]) -> tuple[list[Any], list[int]]:
-        """Return the row that each record meets, and the records whose row cannot be decoded."""
+        """Return the row of each record, and the records whose row cannot be decoded."""
         keys = [key for key in dict.fromkeys(key_bytes) if key is not None]
         stored = self._view.getmulti(keys)
         try:

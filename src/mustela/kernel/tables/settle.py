@@ -1,4 +1,4 @@
-"""Of the changes of an epoch the last one for each key."""
+"""The last change of each key in an epoch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["SettleOperator"]
 
 
 class SettleOperator(KeyedOperator[SettleNode]):
-    """Gives what a table says at the barrier, when the table itself says each change.
+    """Forwards one change per key and epoch of a table that itself forwards every change.
 
-    The last change of a key goes on, with the old value of the first one.
+    The last change of a key is forwarded, with the old value of the first one.
     """
 
     def open(self) -> None:
-        """Keys are told apart by the bytes they come with."""
+        """Use the key bytes of the input."""
         self.use_key_serde(self.context.key_serde)
 
     def process_one(self, batch: Batch) -> Batch:
         """Keep the last change of each key."""
-        if batch.latest is not None:  # a versioned table says everything to everybody
+        if batch.latest is not None:  # a versioned table forwards every change
             return batch
         batch, key_bytes = self.with_key_bytes(batch)
         rows = range(len(key_bytes))

@@ -1,4 +1,4 @@
-"""Operators on tables: they read changes (new and, where known, old value) and give changes."""
+"""Operators on tables: they turn changes (new and, if known, old value) into changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ M = TypeVar("M", TableFilterNode, TableMapValuesNode)
 
 def drop_empty_changes(batch: Batch) -> Batch:
     """Drop changes from nothing to nothing, where the old values are known."""
-    if batch.olds is None or batch.latest is not None:  # a versioned table says everything
+    if batch.olds is None or batch.latest is not None:  # a versioned table forwards every change
         return batch
     if all(batch.values) or None not in batch.values:
         return batch
@@ -51,14 +51,14 @@ class KeyedTableOperator(KeyedOperator[N]):
     """A table operator that may keep its rows in a store.
 
     Attributes:
-        ends_empty: Whether a change from nothing to nothing ends here, where the old value is
-            known. With ``emit = barrier`` it does so everywhere.
+        ends_empty: Whether a change from nothing to nothing is dropped where the old value is
+            known. With ``emit = barrier`` it always is.
     """
 
     ends_empty: ClassVar[bool] = False
 
     def open_store(self, spec: StoreSpec | None, serde: Serde[Any] | None = None) -> None:
-        """Find the store, if there is one."""
+        """Look up the store, if there is one."""
         self._store: LaneStore | None = None
         self._versioned = spec if spec is not None and spec.traits.versioned else None
         if spec is not None:
@@ -66,7 +66,7 @@ class KeyedTableOperator(KeyedOperator[N]):
             self._codec = StoreCodec(spec, spec.value_serde or serde or ValueSerde())
 
     def settled(self, batch: Batch) -> Batch:
-        """Store a batch of changes if there is a store; empty ones may end here."""
+        """Store a batch of changes if there is a store; empty ones may be dropped."""
         if self._store is not None and len(batch):
             return self._stored(batch, self._store)
         if self.ends_empty or self.options.emit == "barrier":
@@ -74,11 +74,11 @@ class KeyedTableOperator(KeyedOperator[N]):
         return batch
 
     def _ends_known(self, batch: Batch) -> bool:
-        """Whether changes from nothing to nothing end here; a versioned table says everything."""
+        """Whether changes from nothing to nothing are dropped; a versioned table keeps them."""
         return self.ends_empty and self.step.wants_old and batch.latest is None
 
     def _stored(self, batch: Batch, store: LaneStore) -> Batch:
-        """Store changes; return them, with their old values if these are wanted.
+        """Store changes; return them, with their old values if wanted.
 
         Where a key occurs more than once, each change's old value is the new one before it.
         """
@@ -118,8 +118,8 @@ class KeyedTableOperator(KeyedOperator[N]):
     ) -> Batch:
         """Store versions; those too old for the history are dropped and counted.
 
-        The old value of a change is the newest version before it, also where the change is of an
-        older one.
+        The old value of a change is the newest version before it, even if the change is to an older
+        version.
         """
         before, latest, late = put_versions(store, spec, key_bytes, encoded, batch.timestamps)
         changes = Batch(
@@ -159,10 +159,10 @@ def _without_empty(changes: Batch, news: list[bytes | None], olds: list[bytes | 
 
 
 class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode]):
-    """Records as a table, in order of arrival: an older record may replace a newer one."""
+    """Turns records into a table, in order of arrival: an older record may replace a newer one."""
 
     def open(self) -> None:
-        """Choose serde and store."""
+        """Look up serde and store."""
         self.use_key_serde(self.node.key)
         self.open_store(self.node.store, self.node.value)
 
@@ -179,26 +179,26 @@ class TableSourceOperator(KeyedTableOperator[TableSourceNode | StreamToTableNode
 
 
 class SameKeysOperator(KeyedTableOperator[M]):
-    """A table with the keys of the table before it, and values of its own."""
+    """A table with the keys of its parent and its own values."""
 
     def open(self) -> None:
-        """Find the store."""
+        """Look up the store."""
         spec = self.node.store
         self.use_key_serde(spec.key_serde if spec is not None else None)
         self.open_store(spec)
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return what came in: the keys stay, unless the store has its own."""
+        """Return the input's serde: the keys stay, unless the store has its own serde."""
         return self.context.key_serde if self._store is None else self._key
 
 
 class TableFilterOperator(SameKeysOperator[TableFilterNode]):
-    """The rows for which the predicate holds; a row that stops to hold is deleted."""
+    """Keeps the rows for which the predicate holds; a row that no longer passes is deleted."""
 
     ends_empty = True
 
     def process_one(self, batch: Batch) -> Batch:
-        """Replace each value that does not hold by a deletion."""
+        """Replace each value for which the predicate does not hold by a deletion."""
         predicate = self.node.predicate
         on_failure = failing(batch, self.user_failures(predicate))
         values, failed = self._kept(batch.keys, batch.values, on_failure)
@@ -210,7 +210,7 @@ class TableFilterOperator(SameKeysOperator[TableFilterNode]):
     def _kept(
         self, keys: list[Any], values: list[Any], on_failure: Callable[[int, Exception], None]
     ) -> tuple[list[Any], list[int]]:
-        """Return the values that hold, None for the others; None is never looked at."""
+        """Return the values that pass, None for the others; the predicate never gets None."""
         holds, failed = call_present(self.node.predicate, (keys, values), values, on_failure)
         holds = truths(holds, failed, on_failure)
         negate = self.node.negate
@@ -222,7 +222,7 @@ class TableFilterOperator(SameKeysOperator[TableFilterNode]):
 
 
 def _forget(row: int, error: Exception) -> None:
-    """Take an old value on which the function raises for one that was never there."""
+    """Treat an old value on which the function raises as absent."""
     del row, error
 
 
@@ -232,7 +232,7 @@ def call_present(
     values: list[Any],
     on_failure: Callable[[int, Exception], None],
 ) -> tuple[list[Any], list[int]]:
-    """Call a function for the rows whose value is not None; the others give None."""
+    """Call a function for the rows whose value is not None; the result of the others is None."""
     if all(values) or None not in values:
         return call_each(function, columns, on_failure)
     places = [row for row, value in enumerate(values) if value is not None]
@@ -251,10 +251,10 @@ def call_present(
 
 
 class TableMapValuesOperator(SameKeysOperator[TableMapValuesNode]):
-    """Another value for each row; deletions pass through, unless the mapper asks to see them."""
+    """Replaces the value of each row; deletions pass through, unless the mapper asks for them."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Map each new value and, if somebody asks for it, each old one."""
+        """Map each new value and, if old values are wanted, each old one."""
         on_failure = failing(batch, self.user_failures(self.node.mapper))
         values, failed = self._mapped(batch.keys, batch.values, on_failure)
         olds = None
@@ -272,7 +272,7 @@ class TableMapValuesOperator(SameKeysOperator[TableMapValuesNode]):
 
 
 class TableToStreamOperator(Operator[TableToStreamNode]):
-    """The new value of each change as a record; a deletion is a record without a value."""
+    """Turns the new value of each change into a record; a deletion becomes a null value."""
 
     def process_one(self, batch: Batch) -> Batch:
         """Turn changes into records."""
@@ -287,5 +287,5 @@ class TableToStreamOperator(Operator[TableToStreamNode]):
         return without(batch.with_keys(keys), failed)
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return what came in, or None where the keys are new."""
+        """Return the input's serde, or None if the keys are new."""
         return self.context.key_serde if self.node.mapper is None else None

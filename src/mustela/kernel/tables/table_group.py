@@ -1,4 +1,4 @@
-"""Grouping the rows of a table anew: one change of a row becomes the changes of its groups."""
+"""Regrouping a table: one change of a row becomes changes of its groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOWHERE = (None, None)
 
 
 class _Places(NamedTuple):
-    """For each row where its value belongs, as columns; all None where it belongs nowhere."""
+    """The group and value of each row, as columns; all None for a row in no group."""
 
     key_bytes: list[bytes | None]
     groups: list[Any]
@@ -33,19 +33,19 @@ class _Places(NamedTuple):
 
 
 class TableGroupOperator(KeyedOperator[TableGroupNode]):
-    """Gives changes by group: what leaves a group comes before what joins one."""
+    """Emits changes by group: what leaves a group comes before what joins one."""
 
     def open(self) -> None:
         """Choose the serde of the groups."""
         self.use_key_serde(self.node.key)
 
     def process_one(self, batch: Batch) -> Batch:
-        """Map the new and the old value of each change, and see whether the group is the same."""
+        """Map the new and the old value of each change, and check whether the group is the same."""
         batch = latest_only(batch)
         assert batch.olds is not None, self.step.name
         news, failed = self._places(batch, batch.values)
         olds = batch.olds
-        if failed:  # nobody is asked again about a row that has failed
+        if failed:  # the handler has already decided about a row that failed
             olds = list(olds)
             for row in failed:
                 olds[row] = None
@@ -56,7 +56,7 @@ class TableGroupOperator(KeyedOperator[TableGroupNode]):
         return _by_group(batch, news, gone)
 
     def _places(self, batch: Batch, values: list[Any]) -> tuple[_Places, list[int]]:
-        """Return where each value belongs, and the rows on which that failed."""
+        """Return the group of each value, and the rows on which the mapper failed."""
         count = len(values)
         if values.count(None) == count:
             nothing: list[Any] = [None] * count
@@ -81,7 +81,7 @@ class TableGroupOperator(KeyedOperator[TableGroupNode]):
 
 
 def _by_group(batch: Batch, news: _Places, gone: _Places) -> Batch:
-    """Return the changes of the groups; one change where a row stays in its group."""
+    """Return the changes of the groups; one change for a row that stays in its group."""
     rows: list[int] = []
     groups: list[Any] = []
     values: list[Any] = []

@@ -1,4 +1,4 @@
-"""A table as a join sees it: the rows before this epoch, and what it was told since."""
+"""A table as a join sees it: its rows before this epoch, plus the changes since."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ OnFailure = Callable[[int, Exception], None]
 
 
 _UNKEPT: Final = object()
-"""Stands for a row that cannot be encoded: the row before it stays."""
+"""Marks a row that cannot be encoded: the previous row stays."""
 
 
 def spread(values: Sequence[Any], keys: Sequence[Any], row_keys: Sequence[Any]) -> list[Any]:
-    """Return for each row the value of its key; rows share no value that can be changed.
+    """Return the value of each row's key; rows share no mutable value.
 
     Args:
         values: One value for each of ``keys``.
-        keys: The keys, each once.
+        keys: The distinct keys.
         row_keys: The key of each row; None has no value.
     """
     if row_keys is keys:
@@ -51,20 +51,21 @@ def spread(values: Sequence[Any], keys: Sequence[Any], row_keys: Sequence[Any]) 
 class LookupTable:
     """The rows of one table as they were before the changes that an operator is given next.
 
-    A table that lives in the same stage has taken the changes of this epoch already when the join
-    runs. So the join reads what was before the epoch, and remembers the changes it was given.
+    A table in the same stage has already applied the changes of this epoch when the join runs. So
+    the join reads the rows as they were before the epoch, and remembers the changes it received.
 
-    A copy of windows has a clock of its own, which the starts of windows move, where rows move it:
-    Kafka Streams looks windows up in the table's own store. A window is known while one of the
-    tables may change it, or while that store keeps it (see `EventClock.kept_ms`).
+    A copy of windows has its own clock; where rows advance it, the starts of windows do: Kafka
+    Streams looks windows up in the table's own store. A window can be found while one of the tables
+    may change it, or while that store keeps it (see `EventClock.kept_ms`).
 
     Args:
         operator: The join.
         lookup: Where the rows are.
-        kept_ms: How long the table itself keeps its windows; as long as the copy if not given.
+        kept_ms: How long the table itself keeps its windows, in milliseconds; default: as long as
+            the copy.
 
     Attributes:
-        clock: That of a copy whose rows leave it by their time; None for any other.
+        clock: The clock of a copy whose rows expire; None for any other.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class LookupTable:
     def rows(
         self, keys: list[bytes], objects: Callable[[], list[Any]], on_failure: OnFailure
     ) -> tuple[list[Any], list[int]]:
-        """Return the value of each key, None where it has no row, and the row's timestamp.
+        """Return the value of each key, None if it has no row, and the row's timestamp.
 
         Args:
             keys: Keys as bytes, each once.
-            objects: Gives the same keys as objects; only called where a view needs them.
+            objects: Returns the same keys as objects; only called if a view needs them.
             on_failure: Called with the place of a key on whose row a view fails.
         """
         lookup = self._lookup
@@ -124,7 +125,7 @@ class LookupTable:
         return self._codec.decode_many(values)[0], times
 
     def tell(self, changes: Batch, key_bytes: list[bytes]) -> None:
-        """Take changes over: what is looked up from now on is looked up behind them."""
+        """Apply changes: later lookups see them."""
         if not key_bytes:
             return
         last = dict(zip(key_bytes, range(len(key_bytes)), strict=True))
@@ -141,13 +142,13 @@ class LookupTable:
         self._told.update(zip(last, pairs, strict=True))
 
     def _places(self, keys: list[bytes]) -> list[bytes]:
-        """Return where a copy keeps the rows of keys; those of windows in order of time."""
+        """Return the keys under which a copy keeps rows; those of windows sort by time."""
         if self._kept_ms is None:
             return keys
         return time_keys(self._window_times(keys), keys)
 
     def _window_times(self, keys: Sequence[bytes]) -> list[int]:
-        """Return what stands behind each record key: a window's start, or a session's end."""
+        """Return the time after each record key: a window's start, or a session's end."""
         serde = self._lookup.store.key_serde
         assert serde is not None, self._lookup.store.name
         begin = -serde.group_suffix
@@ -155,17 +156,17 @@ class LookupTable:
         return [int.from_bytes(key[begin:end], "big", signed=True) for key in keys]
 
     def moves(self, key_bytes: Sequence[bytes]) -> list[int]:
-        """Return the times to which changes of a table of windows move the time of its copy."""
+        """Return the times to which changes of a windowed table advance its copy's clock."""
         return self._window_times(key_bytes)
 
     def is_kept(self, keys: Sequence[bytes], times: Sequence[int]) -> list[bool]:
-        """Say of windows of a copy whether they are still known at a time each."""
+        """Return whether windows of a copy can still be found, each at its own time."""
         assert self._kept_ms is not None, self._lookup.store.name
         pairs = zip(self._window_times(keys), times, strict=True)
         return [begin >= time - self._kept_ms for begin, time in pairs]
 
     def end(self) -> None:
-        """End the epoch: forget the windows of a copy that can change no more."""
+        """End the epoch: forget the windows of a copy that can no longer change."""
         if self.clock is None or self._kept_ms is None:
             return
         self.clock.save()
@@ -189,7 +190,7 @@ class LookupTable:
 def _viewed(
     view: TableView, keys: list[Any], values: list[Any], on_failure: OnFailure
 ) -> list[Any]:
-    """Return what a step without a store makes of looked-up values."""
+    """Return looked-up values as mapped by a step without a store."""
     if isinstance(view, TableFilterNode):
         holds, failed = call_present(view.predicate, (keys, values), values, on_failure)
         holds = truths(holds, failed, on_failure)
@@ -203,7 +204,7 @@ def _viewed(
 
 
 class JoinOperator(KeyedOperator[N]):
-    """What operators with two keyed inputs have in common."""
+    """What operators with two keyed inputs share."""
 
     def keyed_input(self, batch: Batch, number: int) -> tuple[Batch, list[bytes]]:
         """Return the rows of an input that have a key, in order, and their keys as bytes."""
@@ -217,7 +218,7 @@ class JoinOperator(KeyedOperator[N]):
         return batch, batch.key_bytes
 
     def input_key_bytes(self, batch: Batch, number: int) -> tuple[Batch, list[Any]]:
-        """Return the rows of an input whose key has bytes, and these; a null key has none."""
+        """Return the rows whose key can be encoded, and their key bytes; None for a null key."""
         return self.encoded_keys(batch, self.context.key_serdes[number])
 
     def call_joiner(
@@ -228,7 +229,7 @@ class JoinOperator(KeyedOperator[N]):
 
 
 def in_order(batch: Batch) -> Batch:
-    """Return the rows of a batch by their order; changes of a table need not come so."""
+    """Return the rows of a batch in order; changes of a table may arrive out of order."""
     order = batch.order
     if order is None or all(map(le, order, islice(order, 1, None))):
         return batch

@@ -1,4 +1,4 @@
-"""A versioned table as a join sees it: the version that held at a record's own time."""
+"""A versioned table as a join sees it: the version valid at a record's own time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["VersionedLookup", "versions_before"]
 
 
 class _Before:
-    """What a store held before the epoch, as a snapshot to write over."""
+    """A store's rows before the epoch, as a snapshot to write over."""
 
     def __init__(self, store: StoreOverlay) -> None:
         self._store = store
@@ -39,36 +39,36 @@ class _Before:
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Give nothing: what is over is only removed where it is kept."""
+        """Yield nothing: expired history is only removed in the store itself."""
         del store, low, high, reverse
         return iter(())
 
     def prefix(
         self, store: str, prefix: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Give nothing; nobody asks."""
+        """Return nothing: not used."""
         del store, prefix, reverse
         return iter(())
 
     def count(self, store: str) -> int:
-        """Give nothing; nobody asks."""
+        """Return nothing: not used."""
         del store
         return 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def versions_before(store: StoreOverlay, spec: StoreSpec) -> VersionedRows:
-    """Return the versions of a key group before the epoch; what is put there is forgotten."""
+    """Return the versions of a key group before the epoch; what is put into them is discarded."""
     return versioned_rows(StoreOverlay(spec.name, _Before(store)), spec)
 
 
 class VersionedLookup:
-    """The versions of one table, each change in its place between the records.
+    """The versions of one table, with each change applied at its place between the records.
 
-    A table of the same stage has put the epoch's versions already when the join runs. So the join
-    puts them once more, one after the other, over what was before the epoch, and forgets that.
+    A table in the same stage has already put the epoch's versions when the join runs. So the join
+    puts them again, one by one, over the versions before the epoch, and discards the result.
 
     Args:
         operator: The join.
@@ -89,12 +89,12 @@ class VersionedLookup:
         changes: Batch,
         changed: list[bytes],
     ) -> list[Any]:
-        """Return for each question the value that held at its time, and take the changes over.
+        """Return, for each lookup, the value valid at its time, and apply the changes.
 
         Args:
-            places: Where each question stands among the changes, ascending.
-            keys: The key that each question is about.
-            times: The time that it is about.
+            places: The place of each lookup among the changes, ascending.
+            keys: The key of each lookup.
+            times: The time of each lookup.
             changes: Changes of the table, in order.
             changed: Their keys.
         """
@@ -136,10 +136,10 @@ class VersionedLookup:
 
 
 def _runs(causes: Sequence[Order], places: Sequence[Order]) -> Iterator[tuple[range, int]]:
-    """Divide changes and questions into runs: some changes, then questions behind them.
+    """Divide changes and lookups into runs: some changes, then the lookups after them.
 
     Yields:
-        The changes of a run, and where its questions end.
+        The changes of a run, and where its lookups end.
 
     Example:
         >>> list(_runs([(1,), (2,), (9,)], [(0,), (3,), (4,)]))

@@ -27,18 +27,18 @@ def put_versions(
     values: Sequence[bytes | None],
     timestamps: Sequence[int],
 ) -> tuple[list[bytes | None], list[bool], list[int]]:
-    """Put versions in order of arrival, and drop the history that is over.
+    """Put versions in order of arrival, and drop expired history.
 
     Args:
         store: The store.
         spec: Its specification.
         keys: Record keys.
         values: Encoded values; None for a deletion.
-        timestamps: Since when each version holds.
+        timestamps: When each version becomes valid.
 
     Returns:
-        For each row the newest version's value before it, whether the row is the newest version
-        now, and the rows that were not put, because they are older than the history.
+        For each row, the newest version's value before it, and whether the row is now the newest
+        version; and the rows that were not put, because they are older than the history.
     """
     before: list[bytes | None] = [None] * len(keys)
     latest = [False] * len(keys)

@@ -1,4 +1,4 @@
-"""Leaving out what comes again within a span of time."""
+"""Dropping records that repeat an earlier one within a time span."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SEEN: Final = BoolSerde().serialize(True) or b""
 
 
 class DistinctKeysOperator(Operator[DistinctKeysNode]):
-    """What tells a record from others becomes its key; key and value become its value."""
+    """Makes the deduplication key of a record its key, and the pair of key and value its value."""
 
     def process_one(self, batch: Batch) -> Batch:
-        """Choose for each record."""
+        """Replace key and value of each record."""
         chooser = self.node.chooser
         on_failure = failing(batch, self.user_failures(chooser))
         chosen, failed = call_each(chooser, (batch.keys, batch.values), on_failure)
@@ -37,14 +37,14 @@ class DistinctKeysOperator(Operator[DistinctKeysNode]):
 
 
 class DistinctOperator(KeyedOperator[DistinctNode]):
-    """Lets the first record of each key go on, and leaves out those that are near to it in time.
+    """Forwards the first record of each key, and drops those close to it in time.
 
-    What went on is remembered for as long as ``within`` and ``grace`` say, counted from its
-    timestamp; what was left out is not. Records without a key all go on.
+    Forwarded records are remembered for ``within`` plus ``grace``, counted from their timestamps;
+    dropped ones are not. Records without a key are all forwarded.
     """
 
     def open(self) -> None:
-        """Find the store and the clock."""
+        """Look up the store and the clock."""
         store = self.node.store
         self.use_key_serde(store.key_serde)
         self._store = self.lane_store(store)
@@ -52,11 +52,11 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
         self._kept_ms = self.node.within_ms + self.node.grace_ms
 
     def key_serde_out(self) -> Serde[Any] | None:
-        """Return the serde of the key bytes; none are known of keys that were put away."""
+        """Return the serde of the key bytes; None if the records get back their original keys."""
         return None if self.node.chosen else self._key
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Return the records that go on."""
+        """Return the records to forward."""
         batch, key_bytes = self.encoded_keys(batch, self.context.key_serde)
         if not key_bytes:
             return None
@@ -75,7 +75,7 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
         Args:
             batch: The records.
             rows: Their places in ``goes``.
-            goes: Is set to 0 for those that do not go on.
+            goes: Set to 0 for those that are dropped.
         """
         key_bytes: Any = batch.key_bytes
         within, kept = self.node.within_ms, self._kept_ms
@@ -100,7 +100,7 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
             self._late(batch, rows, late, goes)
 
     def _seen(self, key_bytes: Sequence[bytes]) -> dict[bytes, list[int]]:
-        """Return when records of each key went on, ascending; one fetch for all keys of a group."""
+        """Return when records of each key were forwarded, ascending; one fetch per key group."""
         names, found = list(dict.fromkeys(key_bytes)), dict[bytes, list[int]]()
         for view, places in self._store.by_group(names):
             keys = [names[place] for place in places]
@@ -109,7 +109,7 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
         return found
 
     def _save(self, fresh: dict[bytes, list[int]], floor: int) -> None:
-        """Remember what goes on; what no record can ask for any more leaves the index."""
+        """Remember what is forwarded; what no record can need any more leaves the index."""
         names = list(fresh)
         for view, places in self._store.by_group(names):
             keys = [names[place] for place in places for _ in fresh[names[place]]]
@@ -120,15 +120,15 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
     def _late(
         self, batch: Batch, rows: Sequence[int], late: Sequence[int], goes: bytearray
     ) -> None:
-        """Let records go on that come so late that none like them would be remembered.
+        """Forward records so late that earlier ones with their key would no longer be remembered.
 
-        Those of sources that want to be told of late records become dead letters instead.
+        Those of sources that send late records to dead letters become dead letters instead.
         """
         self.count("late", len(late))
         letters, order = self.options.late_letters, batch.order
         if not letters or order is None:
             return
-        told = LateRecord("nothing that is so old is remembered any more")
+        told = LateRecord("records that old are no longer remembered")
         bury, encode = self.late_failures(), ValueSerde().serialize
         found = self._unpacked(batch)
         for number in late:
@@ -137,14 +137,14 @@ class DistinctOperator(KeyedOperator[DistinctNode]):
                 goes[rows[number]] = 0
 
     def _unpacked(self, batch: Batch) -> Batch:
-        """Return the records as they were before something else became their key."""
+        """Return the records with their original keys and values."""
         if not self.node.chosen or not len(batch):
             return batch
         keys, values = zip(*batch.values, strict=True)
         return batch.with_keys(list(keys), list(values))
 
     def finish(self) -> Batch | None:
-        """Move event time on, and forget what is too old."""
+        """Advance event time, and forget what is too old."""
         moved = self._clock.save()
         for group in self._store.groups:
             floor = self._clock.closed_until(group) - self._kept_ms

@@ -1,4 +1,4 @@
-"""Aggregations in sessions, which grow with their records and merge where they meet."""
+"""Aggregations in sessions, which grow with their records and merge when they meet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Merge = Callable[[Any, Any, Any], Any]
 
 
 def make_merge(node: WindowAggregateNode) -> Merge:
-    """Return how a session's aggregate is added to that of a record."""
+    """Return the function that adds a session's aggregate to that of a record."""
     if node.kind == "count":
         return lambda _key, total, more: more if total is None else total + more
     if node.kind == "reduce":
@@ -36,9 +36,9 @@ def make_merge(node: WindowAggregateNode) -> Merge:
 
 
 def make_session_fold(node: WindowAggregateNode) -> Merge:
-    """Return how a record is added to what was made of its sessions.
+    """Return the function that adds a record to the merged aggregate of its sessions.
 
-    An aggregate that the merger has made None stays so: a session begins with the initializer once.
+    An aggregate that the merger has made None stays None: the initializer runs once per session.
     """
     adder, adders = node.adder, node.adders
     if node.kind != "aggregate":
@@ -57,16 +57,16 @@ def make_session_fold(node: WindowAggregateNode) -> Merge:
 
 
 class SessionAggregateOperator(WindowOperator):
-    """Sessions of a key: whoever comes no further than the gap from one extends it.
+    """Sessions of a key: a record within the gap of a session extends it.
 
-    A session that is over takes no record any more, whether it is still in the store or not, so
-    that results depend neither on how long a session is kept nor on where epochs are cut. Only by
-    stream time a session that is kept longer can still merge with one that is not over, as in
-    Kafka Streams, unless sessions are told when they are over: what is final stays so.
+    A closed session takes no more records, whether it is still in the store or not, so that results
+    depend neither on how long a session is kept nor on where epochs are cut. Only with stream time
+    can a closed session that is still kept merge with an open one, as in Kafka Streams, unless
+    sessions are emitted on close: final results stay final.
     """
 
     def open(self) -> None:
-        """Prepare the fold of sessions that meet."""
+        """Prepare the merging of sessions."""
         super().open()
         windows = self.node.windows
         assert isinstance(windows, SessionWindowSpec)
@@ -107,9 +107,9 @@ class SessionAggregateOperator(WindowOperator):
             cell.value = value
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
-        """Make one session of the record and those that it touches."""
+        """Merge the record and the sessions that it touches into one session."""
         low, high = max(time - self._gap, now - self._in_sight), time + self._gap
-        sessions = self._sessions[name]  # by end, and so by start: they do not overlap
+        sessions = self._sessions[name]  # by end, and therefore by start: they do not overlap
         last = len(sessions)
         while last and sessions[last - 1].start > high:
             last -= 1
@@ -127,14 +127,14 @@ class SessionAggregateOperator(WindowOperator):
         total = self._fold(key, value, total)
         alone = len(found) == 1 and found[0].before is None
         if alone and total is not None and not self._stepwise:
-            cell = found[0]  # nobody has been told of that session yet: it just grows
+            cell = found[0]  # that session has not been forwarded yet: it just grows
             cell.start, cell.end, cell.time, cell.value = start, end, end, total
             self.put(row, cell, None)
             return 0
         merged = WindowCell(name, start, end, total, end)
-        raw = self.encoded(total, end)  # what has no bytes shall change nothing
+        raw = self.encoded(total, end)  # what cannot be encoded must change nothing
         for session in found:
-            if start == end:  # the record's own moment, and nothing else
+            if start == end:  # only the record's own timestamp
                 merged.raw, merged.before = session.raw, session.before
                 self._replaces = True
                 continue
@@ -145,7 +145,7 @@ class SessionAggregateOperator(WindowOperator):
         return 0
 
     def recover(self, name: bytes) -> None:
-        """Decode the key's aggregates anew."""
+        """Decode the key's aggregates again."""
         self._decode(self._sessions[name])
 
     def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
@@ -162,7 +162,7 @@ class SessionAggregateOperator(WindowOperator):
             SessionRows(view).save_many(rows)
 
     def forget(self) -> None:
-        """Let go of the sessions, too."""
+        """Also release the sessions."""
         super().forget()
         self._sessions = {}
 
@@ -176,7 +176,7 @@ class SessionAggregateOperator(WindowOperator):
         ]
 
     def over(self, horizon: int) -> Batch | None:
-        """Return the sessions that are over, if they are told then; remove those kept no longer."""
+        """Return the closed sessions, if they are emitted on close; remove expired ones."""
         emitted, retention = None, self.node.store.retention_ms
         closes = self.node.emit == "close"
         if closes:
@@ -190,7 +190,7 @@ class SessionAggregateOperator(WindowOperator):
         return emitted
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when the next session of each key group may be over."""
+        """Return when the next session of each key group may close."""
         if self.node.emit != "close":
             return {}
         lag = self.step.lag_ms

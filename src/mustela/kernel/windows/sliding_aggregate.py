@@ -1,8 +1,8 @@
-"""Aggregations in sliding windows: one for each set of records that lie close together.
+"""Aggregations in sliding windows: one for each set of records that are close together.
 
 For a record of time t and a time difference d there is a window that ends with it, [t - d, t], and
-as soon as a later record lies inside, one that begins right behind it, [t + 1, t + 1 + d]. Each
-window says when its last record was, which is how the record before another one is found.
+as soon as a later record falls into it, one that begins right after it, [t + 1, t + 1 + d]. Each
+window holds the time of its last record, which is how the predecessor of a record is found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _START = Struct(">q")
 
 
 def _draw(column: Sequence[Any] | None, rows: Sequence[int]) -> Iterable[Any]:
-    """Return some rows of a column; nothing for each of them where there is no column."""
+    """Return some rows of a column; None for each if there is no column."""
     return repeat(None, len(rows)) if column is None else map(column.__getitem__, rows)
 
 
@@ -54,13 +54,13 @@ class _Windows:
         self.cells[start] = cell
 
     def remove(self, cell: WindowCell) -> None:
-        """Take a window away."""
+        """Remove a window."""
         del self.cells[cell.start]
         del self.starts[bisect_left(self.starts, cell.start)]
 
 
 class _Record:
-    """The record that is on its way into its windows; one object for all of a batch."""
+    """The record being added to its windows; one object, reused for a whole batch."""
 
     __slots__ = ("closed", "gone", "key", "name", "row", "time", "value", "windows")
 
@@ -75,9 +75,9 @@ class _Record:
 
 
 class SlidingAggregateOperator(WindowOperator):
-    """Sliding windows, with the windows and in the order of Kafka Streams.
+    """Sliding windows, with the same windows and in the same order as Kafka Streams.
 
-    A window is kept as long as a record that may still come needs it to begin its own with.
+    A window is kept as long as a record that may still arrive needs it to start its own window.
     """
 
     def open(self) -> None:
@@ -102,7 +102,7 @@ class SlidingAggregateOperator(WindowOperator):
             rows_of[name].append(row)
         timestamps = batch.timestamps
         self._ascending = all(map(le, timestamps, islice(timestamps, 1, None)))
-        at = array("q", timestamps).__getitem__  # new numbers lie side by side
+        at = array("q", timestamps).__getitem__  # new numbers are contiguous
         self._rows_of = {name: (rows, list(map(at, rows))) for name, rows in rows_of.items()}
         self._shared = not is_immutable_column(batch.values)
         names, reach = list(rows_of), 2 * self._difference
@@ -127,7 +127,7 @@ class SlidingAggregateOperator(WindowOperator):
         self._decode(cells)
 
     def _spans(self, names: Sequence[bytes]) -> list[tuple[int, int]]:
-        """Return when the first and the last record of each key is."""
+        """Return the times of the first and the last record of each key."""
         columns = [self._rows_of[name][1] for name in names]
         if self._ascending:
             return [(times[0], times[-1]) for times in columns]
@@ -139,11 +139,11 @@ class SlidingAggregateOperator(WindowOperator):
             cell.value, cell.time = value, time
 
     def fold_all(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> list[int]:
-        """Fold the records of each key in one sweep, as far as they come in order of time."""
+        """Fold the records of each key in one sweep, as far as they are in time order."""
         if self._stepwise:
             return super().fold_all(batch, key_bytes, times)
         late: list[int] = []
-        # What the fold does not look at is not drawn.
+        # Columns that the fold does not use are not fetched.
         keys = batch.keys if self.node.kind == "aggregate" else None
         values = batch.values if self.node.kind != "count" else None
         timestamps, bounds = batch.timestamps, [now - self._grace for now in times]
@@ -184,16 +184,16 @@ class SlidingAggregateOperator(WindowOperator):
     def _first_in_order(
         self, latest: int, rows: Sequence[int], times: Sequence[int], bound: Callable[[int], int]
     ) -> int:
-        """Return from which of a key's rows on all records are on time and none is behind another.
+        """Return the first of a key's rows from which on all are on time and in time order.
 
-        Those before, and records from before the first window that could end with them, are added
+        The rows before it, and records earlier than any window that could end with them, are added
         one by one.
 
         Args:
-            latest: When the last record in the key's windows was.
+            latest: The time of the last record in the key's windows.
             rows: The key's rows.
             times: Their timestamps.
-            bound: Gives the time before which each row of the batch is late.
+            bound: The time before which each row of the batch is late.
         """
         first, difference = 0, self._difference
         for place, (time, row) in enumerate(zip(times, rows, strict=True)):
@@ -231,7 +231,7 @@ class SlidingAggregateOperator(WindowOperator):
         return [], self._encoded(batch, changed)
 
     def add(self, row: int, name: bytes, key: Any, value: Any, time: int, now: int) -> int:
-        """Fold one record into each window around it, and begin those that it makes."""
+        """Fold one record into each window around it, and start those that it creates."""
         closed = now - self._grace
         if time + self._difference < closed:
             return 1
@@ -277,10 +277,10 @@ class SlidingAggregateOperator(WindowOperator):
         return missed
 
     def _end_with(self, record: _Record, left: WindowCell | None, before: int | None) -> int:
-        """Begin the window that ends with a record; return 1 if it is over already."""
+        """Start the window that ends with a record; return 1 if it is closed already."""
         start = record.time - self._difference
         cell = record.windows.cells.get(start)
-        if cell is not None:  # just begun, right behind the record before
+        if cell is not None:  # just started, right after the previous record
             self.put(record.row, cell, cell.raw)
             return 0
         if left is not None and before is not None and start <= before:
@@ -288,9 +288,9 @@ class SlidingAggregateOperator(WindowOperator):
         return self._begin(record, start, self._initializer())
 
     def _add_early(self, record: _Record) -> int:
-        """Fold a record from before the first window that could end with it.
+        """Fold a record that is earlier than any window that could end with it.
 
-        All such records are in the first window, which begins at 0, instead of one of their own.
+        All such records are in the first window, which begins at 0, instead of their own window.
         """
         time = record.time
         cells, starts = record.windows.cells, record.windows.starts
@@ -312,9 +312,9 @@ class SlidingAggregateOperator(WindowOperator):
         return missed + self._begin(record, 0, self._initializer())
 
     def _behind(self, newest: WindowCell, record: _Record) -> WindowCell | None:
-        """Return the window right behind a record, None if there would be no record in it.
+        """Return the window right after a record, None if it would be empty.
 
-        The newest window around the record holds those behind it, and none before it.
+        The newest window around the record holds the later records, and no earlier one.
         """
         if newest.end <= record.time or newest.time <= record.time:
             return None
@@ -323,7 +323,7 @@ class SlidingAggregateOperator(WindowOperator):
         return WindowCell(record.name, start, start + self._difference, value, newest.time)
 
     def _begin_behind(self, record: _Record, cell: WindowCell | None) -> None:
-        """Add the window right behind a record, if there is one to add."""
+        """Add the window right after a record, if there is one to add."""
         if cell is None:
             return
         raw = self.encoded(cell.value, cell.time)
@@ -331,13 +331,13 @@ class SlidingAggregateOperator(WindowOperator):
         self.put(record.row, cell, raw)
 
     def _begin_after(self, record: _Record, before: int) -> int:
-        """Begin the window right behind a record before, unless it is there or was until now."""
+        """Start the window right after an earlier record, unless it exists or existed until now."""
         if before + 1 in record.windows.cells or before + 1 in record.gone:
             return 0
         return self._begin(record, before + 1, self._initializer())
 
     def _begin(self, record: _Record, start: int, total: Any) -> int:
-        """Add a record to a new window; return 1 if that is over already."""
+        """Add a record to a new window; return 1 if that is closed already."""
         end = start + self._difference
         if end < record.closed:
             return 1
@@ -351,7 +351,7 @@ class SlidingAggregateOperator(WindowOperator):
         return 0
 
     def _update(self, record: _Record, cell: WindowCell) -> int:
-        """Add a record to a window; return 1 if that is over already."""
+        """Add a record to a window; return 1 if that is closed already."""
         if cell.end < record.closed:
             return 1
         value = copy_value(record.value) if self._shared else record.value
@@ -366,17 +366,17 @@ class SlidingAggregateOperator(WindowOperator):
         return 0
 
     def forget(self) -> None:
-        """Let go of the windows around the records, too."""
+        """Also release the windows around the records."""
         super().forget()
         self._windows, self._rows_of = {}, {}
         self._swept = Swept(), 1
 
     def recover(self, name: bytes) -> None:
-        """Decode the key's aggregates anew."""
+        """Decode the key's aggregates again."""
         self._decode(list(self._windows[name].cells.values()))
 
     def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
-        """Write the windows that changed, but for those that `over` would remove at once."""
+        """Write the changed windows, except those that `over` would remove at once."""
         del cells
         kept: Sequence[int] = range(len(changed.rows))
         if self._tells and not self._stepwise:
@@ -405,7 +405,7 @@ class SlidingAggregateOperator(WindowOperator):
         return [name + pack(start) for name, start in zip(names, starts, strict=True)]
 
     def over(self, horizon: int) -> Batch | None:
-        """Return the windows that are over, if they are told then; remove those kept no longer."""
+        """Return the closed windows, if they are emitted on close; remove expired ones."""
         emitted, span = None, self._difference + horizon
         if self.node.emit == "close":
             emitted = self._closer.windows_over(lambda now: now - span, span)
@@ -415,7 +415,7 @@ class SlidingAggregateOperator(WindowOperator):
         return emitted
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when the next window of each key group is over."""
+        """Return when the next window of each key group closes."""
         if self.node.emit != "close":
             return {}
         return self._closer.due_times(self._difference + self.horizon() + self.step.lag_ms)

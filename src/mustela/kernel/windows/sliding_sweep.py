@@ -1,8 +1,8 @@
-"""Sliding windows of one key whose records come in order of time: all of them in one sweep.
+"""Sliding windows of one key whose records are in time order, in one sweep.
 
-A record that comes behind all others of its key changes the windows that it lies in, and begins two
-at most: the one that ends with it, and the one right behind the record before it. So the windows of
-a key are a list per column while it is swept, and no object is made for each of them.
+A record later than all others of its key changes the windows that it falls into, and starts at most
+two: the one that ends with it, and the one right after the previous record. So the windows of a key
+are a list per column during the sweep, without an object per window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNTOUCHED = -1
 
 
 class SweepError(Exception):
-    """A function of the user failed; the cause says how.
+    """A user's function failed; the cause says how.
 
     Attributes:
         row: The record's row.
@@ -47,12 +47,12 @@ class Swept:
     """The windows that changed, by key, each once.
 
     Attributes:
-        marks: When each was changed last: the row times `Sweeper.spread`, and among the changes of
-            that row its number.
+        marks: When each was last changed: the row times `Sweeper.spread`, plus the number of the
+            change within the row.
         starts: Where each starts.
         values: Their aggregates, None where a window has been deleted.
-        times: The timestamps of those that have another one than that row.
-        befores: The rows before the epoch of those that had one.
+        times: The timestamps of those whose timestamp is not that row's.
+        befores: The rows before the epoch of those that existed then.
     """
 
     marks: array[int] = field(default_factory=lambda: array("q"))
@@ -69,11 +69,11 @@ class Sweeper:
     Attributes:
         difference: How far apart the records of a window may be.
         fold: (key, value, aggregate or None) -> aggregate.
-        initializer: Gives a first aggregate; None if a fold begins without one.
-        own: Returns an aggregate that another window may change.
+        initializer: Returns a first aggregate; None if the fold starts without one.
+        own: Returns a copy of an aggregate that another window may change.
         copies: Whether a value must be copied for each window.
-        spread: More than the windows that one record can change.
-        swept: What has changed.
+        spread: More than the number of windows that one record can change.
+        swept: The changed windows.
     """
 
     difference: int
@@ -87,12 +87,12 @@ class Sweeper:
     def sweep(
         self, cells: Sequence[WindowCell], changed: Sequence[WindowCell], records: Iterable[Record]
     ) -> None:
-        """Add records of a key that come in order of time, and behind all in the windows.
+        """Add records of a key, in time order and later than all those in the windows.
 
         Args:
             cells: The key's windows by start.
-            changed: Those that this epoch has changed already, the ones that are gone too, in the
-                order of their last changes.
+            changed: Those that this epoch has changed already, including deleted ones, in the order
+                of their last changes.
             records: The records.
 
         Raises:
@@ -112,7 +112,7 @@ class Sweeper:
     def _add(self, windows: _Windows, records: Iterable[Record]) -> None:
         starts, times, begin = windows.starts, windows.times, self._begin
         difference, spread = self.difference, self.spread
-        row = low = 0  # the windows before the place ``low`` are over
+        row = low = 0  # the windows before the place ``low`` have ended
         try:
             for record in records:
                 row, _, _, time = record
@@ -138,7 +138,7 @@ class Sweeper:
             raise SweepError(row) from error
 
     def _update(self, windows: _Windows, low: int, record: Record, mark: int) -> int:
-        """Add a record to the windows from a place on, the newest first; return the next mark."""
+        """Add a record to the windows from a place onwards, newest first; return the next mark."""
         _, key, value, time = record
         values, times, marks = windows.values, windows.times, windows.marks
         fold, copies = self.fold, self.copies
@@ -158,9 +158,9 @@ class Sweeper:
         record: Record,
         left: int | None,
     ) -> None:
-        """Begin a window with a record, at a place, with a start and a mark.
+        """Start a window with a record, at a place, with a start and a mark.
 
-        What of the window at the place ``left`` lies in the new one is in it, too: all or nothing.
+        The new window contains all of the window at the place ``left``, or nothing of it.
         """
         _, key, value, time = record
         start, mark = at
@@ -210,16 +210,16 @@ class _Windows:
                 self.befores[cell.start] = cell.before
 
     def delete(self, place: int) -> None:
-        """Take a window away that has just been changed."""
+        """Delete a window that has just been changed."""
         self.gone[self.starts[place]] = self.marks[place], self.times[place]
         del self.starts[place], self.values[place], self.times[place], self.marks[place]
 
     def went(self, start: int, mark: int) -> bool:
-        """Tell whether a window was there until it was deleted at a mark or behind it."""
+        """Return whether a window existed until it was deleted at or after a mark."""
         return start in self.gone and self.gone[start][0] >= mark
 
     def settle(self, swept: Swept) -> None:
-        """Leave away the windows that have not changed, and add those that are gone."""
+        """Leave out the windows that have not changed, and add the deleted ones."""
         if _UNTOUCHED in self.marks:
             changed = [mark != _UNTOUCHED for mark in self.marks]
             for column in (self.starts, self.values, self.times, self.marks):

@@ -1,4 +1,4 @@
-"""Changes of a table that wait until their time has come."""
+"""Changes of a table, held back until they are due."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["BufferFullError", "SuppressOperator"]
 
 
 class BufferFullError(UsageError):
-    """A suppressed table holds back more than its buffer may hold."""
+    """A suppressed table would hold back more than its buffer allows."""
 
     code = "SUPPRESS_BUFFER_FULL"
 
 
 class _Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A change that waits, as its slot holds it.
+    """A waiting change, as stored in its slot.
 
     Attributes:
         timestamp: Of the last change.
         new: Its value, None for a deletion.
-        old: The value that went on before, None if there was none.
+        old: The value forwarded before, None if there was none.
         headers: Of the last change.
     """
 
@@ -46,9 +46,10 @@ class _Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ROW_BYTES: Final = 100
-"""What a row counts for beside its key, its values and its headers.
+"""The fixed size of a row, in addition to its key, its values and its headers.
 
-In Kafka Streams that is 28 bytes, and the name of the topic by which the record came into its task.
+In Kafka Streams that is 28 bytes, plus the name of the topic through which the record entered its
+task.
 """
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(_Waiting).decode
@@ -56,22 +57,22 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Waiting).decode
 
 @dataclass(frozen=True, slots=True)
 class _Released:
-    """A row that goes on: what waited, and the order at which it goes on."""
+    """A row to forward: what waited, and the order that it gets."""
 
     row: Buffered
     order: Order
 
 
 class SuppressOperator(KeyedOperator[SuppressNode]):
-    """Of the changes of a key that are held back together, the last one goes on.
+    """Forwards the last of the changes of a key that are held back together.
 
-    Its old value is the one that went on before, so that what is behind sees a table whose rows
-    are those that went on. Where a change lets time pass, rows go on with it; where time passes
-    when the epoch ends, behind its rows.
+    Its old value is the one forwarded before, so that later steps see a table of the forwarded
+    rows. Where a change advances time, rows are forwarded with it; where time advances when the
+    epoch ends, after the epoch's rows.
     """
 
     def open(self) -> None:
-        """Find the buffer."""
+        """Look up the buffer."""
         self.use_key_serde(self.node.key)
         self._value: Serde[Any] = self.node.buffer.rows_of(self.node.value or ValueSerde())
         self._store = self.lane_store(self.node.buffer)
@@ -81,7 +82,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         self._bounded = self._weighs or self.node.max_records is not None
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Hold changes back; return what goes on because of them."""
+        """Hold changes back; return the rows that they release."""
         batch, key_bytes = self.with_key_bytes(batch)
         batch, key_bytes, encoded = self._encoded(batch, key_bytes)
         if not key_bytes:
@@ -95,7 +96,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         return self._row_by_row(batch, key_bytes, passed, (times, encoded))
 
     def finish(self) -> Batch | None:
-        """Let go of what is due now that the epoch ends; no row has let go of it before."""
+        """Release what is due when the epoch ends and was released by no row."""
         self._clock.save()
         released: list[_Released] = []
         for group in self._store.groups:
@@ -118,13 +119,13 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
 
     @property
     def _delay(self) -> int:
-        """From a slot's time to the time at which it is due."""
+        """Return the delay from a slot's time to its due time."""
         return self.node.wait_ms if self.node.until == "time_limit" else 0
 
     def _encoded(
         self, batch: Batch, key_bytes: list[bytes]
     ) -> tuple[Batch, list[bytes], list[bytes]]:
-        """Encode changes as slots; a change that cannot be encoded meets the handler alone."""
+        """Encode changes as slots; only a change that cannot be encoded goes to the handler."""
         failures = self.encode_failures()
         news, failed = encode_column(self._value, batch.values, batch, failures)
         news, key_bytes = drop(news, failed), drop(key_bytes, failed)
@@ -186,13 +187,13 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         passed: list[int] | None,
         columns: tuple[list[int], list[bytes]],
     ) -> Batch | None:
-        """Hold changes back one by one; what is due by one of them, or has no room, goes on.
+        """Hold changes back one by one; release what one of them makes due, or leaves no room for.
 
         Args:
             batch: The changes.
             key_bytes: Their keys.
-            passed: The time that has passed behind each, if any has.
-            columns: The times of their slots, and the slots.
+            passed: The event time after each, if rows advance it.
+            columns: The times of their slots, and the slots themselves.
         """
         times, slots = columns
         groups = self._store.groups_of(key_bytes)
@@ -201,7 +202,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         first = {group: self._first(group) for group in set(groups)}
         order = batch.order
         released: list[_Released] = []
-        numbers = dict.fromkeys(first, 0)  # go on: rows that one record gave have one order
+        numbers = dict.fromkeys(first, 0)  # continue counting: rows of one record have one order
         for row, group in enumerate(groups):
             buffer = self._buffer(group)
             self._hold(buffer, [row], (key_bytes, times, slots))
@@ -226,7 +227,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         return TIME_MAX if oldest is None else oldest.time
 
     def _due(self, group: int, now: int) -> list[Buffered]:
-        """Take what is due out of a buffer."""
+        """Remove what is due from a buffer."""
         until = now - self._delay
         if until < TIME_MIN:
             return []
@@ -242,10 +243,10 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         return size is not None and _bytes(buffer) > size
 
     def _make_room(self, buffer: SlotBuffer, batch: Batch, row: int) -> list[Buffered]:
-        """Let the oldest rows go on before their time.
+        """Release the oldest rows early.
 
         Raises:
-            BufferFullError: If the buffer must not be full.
+            BufferFullError: If rows must not be released early.
         """
         if self.node.when_full == "shut_down":
             msg = f"the buffer of {self.node.name!r} is full"
@@ -257,8 +258,8 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
                     "key": repr(batch.keys[row]),
                 },
                 at=self.node.origin,
-                why="nothing may go on before its time, and nothing may be lost",
-                fix="allow more, or emit_early_when_full() where early results do no harm",
+                why="rows must not be emitted early, and none may be lost",
+                fix="allow more, or use emit_early_when_full() if early results do no harm",
                 fields={"step": self.node.name},
             )
         going: list[Buffered] = []
@@ -270,7 +271,7 @@ class SuppressOperator(KeyedOperator[SuppressNode]):
         return going
 
     def _batch(self, released: list[_Released]) -> Batch | None:
-        """Return rows that go on; of windows that are over no deletion does."""
+        """Return the rows to forward, without deletions of closed windows."""
         waiting = [_DECODE(going.row.value) for going in released]
         if self.node.until == "window_closes":
             kept = [n for n, row in enumerate(waiting) if row.new is not None]
@@ -308,5 +309,5 @@ def _weight(key: bytes, slot: bytes) -> int:
 
 
 def _bytes(buffer: SlotBuffer) -> int:
-    """Return what waits, in bytes; where no bound asks for them, those that are stored."""
+    """Return the size of what waits, in bytes; without a limit in bytes, the stored size."""
     return buffer.weight if isinstance(buffer, WeighedSlotBuffer) else buffer.bytes

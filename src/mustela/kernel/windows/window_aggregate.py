@@ -1,7 +1,7 @@
 """Aggregations in tumbling, hopping and unlimited windows: a row for each key and window.
 
 The fold itself is that of a plain aggregation: each record becomes a row for each of its windows,
-and what tells rows apart is the key of the window's row in the store.
+identified by the key of the window's row in the store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["WindowCountOperator", "WindowFoldOperator", "make_window_fold"]
 def make_window_fold(
     node: WindowAggregateNode, *, partials: bool
 ) -> Callable[[Any, Any, Any], Any]:
-    """Return how one record is added to an aggregate.
+    """Return the function that adds one record to an aggregate.
 
     With several parents a value is (number of the parent, value).
     """
@@ -58,7 +58,7 @@ def make_window_fold(
 
 
 def separate(values: list[Any]) -> list[Any]:
-    """Return the values of records that are in several windows, none shared by two of them.
+    """Return the values of records in several windows, copied so that no two windows share one.
 
     A function may keep a value in one window's aggregate and change it there.
     """
@@ -66,10 +66,10 @@ def separate(values: list[Any]) -> list[Any]:
 
 
 class _InWindows(LaneOperator[WindowAggregateNode]):
-    """What counts and folds in windows have in common: everything but the fold."""
+    """What counts and folds in windows share: everything except the fold."""
 
     def open(self) -> None:
-        """Find the store and the clock."""
+        """Look up the store and the clock."""
         super().open()
         windows = self.node.windows
         assert isinstance(windows, TimeWindowSpec | UnlimitedWindowSpec)
@@ -150,7 +150,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         times: Sequence[int],
         horizon: int,
     ) -> tuple[list[int], list[int]]:
-        """Leave away the windows that were over when their record came."""
+        """Leave out the windows that had closed when their record arrived."""
         kept_starts: list[int] = []
         kept_index: list[int] = []
         late: list[int] = []
@@ -166,7 +166,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         return kept_starts, kept_index
 
     def changes(self, batch: Batch, touched: Touched) -> Batch | None:
-        """Return the changes that go on, by key and window."""
+        """Return the changes to forward, by key and window."""
         if self.node.emit == "close":
             if self._headers is not None and touched.rows:
                 self._keep_headers(self._headers, batch.headers, touched)
@@ -202,7 +202,7 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         kept.keep(touched.key_bytes, last)
 
     def finish(self) -> Batch | None:
-        """Tell of the windows that are over, and remove those that are kept no longer."""
+        """Forward the windows that have closed, and remove expired ones."""
         if isinstance(self._windows, UnlimitedWindowSpec):
             return None
         moved = self._clock.save()
@@ -221,15 +221,15 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         return emitted
 
     def _kept_from(self, windows: TimeWindowSpec, retention_ms: int, now: int) -> int:
-        """Return the first start that is kept: the newest window counts, as in Kafka Streams.
+        """Return the first start that is kept, counted from the newest window as in Kafka Streams.
 
-        There a store of windows that are told when they close keeps them a millisecond longer.
+        Kafka Streams keeps windows that are emitted on close for one millisecond longer.
         """
         newest = now - now % windows.advance_ms
         return newest - retention_ms + (self.node.emit == "update")
 
     def due_event_times(self) -> dict[int, int]:
-        """Return when the next window of each key group is over."""
+        """Return when the next window of each key group closes."""
         windows = self._windows
         if self.node.emit != "close" or isinstance(windows, UnlimitedWindowSpec):
             return {}
@@ -250,5 +250,5 @@ class WindowFoldOperator(_InWindows, FoldOperator[WindowAggregateNode]):
     def open(self) -> None:
         """Build the fold."""
         super().open()
-        if self.node.kind == "reduce":  # values are partial results as they are, null ones too
+        if self.node.kind == "reduce":  # values are already partial results, null ones too
             self._merges = False

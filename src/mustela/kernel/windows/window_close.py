@@ -1,4 +1,4 @@
-"""What windowed operators share: late records, and windows that are told when they are over."""
+"""What windowed operators share: late records, and windows that are emitted on close."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["CLOSED_KEY", "WindowCloser", "drop_late", "in_merged_order", "window
 _START = Struct(">q")
 
 CLOSED_KEY: Final = b"\x00c"
-"""Where a store keeps, for each key group, up to where windows have been told of."""
+"""The key under which a store keeps, for each key group, how far windows have been emitted."""
 
 
 class LateRecord(Exception):
@@ -42,9 +42,9 @@ class LateRecord(Exception):
 
 
 _Over = tuple[int, int, bytes, int, int, int, int, bytes, Headers]
-"""A window that is over: its moment, start, key, key group, its place among those of its key group,
-end, time of its closing, row and headers. The moment is the start, of a session the end. No two
-have start and key in common, so the order in which windows go on is that of these tuples."""
+"""A closed window: its moment, start, key, key group, its place among those of its key group, end,
+closing time, row and headers. The moment is the start, or the end of a session. No two have the
+same start and key, so windows are forwarded in the order of these tuples."""
 
 
 def _told_until(view: RowView) -> int:
@@ -53,9 +53,9 @@ def _told_until(view: RowView) -> int:
 
 
 def drop_late(operator: KeyedOperator[Any], batch: Batch, rows: Sequence[int]) -> None:
-    """Let go of records that came too late; ``rows`` has a record once for each window it missed.
+    """Drop records that came too late; ``rows`` has a record once for each window it missed.
 
-    Every windowed step calls this, and nothing else, for what it drops.
+    All windowed steps drop records through this function only.
     """
     operator.count("dropped_late", len(rows))
     letters, order = operator.options.late_letters, batch.order
@@ -64,19 +64,19 @@ def drop_late(operator: KeyedOperator[Any], batch: Batch, rows: Sequence[int]) -
     bury, encode = operator.late_failures(), _value_encoder(operator)
     for row in dict.fromkeys(rows):
         if order[row][1] in letters:
-            told = LateRecord("its window takes no record any more")
+            told = LateRecord("its window has closed")
             bury.one(batch, row, told, encode=encode)
 
 
 def _value_encoder(operator: KeyedOperator[Any]) -> Callable[[Any], bytes | None] | None:
-    """Return what encodes the values of a step whose records are not known as they were read."""
+    """Return the encoder for values whose original bytes are not known."""
     node: WindowAggregateNode = operator.node
     if operator.step.role == "merge" and node.kind != "reduce":
         return None  # partial results
     if node.kind == "reduce" and node.store.value_serde is not None:
         return node.store.value_serde.serialize
     encode = ValueSerde().serialize
-    if len(node.parents) > 1:  # each value comes with the number of its parent
+    if len(node.parents) > 1:  # each value is paired with the number of its parent
         return lambda tagged: encode(tagged[1])
     return encode
 
@@ -84,7 +84,7 @@ def _value_encoder(operator: KeyedOperator[Any]) -> Callable[[Any], bytes | None
 def in_merged_order(inputs: Sequence[Batch]) -> Batch:
     """Return the rows of several inputs by order, each value with the number of its input.
 
-    The rows of a single input come back as they are, with their own values.
+    The rows of a single input are returned unchanged.
     """
     if len(inputs) == 1:
         return inputs[0]
@@ -101,7 +101,7 @@ _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnkn
 def windowed_keys(
     keys: Iterable[Any], starts: Iterable[int], ends: Iterable[int], *, sessions: bool = False
 ) -> list[Windowed[Any]]:
-    """Return many windowed keys; four times as quick as calling the class.
+    """Return many windowed keys; four times as fast as calling the class.
 
     Example:
         >>> windowed_keys(["a"], [0], [10])
@@ -112,16 +112,16 @@ def windowed_keys(
 
 
 class WindowCloser:
-    """Tells of each window once, with its last value, when no record can change it any more.
+    """Emits each window once, with its last value, when no record can change it any more.
 
-    How far it has told is kept in the store, for a store may hold windows longer than that.
+    How far it has got is kept in the store, because the store may hold windows after they close.
 
     Args:
         operator: The aggregation.
-        store: Where its windows are.
+        store: The store of its windows.
         clock: Its event time.
         codec: Of the rows of the store.
-        headers: Where the headers of each window's last record are, if they go on with it.
+        headers: The headers of each window's last record, if they are forwarded.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class WindowCloser:
             clock.keep_moves()
 
     def windows_over(self, last_start: Callable[[int], int], horizon: int) -> Batch | None:
-        """Return the windows of all key groups that are over.
+        """Return the closed windows of all key groups.
 
         Args:
-            last_start: Gives the start of the last window that is over from event time.
-            horizon: From a window's start to its closing.
+            last_start: Returns the start of the last closed window at an event time.
+            horizon: Milliseconds from a window's start to its closing.
         """
         found: list[_Over] = []
         for group in self._store.groups:
@@ -164,7 +164,7 @@ class WindowCloser:
     def _windows_of(
         self, group: int, rows: Sequence[tuple[int, bytes, bytes]], horizon: int
     ) -> list[_Over]:
-        """Return a key group's windows that are over, from the rows of its store."""
+        """Return a key group's closed windows, from the rows of its store."""
         size = self._size()
         starts, keys, stored = zip(*rows, strict=True)
         headers: Iterable[Headers] = repeat(())
@@ -173,14 +173,14 @@ class WindowCloser:
         ends = [min(start + size, TIME_MAX) for start in starts]
         closings = [start + horizon for start in starts]
         columns = (starts, starts, keys, repeat(group), count(), ends, closings, stored, headers)
-        return list(zip(*columns, strict=False))  # some columns have no end
+        return list(zip(*columns, strict=False))  # some columns are infinite
 
     def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
-        """Return the sessions of all key groups that are over.
+        """Return the closed sessions of all key groups.
 
         Args:
-            last_end: Gives the end of the last session that is over from event time.
-            horizon: From a session's end to its closing.
+            last_end: Returns the end of the last closed session at an event time.
+            horizon: Milliseconds from a session's end to its closing.
         """
         found: list[_Over] = []
         for group in self._store.groups:
@@ -203,7 +203,7 @@ class WindowCloser:
         return self._batch(found)
 
     def due_times(self, horizon: int) -> dict[int, int]:
-        """Return when the next window of each key group is over."""
+        """Return when the next window of each key group closes."""
         due: dict[int, int] = {}
         for group in self._store.groups:
             view = self._store.group(group)
@@ -213,14 +213,14 @@ class WindowCloser:
         return due
 
     def sessions_due(self, horizon: int) -> dict[int, int]:
-        """Return when a session of each key group may be over next; see `SessionRows.settle`."""
+        """Return when the next session of each key group may close; see `SessionRows.settle`."""
         due: dict[int, int] = {}
         for group in self._store.groups:
             view = self._store.group(group)
             bound = self._clock.closed_until(group) - horizon + 1
             row = first_row(view, bound)
             ends = [] if row is None else [unpack_time(row[0])]
-            # What is over and still kept hides what else its key has.
+            # Sessions that are closed and still kept hide the others of their key.
             kept = [stored[TIME_BYTES:] for stored, _ in time_rows(view, to=bound - 1)]
             for sessions in SessionRows(view).load_many(kept):
                 ends += [end for _, end, _ in sessions if end >= bound]
@@ -229,7 +229,7 @@ class WindowCloser:
         return due
 
     def windowed_bytes(self, inner: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
-        """Return the bytes of windowed keys, from those of the keys inside and the starts."""
+        """Return the bytes of windowed keys, from the bytes of the inner keys and the starts."""
         pack, some = _START.pack, set(starts)
         if len(some) * 2 > len(starts):
             return [key + pack(start) for key, start in zip(inner, starts, strict=True)]

@@ -1,11 +1,11 @@
 """Partial results of time windows in the source stage.
 
-Records are combined by key and *pane*: the slice of time between two starts of windows. All records
-of a pane belong to the same windows, so what travels is one row per key and pane, stamped with the
-latest of its times; the lane adds it to each of its windows.
+Records are combined by key and *pane*: the time slice between two window starts. All records of a
+pane belong to the same windows, so one row per key and pane crosses the exchange, with the latest
+of its timestamps; the lane adds it to each of its windows.
 
-A record that may be late is not combined: it travels alone, with its own order, and is judged in
-the lane as it would have been there.
+A record that may be late is not combined: it is sent alone, with its own order, and the lane
+decides whether it is late.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["WindowCountCombiner", "WindowFoldCombiner"]
 
 _SAMPLE: Final = 20_000
 _WORTH_MOST: Final = 0.7
-"""Rows that travel per record above which combining does not pay. Measured: with 0.77 it takes a
-tenth more time than without, with 0.19 a quarter less, with 0.002 two thirds less."""
+"""Rows sent per record, above which combining does not pay. Measured: with 0.77 it takes a tenth
+more time than without combining, with 0.19 a quarter less, with 0.002 two thirds less."""
 
 
 class _Combiner(AggregateOperator[WindowAggregateNode]):
@@ -39,7 +39,7 @@ class _Combiner(AggregateOperator[WindowAggregateNode]):
     reads_only: ClassVar[bool] = False
 
     def open(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         super().open()
         windows = self.node.windows
         assert isinstance(windows, TimeWindowSpec)
@@ -58,7 +58,7 @@ class _Combiner(AggregateOperator[WindowAggregateNode]):
         self._headers: dict[bytes, Headers] = {}
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Combine the records that cannot be late; return the others, each by itself."""
+        """Combine the records that cannot be late; return the others one by one."""
         batch, key_bytes = self.with_key_bytes(batch)
         order = batch.order
         if not key_bytes:
@@ -93,7 +93,7 @@ class _Combiner(AggregateOperator[WindowAggregateNode]):
         return others
 
     def _is_vain(self) -> bool:
-        """Say whether so many keys and panes came that combining costs more than it saves."""
+        """Return whether there are too many keys and panes for combining to pay."""
         return self._seen >= _SAMPLE and len(self._partials) > _WORTH_MOST * self._seen
 
     def _add(self, batch: Batch, names: list[bytes]) -> None:
@@ -119,15 +119,15 @@ class _Combiner(AggregateOperator[WindowAggregateNode]):
         raise NotImplementedError
 
     def cannot_combine(self, batch: Batch) -> list[bool] | None:
-        """Return which records must travel alone; None if it is none of them."""
+        """Return which records must be sent alone; None if none must."""
         del batch
 
     def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
-        """Return each record as a partial result of its own."""
+        """Return each record as its own partial result."""
         raise NotImplementedError
 
     def finish(self) -> Batch | None:
-        """Hand the partial results on."""
+        """Flush the partial results."""
         partials, headers = self._partials, self._headers
         if not partials:
             return None
@@ -168,25 +168,26 @@ class WindowCountCombiner(_Combiner):
         return set()
 
     def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
-        """Return a one for each record."""
+        """Return a count of one for each record."""
         ones = batch.with_values([1] * len(batch))
         ones.key_bytes = key_bytes
         return ones
 
 
 class WindowFoldCombiner(_Combiner):
-    """Partial results of a reduce that is associative, or of an aggregate with a merger."""
+    """Partial results of an associative reduce, or of an aggregate with a merger."""
 
     def open(self) -> None:
         """Build the fold."""
         super().open()
         self._fold = make_window_fold(self.node, partials=False)
         self._failures_of_adder = self.user_failures(self.node.adder)
-        # A function that changes its argument and then raises must not spoil what was before.
+        # A function that changes its argument and then raises must not damage the previous
+        # aggregate.
         self._careful = self.options.processing_handler != "fail"
 
     def cannot_combine(self, batch: Batch) -> list[bool] | None:
-        """A reducer gets null values too, but a null is no partial result."""
+        """Return the null values: a reducer gets them too, but null is not a partial result."""
         if self.node.kind != "reduce" or all(batch.values) or None not in batch.values:
             return None
         return [value is None for value in batch.values]

@@ -1,4 +1,4 @@
-"""The headers of each window's last record, kept until the window is told of."""
+"""The headers of each window's last record, kept until the window is emitted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DECODE: Final = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...]).d
 
 
 class WindowHeaders:
-    """Rows by the key of the window's row; a window whose last record had no headers has none.
+    """Headers by the key of the window's row; a window whose last record had none has no row.
 
     Args:
-        store: Where the rows are; its keys begin with the start of the window.
+        store: The store of the rows; its keys begin with the start of the window.
     """
 
     def __init__(self, store: LaneStore) -> None:

@@ -1,4 +1,4 @@
-"""Sliding windows and sessions: aggregates that are read, changed and told one record at a time."""
+"""Sliding windows and sessions: aggregates that are read, changed and forwarded per record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ChangedWindows", "WindowCell", "WindowOperator"]
 
 
 class _Told(NamedTuple):
-    """A change that goes on."""
+    """A change to forward."""
 
     row: int
     name: bytes
@@ -40,16 +40,16 @@ class _Told(NamedTuple):
 class WindowCell(msgspec.Struct, eq=False, gc=False):
     """The aggregate of one window while an epoch runs.
 
-    There are very many of them, and no cycle goes through one: the garbage collector need not
-    look at them.
+    There are very many of them, and none is part of a reference cycle, so the garbage collector
+    need not track them.
 
     Attributes:
         name: Bytes of the record key.
         start: Start of the window.
         end: End of the window.
-        value: The aggregate; None where the row is deleted.
+        value: The aggregate; None if the row is deleted.
         time: The timestamp that the row has.
-        raw: The row as it is stored, where it is kept up to date.
+        raw: The stored row, if it is kept up to date.
         before: The row before the epoch, None if there was none.
         row: The last record that changed it.
     """
@@ -68,13 +68,13 @@ _FIELDS: Final = attrgetter("row", "start", "end", "value", "time")
 
 
 class ChangedWindows(NamedTuple):
-    """The windows that changed, each once, as they are now.
+    """The changed windows, each once, in their current state.
 
     Attributes:
-        rows: The last record that changed each.
+        rows: The row of the last record that changed each.
         names: Bytes of their record keys.
-        starts: Where they start.
-        ends: Where they end.
+        starts: Their starts.
+        ends: Their ends.
         values: Their aggregates.
         times: Their timestamps.
         befores: Their rows before the epoch.
@@ -92,7 +92,7 @@ class ChangedWindows(NamedTuple):
 
     @classmethod
     def of(cls, cells: Sequence[WindowCell], key_bytes: Sequence[bytes]) -> ChangedWindows:
-        """Draw the columns but for the rows; each of the many windows is looked at once."""
+        """Build the columns except ``rows``; each of the many windows is visited once."""
         fields = list(map(_FIELDS, cells))
         rows = [field[0] for field in fields]
         names = list(map(key_bytes.__getitem__, rows))
@@ -106,16 +106,16 @@ class _EncodeError(Exception):
 
 
 class WindowOperator(AggregateOperator[WindowAggregateNode]):
-    """An aggregation whose windows depend on the records that came before.
+    """An aggregation whose windows depend on earlier records.
 
-    Subclasses find the windows of a record and fold it; this class keeps what they change and
-    says what goes on. With one change per epoch and handlers that fail, aggregates are encoded
-    once, at the end; else after each record, so that a failure leaves what was before it and each
-    change goes on as it was.
+    Subclasses find the windows of a record and fold it; this class collects the changes and
+    forwards them. With one change per epoch and handlers that fail, aggregates are encoded once, at
+    the end; otherwise after each record, so that a failure loses only its own record and each
+    change is forwarded as it was.
     """
 
     def open(self) -> None:
-        """Find the store, the clock and the fold."""
+        """Look up the store and the clock, and build the fold."""
         super().open()
         options = self.options
         self._store = self.lane_store(self.node.store)
@@ -132,12 +132,12 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
 
     def process(self, inputs: Sequence[Batch]) -> Batch | None:
         """Fold the records of all parents in merged order."""
-        # A value that carries the number of its parent is none that could be skipped any more.
+        # A value paired with the number of its parent is never null, so nulls are skipped first.
         present = [self.without_null_values(batch) for batch in inputs]
         return self.process_one(in_merged_order(present))
 
     def process_one(self, batch: Batch) -> Batch | None:
-        """Fold a batch and return the changes that go on."""
+        """Fold a batch and return the changes to forward."""
         batch, key_bytes = self.with_key_bytes(batch)
         if not key_bytes:
             return None
@@ -167,7 +167,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         times: Sequence[int],
         rows: Iterable[int],
     ) -> list[int]:
-        """Fold some rows, one after the other; return the late ones as `fold_all` does."""
+        """Fold some rows one by one; return the late ones as `fold_all` does."""
         late: list[int] = []
         keys, values, timestamps = batch.keys, batch.values, batch.timestamps
         for row in rows:
@@ -186,7 +186,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         return late
 
     def forget(self) -> None:
-        """Let go of what was at work, for the garbage collector would look at all of it."""
+        """Release the working state, because the garbage collector would traverse all of it."""
         self._touches = []
         self._told = []
         self._headers = None
@@ -209,19 +209,19 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         raise NotImplementedError
 
     def recover(self, name: bytes) -> None:
-        """Forget what a failed function did to the aggregates of a key."""
+        """Undo what a failed function did to the aggregates of a key."""
         raise NotImplementedError
 
     def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
-        """Write the windows that changed, given also as columns."""
+        """Write the changed windows, which are also given as columns."""
         raise NotImplementedError
 
     def own(self, value: Any) -> Any:
-        """Return an aggregate that another window may change."""
+        """Return a copy of an aggregate that another window may change."""
         return value if self._shares else copy_value(value)
 
     def encoded(self, value: Any, time: int) -> bytes | None:
-        """Return the row of an aggregate, None where rows are encoded at the end.
+        """Return the row of an aggregate, or None if rows are encoded at the end.
 
         Raises:
             _EncodeError: If it cannot be encoded.
@@ -234,12 +234,12 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             raise _EncodeError from error
 
     def put(self, row: int, cell: WindowCell, raw: bytes | None) -> None:
-        """Note that a record changed a window; ``cell.value`` is None where it deleted it.
+        """Note that a record changed a window; ``cell.value`` is None if the record deleted it.
 
         Args:
             row: The record's row.
-            cell: The window as it is now, but for its row.
-            raw: What `encoded` gave for it.
+            cell: The window in its current state, except for its row.
+            raw: The result of `encoded` for it.
         """
         cell.row = row
         self._touches.append(cell)
@@ -259,9 +259,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         cell.raw = raw
 
     def _changed(self) -> list[WindowCell]:
-        """Return each window that changed once, as it is now, by the last record in it."""
+        """Return each changed window once, in its current state, ordered by its last record."""
         cells = list(dict.fromkeys(reversed(self._touches)))
-        if self._replaces:  # a window that went and came again is two cells
+        if self._replaces:  # a window that was deleted and created again is two cells
             last: dict[tuple[bytes, int, int], WindowCell] = {}
             for cell in cells:
                 found = last.setdefault((cell.name, cell.start, cell.end), cell)
@@ -274,7 +274,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
     def _changes_of(
         self, batch: Batch, key_bytes: Sequence[bytes]
     ) -> tuple[list[WindowCell], ChangedWindows]:
-        """Return the windows that changed, as they are now, with their rows; and as columns."""
+        """Return the changed windows in their current state, with their rows, and as columns."""
         cells = self._changed()
         changed = ChangedWindows.of(cells, key_bytes)
         if self._stepwise:
@@ -282,7 +282,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         return cells, self._encoded(batch, changed)
 
     def _encoded(self, batch: Batch, changed: ChangedWindows) -> ChangedWindows:
-        """Add the rows of the windows that changed."""
+        """Add the rows of the changed windows."""
         try:
             headers = self.headers_of(batch, changed.rows)
             raws = self._codec.encode_many(changed.values, changed.times, headers)
@@ -325,16 +325,16 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         raise NotImplementedError
 
     def over(self, horizon: int) -> Batch | None:
-        """Return the windows that are over, if they are told then; remove those kept no longer."""
+        """Return the closed windows, if they are emitted on close; remove expired ones."""
         raise NotImplementedError
 
     def finish(self) -> Batch | None:
-        """Move event time on."""
+        """Advance event time."""
         self._clock.save()
         return self.over(self.horizon())
 
     def horizon(self) -> int:
-        """Return how long behind its last millisecond a window is over."""
+        """Return how long after its last millisecond a window closes."""
         windows: Any = self.node.windows
         closes_at: Callable[[int, int], int] = windows.closes_at
         return closes_at(0, 0)
