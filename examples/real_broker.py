@@ -9,64 +9,43 @@ gone with its data when the tests end, however they end. The first start downloa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
+from collections.abc import Callable
 
-import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
-from mustela import App, StreamsBuilder
-from mustela_dev import BrokerOptions, DevelopmentBroker
+from mustela import App, StreamsBuilder, TopologyTestDriver
+from mustela_dev import RunningApp
 
 
-@pytest.fixture(scope="session")
-def broker() -> Iterator[DevelopmentBroker]:
-    with DevelopmentBroker(options=BrokerOptions(fast_start=True)) as running:
-        yield running
-
-
-@pytest.fixture
-def servers(broker: DevelopmentBroker) -> str:
-    """The broker, with the topics that the application reads and writes."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for made in admin.create_topics([NewTopic("orders", 3), NewTopic("totals", 1)]).values():
-        made.result()
-    return broker.bootstrap_servers
-
-
-def shop(servers: str, state: Path) -> App:
-    app = App("shop", {"bootstrap.servers": servers, "state.dir": str(state)})
+def shop() -> App:
+    app = App("shop")
 
     @app.topology
     def build(builder: StreamsBuilder) -> None:
         orders = builder.stream("orders", key=str, value=str)
         totals = orders.group_by_key().count(store="totals").to_stream()
-        totals.map_values(str, name="text").to("totals", key=str, value=str)
+        totals.to("totals")
 
     return app
 
 
-def test_orders_are_counted(servers: str, tmp_path: Path) -> None:
-    producer = Producer({"bootstrap.servers": servers})
-    for customer in ("ann", "eve", "ann"):
-        producer.produce("orders", key=customer, value="book")
-    producer.flush()
-    with shop(servers, tmp_path) as app:
-        assert app.wait_until_caught_up(timedelta(minutes=5)), app.error
-    assert read(servers, "totals", until={"ann": "2", "eve": "1"})
-
-
-def read(servers: str, topic: str, *, until: dict[str, str]) -> bool:
-    """Read committed records until the last of each key is as expected, or none come for 10 s."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "test", "auto.offset.reset": "earliest"}
+def sell(driver: TopologyTestDriver | RunningApp) -> None:
+    """The test itself: the same with and without a broker."""
+    driver.create_input_topic("orders").pipe_table(
+        """
+        time | key | value
+        1000 | ann | book
+        2000 | eve | pen
+        """
     )
-    consumer.subscribe([topic])
-    found: dict[str, str] = {}
-    while found != until and (record := consumer.poll(10)) is not None:
-        found[(record.key() or b"").decode()] = (record.value() or b"").decode()
-    consumer.close()
-    return found == until
+    totals = driver.create_output_topic("totals")
+    totals.expect_table("key | value \n ann | 1 \n eve | 1", in_any_order=True)
+    driver.create_input_topic("orders").pipe_input("ann", "lamp")
+    totals.expect_table("key | value \n ann | 2")
+
+
+def test_orders_are_counted() -> None:
+    with TopologyTestDriver(shop()) as driver:
+        sell(driver)
+
+
+def test_orders_are_counted_on_a_broker(run_app: Callable[..., RunningApp]) -> None:
+    sell(run_app(shop(), partitions={"orders": 3}))

@@ -49,7 +49,7 @@ def test_the_example_of_a_test_with_a_broker_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE.name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout
 
 
 def create_topic(broker: DevelopmentBroker, name: str) -> None:

@@ -38,11 +38,9 @@ from mustela.testing.stores import DriverStores
 from mustela.testing.subject import read_subject
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
-from mustela.testing.written import check_written, sinks_of, why_no_letters
-from mustela.topology.global_table import GlobalTableNode
+from mustela.testing.written import check_written, reader_of, sinks_of, why_no_letters
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.scheduled import ScheduledSourceNode
-from mustela.topology.source import SourceNode, TableSourceNode
 
 __all__ = ["EPOCHS_PER_CALL_MAX", "TopologyTestDriver"]
 
@@ -205,25 +203,18 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             TestDriverError: If the topology does not read the topic.
         """
         self._check_open()
-        for node in self._topology:
-            if not isinstance(node, SourceNode | TableSourceNode | GlobalTableNode):
-                continue
-            if node.matches(name):
-                self._cluster.add_topic(name)
-                self._follow("create_input_topic", name)
-                return TestInputTopic(
-                    name,
-                    key=self._serde(name, key, node.key, key=True),
-                    value=self._serde(name, value, node.value, key=False),
-                    pipe=self._pipe,
-                    clock=self._clock.now_ms,
-                    start=start,
-                    auto_advance=auto_advance,
-                )
-        tables = [table.topic for table in self._cluster.plan.global_tables]
-        known = ", ".join([*self._cluster.plan.topics, *tables])
-        msg = f"the topology does not read topic {name!r}"
-        raise TestDriverError(msg, evidence={"it reads": known}, fields={"topic": name})
+        node = reader_of(self._topology, name)
+        self._cluster.add_topic(name)
+        self._follow("create_input_topic", name)
+        return TestInputTopic(
+            name,
+            key=self._serde(name, key, node.key, key=True),
+            value=self._serde(name, value, node.value, key=False),
+            pipe=self._pipe,
+            clock=self._clock.now_ms,
+            start=start,
+            auto_advance=auto_advance,
+        )
 
     def create_output_topic(
         self, name: str, key: Any = None, value: Any = None

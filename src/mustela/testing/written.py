@@ -1,4 +1,4 @@
-"""Which topics a topology under test writes, and with which serdes."""
+"""Which topics a topology under test reads and writes, and with which serdes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,38 @@ from mustela.plan.plan import Plan
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.testing.faults import TestDriverError
+from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
+from mustela.topology.source import SourceNode, TableSourceNode
 
-__all__ = ["check_written", "sinks_of", "why_no_letters"]
+__all__ = ["check_written", "reader_of", "sinks_of", "why_no_letters"]
+
+Reader = SourceNode | TableSourceNode | GlobalTableNode
+"""A step that reads a topic."""
 
 _HANDLERS = ("deserialization_handler", "processing_handler", "production_handler")
+
+
+def reader_of(topology: TopologyGraph, topic: str) -> Reader:
+    """Return the step that reads a topic.
+
+    Raises:
+        TestDriverError: If there is none.
+    """
+    readers: list[Reader] = [
+        node
+        for node in topology
+        if isinstance(node, SourceNode | TableSourceNode | GlobalTableNode)
+    ]
+    found = next((node for node in readers if node.matches(topic)), None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(name for node in readers for name in node.topics))
+        msg = f"the topology does not read topic {topic!r}"
+        raise TestDriverError(
+            msg, evidence={"it reads": known or "no topic"}, fields={"topic": topic}
+        )
+    return found
 
 
 def sinks_of(

@@ -1,10 +1,12 @@
 """mustela-dev: what is needed to develop with Mustela, but not in production.
 
-`DevelopmentBroker` is a real Kafka broker for tests. The commands ``mustela broker``,
-``mustela demo`` and Kafka's own tools are found by the library through entry points.
+`DevelopmentBroker` is a real Kafka broker for tests, `RunningApp` an application that runs on it.
+The commands ``mustela broker``, ``mustela demo`` and Kafka's own tools are found by the library
+through entry points.
 """
 
 from mustela_dev.broker.jars import JarRequest, JarSettings
 from mustela_dev.broker.process import BrokerOptions, DevelopmentBroker
+from mustela_dev.running import RunningApp
 
-__all__ = ["BrokerOptions", "DevelopmentBroker", "JarRequest", "JarSettings"]
+__all__ = ["BrokerOptions", "DevelopmentBroker", "JarRequest", "JarSettings", "RunningApp"]
