@@ -13,7 +13,7 @@ from mustela.errors import DataError
 from mustela.runtime.app import AppStateError
 from mustela.testing.faults import TestDriverError
 from mustela_dev import DevelopmentBroker, RunningApp
-from mustela_dev.running import NotCaughtUpError
+from mustela_dev.testing.running import NotCaughtUpError
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

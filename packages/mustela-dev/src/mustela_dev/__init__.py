@@ -7,6 +7,6 @@ through entry points.
 
 from mustela_dev.broker.jars import JarRequest, JarSettings
 from mustela_dev.broker.process import BrokerOptions, DevelopmentBroker
-from mustela_dev.running import RunningApp
+from mustela_dev.testing.running import RunningApp
 
 __all__ = ["BrokerOptions", "DevelopmentBroker", "JarRequest", "JarSettings", "RunningApp"]

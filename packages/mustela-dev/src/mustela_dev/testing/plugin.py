@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from mustela import App
     from mustela_dev.broker.process import DevelopmentBroker
-    from mustela_dev.running import RunningApp
+    from mustela_dev.testing.running import RunningApp
 
 __all__ = ["mustela_broker", "run_app"]
 
@@ -43,7 +43,7 @@ def run_app(
             running.create_output_topic("totals").expect_table("key | value\n ann | 3")
     """
     from mustela.connectors.kafka.admin import KafkaAdmin
-    from mustela_dev.running import RunningApp
+    from mustela_dev.testing.running import RunningApp
 
     servers = {"bootstrap.servers": mustela_broker.bootstrap_servers}
     admin = KafkaAdmin(servers)
