@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,6 +47,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--golden-update", action="store_true", help="write the golden files in tests/golden/files"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the cycle collector, which would look at each new module's code for nothing.
+
+    A third of the time of collecting is spared. What is there then stays till the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_sessionfinish() -> None:

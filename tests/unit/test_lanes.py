@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each test runs pytest once or twice
 ROOT = Path(__file__).parent.parent.parent
 INI = """
 [pytest]

@@ -161,6 +161,7 @@ def test_the_library_is_whole_without_mustela_dev(
     assert "pip install mustela-dev==0.1.0 && mustela broker start" in " ".join(looked.split())
 
 
+@pytest.mark.slow
 def test_the_line_that_the_refusal_names_brings_the_commands(
     library_wheel: Path, development_wheel: Path, environment: Environment
 ) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
+from mustela.errors import Origin
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Exchange, Plan
 from mustela.serdes.base import Serde, SerdePlace
@@ -23,6 +26,8 @@ T = TypeVar("T")
 _OWN = "mustela."
 """A dataclass of the user's is nothing to look into."""
 _KEYS = frozenset({"key", "key_serde", "foreign_key", "record_key"})
+_PLAIN = frozenset({bool, bytes, float, int, str, type(None), FunctionType, Origin})
+"""What most fields hold, and what holds no serde."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,16 @@ class SerdeBinder:
 
     def _fields(self, value: Any, place: SerdePlace | None) -> Any:
         changed: dict[str, Any] = {}
-        for field in dataclasses.fields(value):
-            old = getattr(value, field.name)
-            part = "key" if field.name in _KEYS else "value"
-            here = None if place is None else dataclasses.replace(place, part=part)
-            new = self.bind(old, here)
+        key = other = place
+        if place is not None:
+            key, other = (dataclasses.replace(place, part=part) for part in ("key", "value"))
+        for name in _names(cast("type[Any]", type(value))):
+            old = getattr(value, name)
+            if type(old) in _PLAIN:
+                continue
+            new = self.bind(old, key if name in _KEYS else other)
             if new is not old:
-                changed[field.name] = new
+                changed[name] = new
         return dataclasses.replace(value, **changed) if changed else value
 
     def _place(self, value: object) -> SerdePlace | None:
@@ -118,6 +126,11 @@ def bind_serdes(plan: Plan, application_id: str, registry: Mapping[str, str]) ->
         RegistryOptionError: If one of them has a value that it cannot have.
     """
     return SerdeBinder(application_id, registry).bind(plan)
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _same(before: Any, after: Any) -> bool:

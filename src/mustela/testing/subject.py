@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -79,6 +80,15 @@ def read_subject(
 def _plain(values: Settings | Mapping[str, Any] | None) -> Settings:
     if isinstance(values, Settings):
         return values
-    known = {"application_id": "test", "event_time": "stream-time", **(values or {})}
+    return _own(values) if values else _defaults()
+
+
+@cache
+def _defaults() -> Settings:
+    return _own({})
+
+
+def _own(values: Mapping[str, Any]) -> Settings:
+    known = {"application_id": "test", "event_time": "stream-time", **values}
     # What the machine's environment and the working directory say is no part of a test.
     return Settings.load(known, environ={}, directory=Path(__file__).parent)

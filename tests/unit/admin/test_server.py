@@ -129,6 +129,7 @@ def test_bytes_that_are_no_http_are_refused_without_a_word_in_the_log(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_many_idle_connections_do_not_shut_others_out(serve: Serve) -> None:
     """They end by themselves, and those beyond the limit at once."""
     server, _ = serve(admin__request_timeout="500ms")

@@ -19,6 +19,8 @@ from mustela.connectors.kafka.client import ClientErrors, admin_client, unavaila
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import MustelaError
 
+# A client that gives up says why only when its time is over: a second or two each.
+waits = pytest.mark.slow
 Listen = Callable[[bool], str]
 
 
@@ -79,6 +81,7 @@ def test_a_client_without_tls_at_a_listener_with_it(listen: Listen) -> None:
     assert "kafka.security.protocol" in (error.fix or "")
 
 
+@waits
 def test_a_client_with_tls_at_a_listener_without_it(listen: Listen) -> None:
     """The client guesses it, and is quoted."""
     error = refusal(listen(False), security_protocol="ssl")
@@ -86,6 +89,7 @@ def test_a_client_with_tls_at_a_listener_without_it(listen: Listen) -> None:
     assert "SSL_HANDSHAKE" in error.evidence["kafka"]
 
 
+@waits
 def test_the_setting_that_the_error_names_helps(
     listen: Listen, certificate: tuple[Path, Path]
 ) -> None:
@@ -103,6 +107,7 @@ def test_the_setting_that_the_error_names_helps(
     assert "SSL_HANDSHAKE" not in (said.mismatch or "")
 
 
+@waits
 def test_a_certificate_that_nobody_known_signed(listen: Listen) -> None:
     """The reason of the handshake is told, with the setting that names who is known."""
     error = refusal(listen(True), security_protocol="ssl")
@@ -111,6 +116,7 @@ def test_a_certificate_that_nobody_known_signed(listen: Listen) -> None:
     assert "kafka.ssl.ca.location" in (error.fix or "")
 
 
+@waits
 def test_a_certificate_of_another_host(listen: Listen, certificate: tuple[Path, Path]) -> None:
     """Known, but not of who answers."""
     cert, _ = certificate
@@ -119,6 +125,7 @@ def test_a_certificate_of_another_host(listen: Listen, certificate: tuple[Path, 
     assert "verify failed" in error.evidence["kafka"]
 
 
+@waits
 def test_the_transactional_producer_says_the_same(listen: Listen) -> None:
     """Whatever client meets it first."""
     options = TransactionOptions(open_timeout=1.0)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from mustela_dev.demo.process import MARK, AppProcess, child_environment, kill_tree
 from tests.patience import PATIENCE_S
@@ -46,6 +47,7 @@ def test_settings_that_lead_elsewhere_are_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "tmp").is_dir()
 
 
+@pytest.mark.slow
 def test_a_whole_tree_is_killed(tmp_path: Path) -> None:
     """Children and grandchildren die with the process, and nothing else does."""
     script = tmp_path / "family.py"

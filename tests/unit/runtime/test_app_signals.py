@@ -45,9 +45,24 @@ print("ended")
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("way", ["process", "thread"])
+@pytest.mark.parametrize(
+    ("number", "times", "way"),
+    [
+        (signal.SIGTERM, 1, "process"),
+        (signal.SIGINT, 2, "thread"),
+        *(
+            pytest.param(*combination, marks=pytest.mark.slow)  # an interpreter each
+            for combination in (
+                (signal.SIGTERM, 1, "thread"),
+                (signal.SIGTERM, 2, "process"),
+                (signal.SIGTERM, 2, "thread"),
+                (signal.SIGINT, 1, "process"),
+                (signal.SIGINT, 1, "thread"),
+                (signal.SIGINT, 2, "process"),
+            )
+        ),
+    ],
+)
 def test_signals_stop_an_application(number: signal.Signals, times: int, way: str) -> None:
     """After the grace time the engine is told to give up; a second signal ends the process."""
     done = subprocess.run(

@@ -251,6 +251,7 @@ def test_bytes_of_keys_have_one_form(spec: Any, value: Any, data: bytes) -> None
     assert resolve_serde(spec, key=True).serialize(value) == data
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_each_process() -> None:
     """attrs lists its slots in an order that hashes make, which are other ones elsewhere."""
     serde = resolve_serde(CartId, key=True)
