@@ -12,7 +12,7 @@ from typing import Any, Final
 from mustela.logs.options import LogOptions
 from mustela.logs.redaction import redactor
 
-__all__ = ["HEAD", "Facts", "LineFormatter", "Place", "bind", "json_line", "renderer_for"]
+__all__ = ["HEAD", "Facts", "LineFormatter", "Place", "bind", "iso", "json_line", "renderer_for"]
 
 Facts = Mapping[str, Any]
 Place = Callable[[], Facts]
@@ -90,7 +90,7 @@ class LineFormatter(logging.Formatter):
 
     def _facts(self, record: logging.LogRecord) -> dict[str, Any]:
         facts: dict[str, Any] = {
-            "timestamp": _iso(record.created),
+            "timestamp": iso(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
@@ -108,6 +108,12 @@ class LineFormatter(logging.Formatter):
         return facts
 
 
-def _iso(seconds: float) -> str:
+def iso(seconds: float) -> str:
+    """Return a moment, in seconds since 1970, as log lines have it.
+
+    Example:
+        >>> iso(1.5)
+        '1970-01-01T00:00:01.500Z'
+    """
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"

@@ -34,6 +34,7 @@ class LogOptions:
         console: Whether lines are for people; else each is a JSON document.
         colors: Whether such lines have colours.
         secrets: Texts that are masked wherever they occur.
+        relayed: Whether the driver gives the lines of other processes their last form.
     """
 
     application_id: str
@@ -42,6 +43,7 @@ class LogOptions:
     console: bool = False
     colors: bool = False
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    relayed: bool = False
 
     @classmethod
     def of(cls, settings: Settings, stream: TextIO | None) -> LogOptions:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from mustela.logs.options import LogOptions
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
@@ -94,6 +95,7 @@ class Program:
         changelog_ids: The id of each logged store's changelog topic, by store.
         adopts_unnamed: Local state without the name of a life is this life's: the record that names
             it was one of an older version.
+        logs: How workers log; None leaves that to them.
     """
 
     identity: str
@@ -120,6 +122,7 @@ class Program:
     life: str = ""
     changelog_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     adopts_unnamed: bool = False
+    logs: LogOptions | None = None
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""

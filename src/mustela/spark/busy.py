@@ -33,6 +33,7 @@ __all__ = [
     "Doing",
     "busy_root",
     "read_notes",
+    "record_at",
     "row_at",
     "words_of",
     "words_size",
@@ -157,6 +158,10 @@ class BusyNote:
         self._lock = self._words = -1
         self._map = bytearray(_NOTE.size)
 
+    def doing(self) -> Doing:
+        """Return what is written."""
+        return Doing._make(_NOTE.unpack_from(self._map))
+
     def _say_row(self, _number: int, frame: FrameType | None) -> None:
         told = row_at(frame)
         if told and self._words >= 0:
@@ -165,10 +170,22 @@ class BusyNote:
 
 def row_at(frame: FrameType | None) -> str:
     """Return which record a function of the user's has, seen from one of the frames it is in."""
+    found = record_at(frame)
+    if found is None:
+        return ""
+    batch, row = found
+    place = batch.context(row)
+    topic = place.topic
+    where = "" if topic is None else f"offset {place.offset} of {topic}-{place.partition}, "
+    return f"{where}key {show_key(batch.keys[row])}"
+
+
+def record_at(frame: FrameType | None) -> tuple[Batch, int] | None:
+    """Return the batch, and the row in it, that a function of the user's has."""
     while frame is not None and frame.f_code is not call_each.__code__:
         frame = frame.f_back
     if frame is None:
-        return ""
+        return None
     row, columns = len(frame.f_locals.get("results", ())), frame.f_locals.get("columns")
     caller: FrameType | None = frame.f_back
     if columns is not None and caller is not None and columns is caller.f_locals.get("rest"):
@@ -177,11 +194,8 @@ def row_at(frame: FrameType | None) -> str:
     while caller is not None and not isinstance(batch, Batch):
         batch, caller = caller.f_locals.get("batch"), caller.f_back
     if not isinstance(batch, Batch) or row >= len(batch):
-        return ""
-    place = batch.context(row)
-    topic = place.topic
-    where = "" if topic is None else f"offset {place.offset} of {topic}-{place.partition}, "
-    return f"{where}key {show_key(batch.keys[row])}"
+        return None
+    return batch, row
 
 
 def busy_root(spool_dir: str) -> Path | None:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
+from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
@@ -40,6 +41,7 @@ from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
+from mustela.spark.jvm_log import is_relayed
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -79,6 +81,7 @@ class SparkEngine:
         self._debug = False
         self._class_archive = False
         self._state_backend = ""
+        self._logs: LogOptions | None = None
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
@@ -98,6 +101,7 @@ class SparkEngine:
         self._limits = Limits(warn_s=options.warn_s, kill_s=options.kill_s)
         self._say = options.say
         self._state_backend = options.state_backend
+        self._logs = options.logs
         session = options.session
         if session is not None:
             self._context = getattr(session, "sparkContext", session)
@@ -107,7 +111,9 @@ class SparkEngine:
             self._own = active is None or lingers(active)
             self._properties = options.properties
             self._context = (
-                take_context(options.application_id, options.properties) if self._own else active
+                take_context(options.application_id, options.properties, options.logs)
+                if self._own
+                else active
             )
         if not self._own:
             check_joined(dict(self._context.getConf().getAll()))
@@ -140,6 +146,9 @@ class SparkEngine:
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
             clear_others(program.spool_dir)
+        if self._logs is not None:
+            logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
+            program = replace(program, logs=logs)
         shipment = ship(program, import_path() if self._shares_disk else ())
         if self._shipment is not None:
             self._shipment.unpersist()
@@ -357,7 +366,7 @@ class SparkEngine:
         if self._program is not None:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:
-            release_context(self._context, self._properties)
+            release_context(self._context, self._properties, self._logs)
             if self._class_archive and starts_directly(self._properties):
                 make_aside()
         self._context = None

@@ -26,6 +26,8 @@ import pyspark
 from xxhash import xxh3_64
 
 from mustela.java import Java, user_cache
+from mustela.logs.options import LogOptions
+from mustela.spark.jvm_log import relay
 from mustela.state.directories import boot_id
 
 __all__ = [
@@ -140,6 +142,7 @@ def start(
     *,
     archive: Path | None = None,
     record: bool = False,
+    logs: LogOptions | None = None,
 ) -> Jvm | None:
     """Start a JVM for a Spark context; None if it ended before it was ready.
 
@@ -149,6 +152,7 @@ def start(
         scratch: Where it writes what only it needs, unless the properties say otherwise.
         archive: An archive of classes to use, or to write.
         record: Write the archive when the JVM ends.
+        logs: How the application logs: what the JVM and its workers print takes this form.
     """
     with tempfile.TemporaryDirectory(prefix="mustela-jvm-") as directory:
         ready = Path(directory) / "connection"
@@ -162,11 +166,15 @@ def start(
         # Its standard input is its life: the JVM ends when this process does, however that ends.
         # Ctrl-C is not for it: the application closes it when the last epoch is done.
         process = subprocess.Popen(
-            _command(java, properties, scratch, archive, record=record),
+            _command(java, properties, scratch, archive, record=record, lines=logs is not None),
             stdin=subprocess.PIPE,
+            stdout=None if logs is None else subprocess.PIPE,
+            stderr=None if logs is None else subprocess.PIPE,
             env=environment,
             preexec_fn=_ignore_interrupts,
         )
+        if logs is not None:
+            relay(process, logs)
         deadline = time.monotonic() + _START_TIMEOUT_S  # noqa: TID251 - waits for a real process
         while process.poll() is None and not ready.exists():
             if time.monotonic() > deadline:  # noqa: TID251
@@ -191,6 +199,7 @@ def _command(
     archive: Path | None,
     *,
     record: bool,
+    lines: bool,
 ) -> list[str]:
     classes: list[str] = []
     if archive is not None and record:
@@ -212,7 +221,7 @@ def _command(
         f"-Xmx{properties.get('spark.driver.memory', '1g')}",
         *classes,
         f"-Djava.io.tmpdir={scratch}",
-        f"-Dlog4j.configurationFile={log_settings()}",
+        f"-Dlog4j.configurationFile={log_settings(lines=lines)}",
         *shlex.split(properties.get("spark.driver.extraJavaOptions", "")),
         *MODULE_OPTIONS,
         _MAIN,
@@ -221,9 +230,14 @@ def _command(
     ]
 
 
-def log_settings() -> Path:
-    """Return the settings of Spark's log: warnings and worse, without those of every start."""
-    return Path(__file__).with_name("log4j2.properties")
+def log_settings(*, lines: bool = False) -> Path:
+    """Return the settings of Spark's log: warnings and worse, without those of every start.
+
+    Args:
+        lines: JSON lines on standard output, for the driver; else text on standard error.
+    """
+    name = "log4j2-lines.properties" if lines else "log4j2.properties"
+    return Path(__file__).with_name(name)
 
 
 def archive_directory(environment: Mapping[str, str] | None = None) -> Path:

@@ -22,6 +22,7 @@ from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
+from mustela.logs.output import LogOutput
 from mustela.plan.epoch import Program, epochs_topic
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
@@ -29,6 +30,7 @@ from mustela.spark.claim import ClaimCheck
 from mustela.spark.partitions import KnownPartitions
 from mustela.spark.reading_time import ReadingSince
 from mustela.spark.shipment import Shipment
+from mustela.spark.worker_log import Place, worker_log
 from mustela.state.directories import boot_id, environment_path, make_private
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
@@ -52,6 +54,7 @@ class Process:
         wired: Its plan.
         known_good: Environments, by stage and key group, that were verified.
         watermark: A committed watermark that was told with an order, or -1.
+        epoch: The epoch of the task that runs, or -1.
         reading_since: By topic, partition and first offset, since when what is to be restored is
             fetched ahead.
     """
@@ -69,6 +72,8 @@ class Process:
     _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     watermark: int = -1
+    epoch: int = -1
+    _log: LogOutput | None = None
     reading_since: dict[tuple[str, int, int], ReadingSince] = field(
         default_factory=dict[tuple[str, int, int], ReadingSince]
     )
@@ -76,6 +81,11 @@ class Process:
     def __post_init__(self) -> None:
         """Find out about the plan what tasks will ask."""
         self.wired = WiredPlan(self.program.plan)
+        self._log = worker_log(self.program.logs, self.where)
+
+    def where(self) -> Place:
+        """Return where the code that runs is at, for what it logs."""
+        return Place(self.program.plan, self.note.doing(), self.epoch)
 
     @property
     def options(self) -> KernelOptions:
@@ -185,6 +195,8 @@ class Process:
 
     def close(self) -> None:
         """Close everything; for a new program in the same process."""
+        if self._log is not None:
+            self._log.close()
         if self._note is not None:
             self._note.close()
         if self._calls is not None:

@@ -17,7 +17,9 @@ from pyspark import SparkConf, SparkContext
 
 from mustela.errors import UsageError
 from mustela.java import Java, find_java
+from mustela.logs.options import LogOptions
 from mustela.spark import jvm as jvms
+from mustela.spark.jvm_log import set_levels
 from mustela.spark.scratch import give_back, take_scratch
 
 __all__ = [
@@ -168,7 +170,11 @@ def _environment(**values: str) -> Generator[None]:
 
 
 def open_context(
-    application_id: str, user: Mapping[str, str], *, record: Path | None = None
+    application_id: str,
+    user: Mapping[str, str],
+    *,
+    record: Path | None = None,
+    logs: LogOptions | None = None,
 ) -> SparkContext:
     """Start a Spark context in a JVM that Spark can use, whatever ``JAVA_HOME`` says.
 
@@ -176,6 +182,7 @@ def open_context(
         application_id: Whose context.
         user: Spark properties of the user's.
         record: Where the JVM writes an archive of its classes when it ends.
+        logs: How the application logs, if Mustela set that up.
     """
     properties = properties_for(user)
     conf = SparkConf(loadDefaults=False)
@@ -190,15 +197,19 @@ def open_context(
             SPARK_LOCAL_IP=properties["spark.driver.bindAddress"],
             PYSPARK_PIN_THREAD="true",
         ),
-        _own_jvm(java, properties, record),
+        _own_jvm(java, properties, record, logs),
     ):
         context: Any = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
+    if logs is not None:
+        set_levels(context, logs)
     return context
 
 
 @contextmanager
-def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> Generator[None]:
+def _own_jvm(
+    java: Java, properties: Mapping[str, str], record: Path | None, logs: LogOptions | None
+) -> Generator[None]:
     """Let a context that is made in the block find a JVM, where Spark's launcher is not needed."""
     spark: Any = SparkContext
     if spark._gateway is not None or not jvms.can_start(properties, os.environ):
@@ -206,7 +217,7 @@ def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> 
         return
     scratch = take_scratch()
     if record is None:
-        started = _start_quickly(java, properties, scratch)
+        started = _start_quickly(java, properties, scratch, logs)
     else:
         started = jvms.start(java, properties, scratch, archive=record, record=True)
     if started is None:
@@ -225,15 +236,17 @@ def _own_jvm(java: Java, properties: Mapping[str, str], record: Path | None) -> 
     gateway.proc = started.process
 
 
-def _start_quickly(java: Java, properties: Mapping[str, str], scratch: Path) -> jvms.Jvm | None:
+def _start_quickly(
+    java: Java, properties: Mapping[str, str], scratch: Path, logs: LogOptions | None
+) -> jvms.Jvm | None:
     """Start a JVM with the archive of classes, if there is one; a bad one is deleted."""
     archive = jvms.find_archive(java)
     if archive is not None:
-        started = jvms.start(java, properties, scratch, archive=archive)
+        started = jvms.start(java, properties, scratch, archive=archive, logs=logs)
         if started is not None:
             return started
         archive.unlink(missing_ok=True)
-    return jvms.start(java, properties, scratch)
+    return jvms.start(java, properties, scratch, logs=logs)
 
 
 class _Lingering(NamedTuple):
@@ -242,11 +255,13 @@ class _Lingering(NamedTuple):
     Attributes:
         context: The context.
         properties: What the user had asked for.
+        logs: How its JVM logs.
         timer: Stops it.
     """
 
     context: SparkContext
     properties: dict[str, str]
+    logs: LogOptions | None
     timer: threading.Timer
 
 
@@ -285,16 +300,18 @@ def is_stopped(context: Any) -> bool:
     return context._jsc is None
 
 
-def take_context(application_id: str, user: Mapping[str, str]) -> SparkContext:
+def take_context(
+    application_id: str, user: Mapping[str, str], logs: LogOptions | None = None
+) -> SparkContext:
     """Return a context of our own: the one that lingers, if it was opened alike, or a new one."""
     if _LINGERING:
         kept = _LINGERING.pop()
         kept.timer.cancel()
         alive = _is_alive(kept.context)
-        if alive and kept.properties == dict(user):
+        if alive and kept.properties == dict(user) and kept.logs == logs:
             return kept.context
         _stop(kept.context)
-    return open_context(application_id, user)
+    return open_context(application_id, user, logs=logs)
 
 
 def _stop(context: SparkContext) -> None:
@@ -309,7 +326,9 @@ def _stop(context: SparkContext) -> None:
         spark._gateway = spark._jvm = None
 
 
-def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
+def release_context(
+    context: SparkContext, user: Mapping[str, str], logs: LogOptions | None = None
+) -> None:
     """Let a context of our own linger for a while, then stop it.
 
     Starting Spark takes seconds; an application that restarts in its process should not wait.
@@ -325,5 +344,5 @@ def release_context(context: SparkContext, user: Mapping[str, str]) -> None:
     atexit.register(stop)
     timer = threading.Timer(LINGER_S, stop)
     timer.daemon = True
-    _LINGERING[:] = [_Lingering(context, dict(user), timer)]
+    _LINGERING[:] = [_Lingering(context, dict(user), logs, timer)]
     timer.start()

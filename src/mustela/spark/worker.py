@@ -122,7 +122,7 @@ def source_task(
 
 def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
     """Yield what one source task sends."""
-    process.watermark = order.event_time.before
+    process.watermark, process.epoch = order.event_time.before, order.token.epoch
     outbox = Outbox(process, order, 0, task)
     report = outbox.report
     started = time.perf_counter()
@@ -163,7 +163,7 @@ def lane_parcels(
     process: Process, order: EpochOrder, stage: int, lane: int, frames: Iterable[bytes]
 ) -> Iterator[Parcel]:
     """Yield what one lane of a stage sends; frames for later stages and the driver pass through."""
-    process.watermark = order.event_time.before
+    process.watermark, process.epoch = order.event_time.before, order.token.epoch
     outbox = Outbox(process, order, stage, lane)
     report = outbox.report
     started = time.perf_counter()

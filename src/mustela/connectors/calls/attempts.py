@@ -7,6 +7,7 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
@@ -110,7 +111,9 @@ class Attempts:
         if self._is_coroutine or self._threads is None:
             given = call()
         else:
-            given = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            given = await asyncio.get_running_loop().run_in_executor(
+                self._threads, copy_context().run, call
+            )
         if inspect.isawaitable(given):
             waited: Awaitable[Any] = given
             return await waited

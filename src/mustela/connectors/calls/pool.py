@@ -15,6 +15,7 @@ import stamina
 from mustela.clock import Clock
 from mustela.connectors.calls.attempts import Attempts
 from mustela.connectors.calls.spool import CallSpool, Owner, Spooled
+from mustela.logs.form import bind
 from mustela.plan.calls import CallOutcome, CallRequest, Fate
 from mustela.topology.async_calls import AsyncNode
 
@@ -153,6 +154,7 @@ class ProcessCalls:
 
     def __init__(self, pool: CallPool, node: AsyncNode) -> None:
         self._pool = pool
+        self._step = node.name
         self._capacity = node.rules.capacity
         threads = ThreadPoolExecutor(self._capacity, thread_name_prefix=f"call-{node.name}")
         self._attempts = Attempts(node, pool.clock, threads=threads)
@@ -246,6 +248,7 @@ class ProcessCalls:
 
     async def _make(self, call: _Call) -> None:
         async with self._slots:
+            bind(step=self._step)  # in this task alone
             started = self._pool.clock.monotonic()
             outcome = await self._attempts.make(call.request)
             seconds = self._pool.clock.monotonic() - started
