@@ -10,7 +10,7 @@ import mustela
 __all__ = ["MODULES", "names_of", "public_names"]
 
 MODULES = (
-    *("aggregates", "calls", "events", "processors", "schemas"),
+    *("aggregates", "calls", "events", "handlers", "processors", "schemas"),
     *("stores", "streams", "testing", "windows"),
 )
 """Modules whose names users import, beside the package itself."""

@@ -73,6 +73,8 @@ PROGRAMS = {
         "timedelta(minutes=1), BufferConfig.unbounded()))"
     ),
     "a_table_merged": "lines.merge(builder.table('rows', key=str, value=str))",
+    "a_handler_that_is_none": 'lines.filter(bool_of, on_error="ignore")',
+    "a_handler_without_context": "lines.filter(bool_of, on_error=lambda error: error)",
     "windows_of_no_size": "TimeWindows(size=timedelta(0), grace=timedelta(0))",
 }
 

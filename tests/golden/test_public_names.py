@@ -33,7 +33,7 @@ MODULES = [
     ),
     *("mustela.dsl.processed", "mustela.api.outputs", "mustela.dsl.transacted"),
     *("mustela.api.watermarks", "mustela.api.aggregates", "mustela.dsl.said"),
-    *("mustela.dsl.async_calls", "mustela.api.calls"),
+    *("mustela.dsl.async_calls", "mustela.api.calls", "mustela.api.handlers"),
     *("mustela.dsl.distinct", "mustela.dsl.topology_builder"),
     *("mustela.api.processor", "mustela.api.context", "mustela.api.processor_wrapper"),
     *("mustela.api.timers", "mustela.api.value_transformer", "mustela.api.update"),

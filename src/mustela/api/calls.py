@@ -29,6 +29,7 @@ __all__ = [
 OnFailure = Literal["fail", "dead_letter", "continue"]
 """What happens to a record whose call failed for good: the application stops, or the record is
 dropped and counted, with or without a copy in the dead-letter topic."""
+_WORDS = ("fail", "dead_letter", "continue")
 _NOTHING = timedelta(0)
 _CALL = "call"
 
@@ -82,6 +83,8 @@ class Retry:
         maximum: The longest wait.
         jitter: The largest random part of a wait.
         on: The errors after which the call is retried; any other error is final at once.
+        then: What becomes of the record when all attempts have failed, where this is a step's or
+            an application's handler; calls have ``on_failure`` for it.
 
     Example:
         >>> Retry(attempts=5, on=(TimeoutError, ConnectionError)).attempts
@@ -93,12 +96,18 @@ class Retry:
     maximum: timedelta = timedelta(seconds=5)
     jitter: timedelta = timedelta(milliseconds=100)
     on: tuple[type[Exception], ...] = (Exception,)
+    then: Literal["fail", "dead_letter", "continue"] = "fail"
 
     def __post_init__(self) -> None:
         """Check the values."""
         _at_least_one("Retry", "attempts", self.attempts)
         for name in ("initial", "maximum", "jitter"):
             milliseconds("Retry", name, getattr(self, name))
+        if self.then not in _WORDS:
+            msg = f"Retry(then={self.then!r}): there is no such word"
+            raise BadOptionError(
+                msg, fix=f"use one of {', '.join(_WORDS)}", fields={"then": self.then}
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +241,12 @@ def check_on_failure(holder: str, name: str, value: object) -> None:
     Raises:
         BadOptionError: If it is neither a word nor a function.
     """
-    words = ("fail", "dead_letter", "continue")
-    if value is None or value in words or callable(value):
+    if value is None or value in _WORDS or callable(value):
         return
     msg = f"{holder}({name}={value!r}) is neither a word that it takes nor a function"
     raise BadOptionError(
         msg,
-        fix=f"use {', '.join(map(repr, words))}, or a function of (record, error)",
+        fix=f"use {', '.join(map(repr, _WORDS))}, or a function of (record, error)",
         fields={name: value},
     )
 

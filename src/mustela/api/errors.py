@@ -12,6 +12,7 @@ __all__ = [
     "DuplicateNameError",
     "DuplicateStoreError",
     "FunctionError",
+    "HandlerError",
     "InitializerError",
     "JoinKeysError",
     "MissingSerdeError",
@@ -72,6 +73,12 @@ class FunctionError(TopologyError):
     """A function argument cannot be called, or not with the arguments it will get."""
 
     code = "TOPOLOGY_FUNCTION"
+
+
+class HandlerError(TopologyError):
+    """What is given as a handler of records that fail cannot be one."""
+
+    code = "TOPOLOGY_HANDLER"
 
 
 class InitializerError(FunctionError):

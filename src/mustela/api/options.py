@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from mustela.api.errors import BadOptionError
+from mustela.api.handlers import OnError
 from mustela.api.option import Option
 from mustela.api.origin import user_origin
 from mustela.api.stores import StoreSupplier
@@ -145,6 +146,8 @@ class Consumed(Option, Generic[K, V]):
         watermark: How the watermark of the source follows from its records; None takes the
             application's settings.
         late: What happens to a record that comes too late for its window.
+        on_error: What happens to a record that cannot be decoded, or whose timestamp cannot be
+            extracted; see `mustela.handlers`. The application's handlers if not given.
         name: Name of the source.
 
     Example:
@@ -161,6 +164,7 @@ class Consumed(Option, Generic[K, V]):
     )
     watermark: WatermarkStrategy | None = None
     late: LatePolicy = LatePolicy.DROP
+    on_error: OnError | None = None
     name: str | None = None
 
 
@@ -172,6 +176,8 @@ class Produced(Option, Generic[GroupK, GroupV]):
         key: Type or serde of the keys; the stream's if not given.
         value: Type or serde of the values; the stream's if not given.
         partitioner: Chooses the partition; Kafka's own choice by key if not given.
+        on_error: What happens to a record that cannot be encoded; see `mustela.handlers`. The
+            application's handlers if not given.
         name: Name of the sink.
 
     Example:
@@ -184,6 +190,7 @@ class Produced(Option, Generic[GroupK, GroupV]):
     key: type[GroupK] | Serde[GroupK] | None = None
     value: type[GroupV] | Serde[GroupV] | None = None
     partitioner: Partitioner | None = None
+    on_error: OnError | None = None
     name: str | None = None
 
 

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mustela.config.errors import SettingValueError
+from mustela.config.handlers import read_handler_setting
 from mustela.config.masking import mask_text
 
-__all__ = ["HANDLERS", "Alias", "aliases", "find_alias", "known_aliases"]
-
-HANDLERS: Final = ("deserialization_handler", "processing_handler", "production_handler")
-"""The settings that say what to do with a record that cannot be handled."""
+__all__ = ["Alias", "aliases", "find_alias", "known_aliases"]
 
 
 class _Spelled(Protocol):
@@ -86,23 +84,6 @@ def _cache(value: Any) -> str:
         raise ValueError(msg) from None
 
 
-def _handler(value: Any) -> str:
-    name = str(value).rsplit(".", 1)[-1]
-    known = {
-        "LogAndFailExceptionHandler": "fail",
-        "LogAndFailProcessingExceptionHandler": "fail",
-        "DefaultProductionExceptionHandler": "fail",
-        "LogAndContinueExceptionHandler": "continue",
-        "LogAndContinueProcessingExceptionHandler": "continue",
-    }
-    if name in known:
-        return known[name]
-    if value in ("fail", "continue", "dead_letter"):
-        return str(value)
-    msg = f"fail, continue, dead_letter, or one of Kafka's own: {', '.join(known)}"
-    raise ValueError(msg)
-
-
 def _backend(value: Any) -> str:
     name = str(value).rsplit(".", 1)[-1].rsplit("$", 1)[-1].lower()
     if "memory" in name:
@@ -131,6 +112,8 @@ def _nothing(why: str) -> Alias:
     return Alias(why=why)
 
 
+_HANDLER = read_handler_setting
+
 _ALIASES = MappingProxyType(
     {
         "application.id": _means("application_id"),
@@ -144,11 +127,11 @@ _ALIASES = MappingProxyType(
         "max.task.idle.ms": _means("max_task_idle", _milliseconds),
         "statestore.cache.max.bytes": _means("emit", _cache),
         "cache.max.bytes.buffering": _means("emit", _cache),
-        "deserialization.exception.handler": _means("deserialization_handler", _handler),
-        "default.deserialization.exception.handler": _means("deserialization_handler", _handler),
-        "processing.exception.handler": _means("processing_handler", _handler),
-        "production.exception.handler": _means("production_handler", _handler),
-        "default.production.exception.handler": _means("production_handler", _handler),
+        "deserialization.exception.handler": _means("deserialization_handler", _HANDLER),
+        "default.deserialization.exception.handler": _means("deserialization_handler", _HANDLER),
+        "processing.exception.handler": _means("processing_handler", _HANDLER),
+        "production.exception.handler": _means("production_handler", _HANDLER),
+        "default.production.exception.handler": _means("production_handler", _HANDLER),
         "errors.deadletterqueue.topic.name": _means("dead_letter_topic"),
         "errors.dead.letter.queue.topic.name": _means("dead_letter_topic"),
         "ensure.explicit.internal.resource.naming": _means("naming.strict"),

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import yaml
 
-from mustela.config.aliases import HANDLERS, find_alias, known_aliases
+from mustela.config.aliases import find_alias, known_aliases
 from mustela.config.clients import check_client_property, is_client_property
 from mustela.config.errors import MustelaSettingWarning, SettingsFileError, SettingValueError
+from mustela.config.handlers import HANDLER_SETTINGS, handler_word
 from mustela.config.masking import mask_value
 from mustela.config.problems import unknown_setting
 from mustela.config.registry import REGISTRY, check_registry_property, registry_name
@@ -119,9 +120,9 @@ def _with_letters(merged: dict[str, SettingEntry]) -> dict[str, SettingEntry]:
     if topic is None or not topic.value:
         return merged
     letters: dict[str, SettingEntry] = {}
-    for key in HANDLERS:
+    for key in HANDLER_SETTINGS:
         handler = merged.get(key)
-        if handler is None or handler.value != "continue":
+        if handler is None or handler_word(handler.value) != "continue":
             continue
         if topic.is_alias or handler.is_alias:
             letters[key] = replace(handler, value="dead_letter")

@@ -143,6 +143,8 @@ def _type_kind(spec: Any) -> str:
         return " or ".join(_type_kind(part) for part in get_args(spec))
     if hasattr(spec, "__metadata__"):
         return _type_kind(get_args(spec)[0])
+    if spec is Any:
+        return "a function"
     plain = {str: "text", int: "number", bool: "`true`, `false`", Path: "path", type(None): "null"}
     return plain.get(spec, "mapping")
 

@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    PlainSerializer,
     PrivateAttr,
     ValidationError,
     field_validator,
@@ -22,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from mustela.config.admin import AdminSettings
 from mustela.config.aliases import guarantee
 from mustela.config.directories import default_state_dir
+from mustela.config.handlers import handler_text, read_handler_setting
 from mustela.config.layers import Layers, merge_layers
 from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
@@ -50,7 +52,12 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MIB = 2**20
 
 
-Handler = Literal["fail", "continue", "dead_letter"]
+Handler = Annotated[
+    Literal["fail", "continue", "dead_letter"] | Any,
+    BeforeValidator(read_handler_setting),
+    PlainSerializer(handler_text, when_used="json"),
+]
+"""A word, or what is to be called: a function, or an object with a method ``handle``."""
 
 
 class EpochSettings(Section):
@@ -293,15 +300,17 @@ class Settings(BaseSettings):
         "ahead is held back until the others have caught up, or are idle. null for no limit.",
     )
     deserialization_handler: Handler = Field(
-        default="fail", description="What to do with a record that cannot be decoded."
+        default="fail",
+        description="What to do with a record that cannot be decoded. A "
+        "function is named as `module:function`; see [Errors](../guides/errors.md).",
     )
     processing_handler: Handler = Field(
-        default="fail", description="What to do with a record for which user code raises."
+        default="fail", description="What to do with a record for which user code raises; likewise."
     )
     production_handler: Handler = Field(
         default="fail",
         description="What to do with an output row that cannot be encoded, or that the broker "
-        "refuses.",
+        "refuses; likewise.",
     )
     dead_letter_topic: str = Field(
         default="",

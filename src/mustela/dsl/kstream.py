@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from mustela.api.errors import BadOptionError
 from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import Part, read_serde
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.names import check_name, path_name
 from mustela.api.options import Grouped, Partitioner, Produced, options_or
 from mustela.api.origin import user_origin
@@ -95,6 +96,7 @@ class KStream(
         key: type[K2] | Serde[K2] | None = None,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K2, W]:
         """Replace each record's key and value; timestamp and headers stay as they are.
 
@@ -107,6 +109,8 @@ class KStream(
             value: Type or serde of the new values; likewise.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new records.
@@ -125,7 +129,7 @@ class KStream(
             ...     driver.create_output_topic("persons").read_key_values_to_map()
             {41: 'ann'}
         """
-        place = self._place("map", name, mapper, _KEY_VALUE)
+        place = self._place("map", name, mapper, _KEY_VALUE, on_error)
         self._registry.add(MapNode(**place, mapper=mapper))
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, "key", step=step, at=at)
@@ -138,6 +142,7 @@ class KStream(
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, W]:
         """Replace each value; keys, timestamps and headers stay as they are.
 
@@ -149,6 +154,8 @@ class KStream(
             value: Type or serde of the new values; what the mapper's annotation says if not given.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new values.
@@ -168,7 +175,7 @@ class KStream(
             ...     driver.create_output_topic("totals").read_values_to_list()
             [30]
         """
-        place = self._place("map_values", name, mapper, _VALUE)
+        place = self._place("map_values", name, mapper, _VALUE, on_error)
         self._registry.add(MapValuesNode(**place, mapper=mapper))
         return self._of_values(place, value, mapper)
 
@@ -178,6 +185,7 @@ class KStream(
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, W]:
         """Replace each value by what key and value give; see `map_values`.
 
@@ -185,6 +193,8 @@ class KStream(
             mapper: Called with key and value. It must not change the key.
             value: Type or serde of the new values; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new values.
@@ -204,7 +214,7 @@ class KStream(
             ...     driver.create_output_topic("texts").read_values_to_list()
             ['ann is 41']
         """
-        place = self._place("map_values_with_key", name, mapper, _KEY_VALUE)
+        place = self._place("map_values_with_key", name, mapper, _KEY_VALUE, on_error)
         self._registry.add(MapValuesNode(**place, mapper=mapper, with_key=True))
         return self._of_values(place, value, mapper)
 
@@ -215,6 +225,7 @@ class KStream(
         key: type[K2] | Serde[K2] | None = None,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K2, W]:
         """Replace each record by any number of records; timestamp and headers are the record's.
 
@@ -226,6 +237,8 @@ class KStream(
             key: Type or serde of the new keys; what the mapper's annotation says if not given.
             value: Type or serde of the new values; likewise.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new records, in the order in which the mapper gave them.
@@ -245,7 +258,7 @@ class KStream(
             ...     driver.create_output_topic("seen").read_key_values_to_map()
             {'ann': 'follows', 'bob': 'followed'}
         """
-        place = self._place("flat_map", name, mapper, _KEY_VALUE)
+        place = self._place("flat_map", name, mapper, _KEY_VALUE, on_error)
         self._registry.add(FlatMapNode(**place, mapper=mapper))
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, "each_key", step=step, at=at)
@@ -258,6 +271,7 @@ class KStream(
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, W]:
         """Replace each value by any number of values, each with the record's key and timestamp.
 
@@ -265,6 +279,8 @@ class KStream(
             mapper: Called with the value, which may be None; returns or yields values.
             value: Type or serde of each new value; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new values, in the order in which the mapper gave them.
@@ -283,7 +299,7 @@ class KStream(
             ...     driver.create_output_topic("words").read_values_to_list()
             ['to', 'be', 'or']
         """
-        place = self._place("flat_map_values", name, mapper, _VALUE)
+        place = self._place("flat_map_values", name, mapper, _VALUE, on_error)
         self._registry.add(FlatMapValuesNode(**place, mapper=mapper))
         return self._of_values(place, value, mapper, "each")
 
@@ -293,6 +309,7 @@ class KStream(
         *,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, W]:
         """Replace each value by any number of values made of key and value.
 
@@ -301,6 +318,8 @@ class KStream(
                 the key.
             value: Type or serde of each new value; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of new values, in the order in which the mapper gave them.
@@ -316,18 +335,24 @@ class KStream(
             ...     lambda page, text: [f"{page}: {line}" for line in text.splitlines()]
             ... )
         """
-        place = self._place("flat_map_values_with_key", name, mapper, _KEY_VALUE)
+        place = self._place("flat_map_values_with_key", name, mapper, _KEY_VALUE, on_error)
         self._registry.add(FlatMapValuesNode(**place, mapper=mapper, with_key=True))
         return self._of_values(place, value, mapper, "each")
 
     def filter(
-        self, predicate: Callable[[K, V], object], *, name: str | None = None
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, V]:
         """Keep the records for which the predicate is true.
 
         Args:
             predicate: Called with key and value, of which each may be None.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of the records that hold.
@@ -348,18 +373,24 @@ class KStream(
             ...     driver.create_output_topic("long").read_values_to_list()
             ['moon']
         """
-        place = self._place("filter", name, predicate, _KEY_VALUE)
+        place = self._place("filter", name, predicate, _KEY_VALUE, on_error)
         self._registry.add(FilterNode(**place, predicate=predicate))
         return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def filter_not(
-        self, predicate: Callable[[K, V], object], *, name: str | None = None
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, V]:
         """Keep the records for which the predicate is false.
 
         Args:
             predicate: Called with key and value, of which each may be None.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of the records that do not hold.
@@ -373,7 +404,7 @@ class KStream(
             >>> words = StreamsBuilder().stream("words", key=str, value=str)
             >>> filled = words.filter_not(lambda _key, word: word is None)
         """
-        place = self._place("filter_not", name, predicate, _KEY_VALUE)
+        place = self._place("filter_not", name, predicate, _KEY_VALUE, on_error)
         self._registry.add(FilterNode(**place, predicate=predicate, negate=True))
         return self._registry.handles.stream(place["name"], self._key, self._value)
 
@@ -383,6 +414,7 @@ class KStream(
         *,
         key: type[K2] | Serde[K2] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K2, V]:
         """Give each record a new key; the value stays.
 
@@ -392,6 +424,8 @@ class KStream(
             mapper: Called with key and value; returns the new key.
             key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream with new keys.
@@ -410,13 +444,19 @@ class KStream(
             ...     driver.create_output_topic("by-user").read_key_values_to_map()
             {'ann': {'user': 'ann'}}
         """
-        place = self._place("select_key", name, mapper, _KEY_VALUE)
+        place = self._place("select_key", name, mapper, _KEY_VALUE, on_error)
         self._registry.add(SelectKeyNode(**place, mapper=mapper))
         step, at = place["name"], place["origin"]
         keys = said_or_read("key", key, mapper, step=step, at=at)
         return self._registry.handles.stream(step, keys, self._value)
 
-    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    def peek(
+        self,
+        action: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> KStream[K, V]:
         """Call a function for each record and pass the record on unchanged.
 
         What the action does outside is not part of the transaction: it may happen again when an
@@ -425,6 +465,8 @@ class KStream(
         Args:
             action: Called with key and value; what it returns is ignored.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The same records.
@@ -442,11 +484,17 @@ class KStream(
             ...     driver.create_input_topic("words").pipe_input("a", "sun")
             a sun
         """
-        place = self._place("peek", name, action, _KEY_VALUE)
+        place = self._place("peek", name, action, _KEY_VALUE, on_error)
         self._registry.add(PeekNode(**place, action=action))
         return self._registry.handles.stream(place["name"], self._key, self._value)
 
-    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+    def foreach(
+        self,
+        action: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
         """Call a function for each record; nothing goes on from here.
 
         What the action does outside is not part of the transaction: it may happen again when an
@@ -455,6 +503,8 @@ class KStream(
         Args:
             action: Called with key and value; what it returns is ignored.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -468,7 +518,7 @@ class KStream(
             ...     driver.create_input_topic("words").pipe_input("a", "sun")
             a sun
         """
-        place = self._place("foreach", name, action, _KEY_VALUE)
+        place = self._place("foreach", name, action, _KEY_VALUE, on_error)
         self._registry.add(ForeachNode(**place, action=action))
 
     def merge(self, *others: KStream[K2, V2], name: str | None = None) -> KStream[K | K2, V | V2]:
@@ -647,7 +697,7 @@ class KStream(
             self._name, path, key_serde or self._key, value_serde or self._value
         )
 
-    def to(
+    def to(  # noqa: PLR0913 - the options of `Produced` as keywords
         self,
         topic: str | Callable[[K, V, RecordContext], str],
         produced: Produced[K, V] | None = None,
@@ -656,6 +706,7 @@ class KStream(
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         partitioner: Partitioner | None = None,
+        on_error: OnError | None = None,
     ) -> None:
         """Write the records to a topic.
 
@@ -669,6 +720,8 @@ class KStream(
                 partition, or None for Kafka's own choice by key. A set of several partitions
                 sends the record to each of them, an empty one drops it.
             produced: All of this as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Raises:
             MissingSerdeError: If nothing says how keys or values become bytes.
@@ -692,7 +745,10 @@ class KStream(
         if chooser is not None:
             arguments = ("topic", "key", "value", "partitions")
             check_function(chooser, arguments, role="partitioner", verb="to", at=at)
+        handler = choose("on_error", on_error, options.on_error, holder="Produced", at=at)
+        on_failure = read_on_error(handler, verb="to", at=at)
         place = self._sink_place(topic, said, at=at)
+        place["on_error"] = on_failure
         key_serde = choose_serde("key", key, options.key, holder="Produced", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Produced", at=at)
         find, step = self._registry.node, self._name
@@ -722,14 +778,18 @@ class KStream(
         name: str | None,
         function: Callable[..., Any],
         arguments: tuple[str, ...],
+        on_error: OnError | None = None,
     ) -> NodePlace:
         """Check a step's function and choose the step's name."""
         at = user_origin()
         role = _ROLES.get(verb, "mapper")
         check_function(function, arguments, role=role, verb=verb, at=at)
-        return self._registry.place(
+        handler = read_on_error(on_error, verb=verb, at=at)
+        place = self._registry.place(
             verb, parents=(self._name,), at=at, name=name, apart=function_name(function)
         )
+        place["on_error"] = handler
+        return place
 
     def _sink_place(
         self, topic: str | Callable[..., str], name: str | None, *, at: Origin

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mustela.api.errors import BadOptionError
 from mustela.api.functions import function_name
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.origin import user_origin
 from mustela.api.outputs import SideOutput
 from mustela.api.serdes import choose_serde
@@ -60,6 +61,7 @@ class Processing(Handle[K, V]):
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
+        on_error: OnError | None = None,
     ) -> ProcessedKStream[K2, W]:
         """Handle each record with a processor of one's own, which may keep state.
 
@@ -86,6 +88,8 @@ class Processing(Handle[K, V]):
                 see `ProcessedKStream.reply`.
             transacts: The stores of the transactions that it asks for with
                 `ProcessorContext.transact`; names, or store builders, which are added here.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of what the processor forwards; its ``output(name)`` is a side output.
@@ -118,7 +122,7 @@ class Processing(Handle[K, V]):
             [1, 3]
         """
         ties = Ties(stores, outputs, reads, updates, replies, transacts)
-        return self._process("process", supplier, name, ties, (key, value))
+        return self._process("process", supplier, (name, on_error), ties, (key, value))
 
     def process_values(  # noqa: PLR0913 - what a processor uses, and what comes out of it
         self,
@@ -132,6 +136,7 @@ class Processing(Handle[K, V]):
         updates: Sequence[str | StoreBuilder] = (),
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
+        on_error: OnError | None = None,
     ) -> ProcessedKStream[K, W]:
         """Handle each record with a processor that cannot change keys; see `process`.
 
@@ -148,6 +153,8 @@ class Processing(Handle[K, V]):
             updates: As for `process`.
             replies: As for `process`.
             transacts: As for `process`.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of what the processor forwards.
@@ -173,20 +180,23 @@ class Processing(Handle[K, V]):
             [('a', 3)]
         """
         ties = Ties(stores, outputs, reads, updates, replies, transacts)
-        return self._process("process_values", supplier, name, ties, (None, value))
+        return self._process("process_values", supplier, (name, on_error), ties, (None, value))
 
     def _process(
         self,
         verb: str,
         supplier: ProcessorSupplier,
-        name: str | None,
+        named: tuple[str | None, OnError | None],
         ties: Ties,
         gives: tuple[Any, Any],
     ) -> ProcessedKStream[Any, Any]:
         at = user_origin()
+        name, on_error = named
+        handler = read_on_error(on_error, verb=verb, at=at)
         place = self._registry.place(
             verb, parents=(self._name,), at=at, name=name, apart=function_name(supplier)
         )
+        place["on_error"] = handler
         step = place["name"]
         key = said_or_read("key", gives[0], None, step=step, at=at)
         value = said_or_read("value", gives[1], None, step=step, at=at)

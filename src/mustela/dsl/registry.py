@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from mustela.api.errors import (
     BadOptionError,
@@ -16,6 +16,7 @@ from mustela.api.errors import (
     UnfinishedSplitError,
     UnknownStoreError,
 )
+from mustela.api.handlers import Handler
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.api.processor_wrapper import ProcessorWrapper
 from mustela.dsl.renamed import check_renamed
@@ -63,12 +64,13 @@ class AddedStore(NamedTuple):
 
 
 class NodePlace(TypedDict):
-    """The part of a node that says where it stands."""
+    """The part of a node that says where it stands, and what becomes of records that fail there."""
 
     name: str
     parents: tuple[str, ...]
     origin: Origin
     explicit_name: bool
+    on_error: NotRequired[Handler | None]
 
 
 class Registry:

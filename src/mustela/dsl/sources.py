@@ -7,6 +7,7 @@ from typing import Any, TypedDict, cast, get_args
 
 from mustela.api.errors import BadOptionError
 from mustela.api.functions import check_function
+from mustela.api.handlers import read_on_error
 from mustela.api.names import check_name, path_name
 from mustela.api.options import AutoOffsetReset, Consumed, ResetWord
 from mustela.api.serdes import choose, choose_serde
@@ -43,6 +44,7 @@ def source_node(
         value=choose_serde("value", value, options.value, holder="Consumed", at=at),
         auto_offset_reset=reading_start(options, at=at),
         timestamp_extractor=checked_extractor(options, at=at),
+        on_error=read_on_error(options.on_error, verb="stream", at=at),
         **event_time_options(options, at=at),
     )
 

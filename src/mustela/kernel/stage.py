@@ -269,9 +269,9 @@ class StageRunner:
             operator, number = self._operators[index], self._wiring.first_step + index
             if self._waits(index) or operator.unprompted:
                 batches = [Batch.empty() if b is None else b for b in self._take(index)]
-                self._emit(number, operator.process(batches))
+                self._emit(number, operator.with_replaced(operator.process(batches)))
             if finishing:
-                self._emit(number, operator.finish())
+                self._emit(number, operator.with_replaced(operator.finish()))
 
     def _pass_group(self, unit: Sequence[int], *, finishing: bool) -> None:
         group, members = self._groups[unit[0]], frozenset(unit)

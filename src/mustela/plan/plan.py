@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mustela.api.errors import SourceConflictError
+from mustela.api.handlers import may_bury
 from mustela.api.timestamps import keeps_broker_time, needs_partition_time
 from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.plan.step import Step
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
+from mustela.topology.node import Node
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.store_meaning import StoreMeaning, join_meanings
 
@@ -207,10 +209,13 @@ class Plan:
     @property
     def writes_letters(self) -> bool:
         """Whether a source or step writes dead letters whatever the handlers say."""
-        sources = any(source.writes_letters for source in self.stages[0].sources)
-        return sources or any(
-            step.node.writes_letters for stage in self.stages for step in stage.steps
-        )
+        return any(node.writes_letters or may_bury(node.on_error) for node in self.nodes)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The sources, and the nodes of all steps."""
+        steps = [step.node for stage in self.stages for step in stage.steps]
+        return [*self.stages[0].sources, *steps]
 
     @property
     def strategies(self) -> dict[str, WatermarkStrategy]:

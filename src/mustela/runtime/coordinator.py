@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mustela.api.handlers import app_handlers
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, MustelaError
@@ -30,7 +31,7 @@ from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
-from mustela.runtime.start.opening import Opening
+from mustela.runtime.start.opening import Opening, row_handler
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.time.due_times import DueTimes
@@ -94,7 +95,7 @@ class Coordinator:
         )
         run.name_topics()
         self._hunt = Hunt(
-            settings.processing_handler,
+            app_handlers(settings)["processing_handler"],
             lambda: run.plan.topics,
             lambda text: listener.on_event(Said(text=text)),
         )
@@ -224,7 +225,7 @@ def _committer(settings: Settings, plan: Plan, world: World, opening: Opening) -
         application_id=settings.application_id,
         dead_letter_topic=settings.dead_letter_topic,
         header=settings.epoch_header,
-        handler=settings.production_handler,
+        handler=row_handler(settings, plan),
         checks=opening.row_checks(),
         log_names=plan.log_names,
         records=world.records,

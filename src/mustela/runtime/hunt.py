@@ -13,11 +13,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Final
 
+from mustela.api.handlers import ErrorContext, Handler, Handling
 from mustela.errors import DataError, MustelaError
-from mustela.model import Headers, TopicPartition
+from mustela.model import Headers, Record, TopicPartition
 from mustela.plan.epoch import EpochOrder
+from mustela.plan.handling import Asked
+from mustela.plan.letters import letter_headers
 from mustela.plan.ranges import LeftOut
 from mustela.runtime.engine import EpochJobError, EpochOutput
 
@@ -52,7 +55,7 @@ class Hunt:
 
     def __init__(
         self,
-        handler: Literal["fail", "continue", "dead_letter"],
+        handler: Handler,
         topics: Callable[[], Sequence[str]],
         say: Callable[[str], None],
     ) -> None:
@@ -152,14 +155,35 @@ class Hunt:
                 "key": key,
             },
         )
-        if self._handler == "fail":
+        word = self._word(error, place, offset, key)
+        if word == "fail":
             raise error
-        buried = headers if self._handler == "dead_letter" else None
+        buried = headers if word == "dead_letter" else None
         counted = f"failed_records:{step or place.topic}"
         self._found.append((place, mark._replace(headers=buried, counted=counted)))
         self._deaths = 0
         self._say(f"skipping offset {offset} of {place.topic}-{partition}: it kills its worker")
         return True
+
+    def _word(
+        self, error: RecordKilledWorkerError, place: TopicPartition, offset: int, key: bytes | None
+    ) -> str:
+        """Return what the handler says; it is told the record's place and key, not its value."""
+        if not isinstance(self._handler, Handling):
+            return self._handler
+        asked = Asked(self._handler, str(error.fields["step"] or place.topic), None)
+        context = ErrorContext(
+            kind="processing",
+            step=str(error.fields["step"] or ""),
+            topic=place.topic,
+            partition=place.partition,
+            offset=offset,
+            source_raw_key=key,
+        )
+        answer = asked.answer(error, Record(key, None), context, repeats=False, pause=None)
+        if answer == "instead":
+            raise asked.refused(asked.records, "the record that kills its worker has no other")
+        return answer
 
 
 def _blamed(
@@ -230,7 +254,7 @@ def _headers(step: str | None, text: str, place: TopicPartition, offset: int) ->
     }
     if step:
         facts = {"step": step, **facts}
-    return tuple((f"mustela.error.{name}", str(fact).encode()) for name, fact in facts.items())
+    return letter_headers(facts)
 
 
 def _key_of(output: EpochOutput, headers: Headers) -> bytes | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mustela.connectors.kafka.row_checks import outline_of
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.kernel.core.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
@@ -72,7 +73,11 @@ class Outbox:
         self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
-            handler = program.kernel.get("production_handler", "fail")
+            handler = RowHandler.of(
+                program.kernel.get("production_handler", "fail"),
+                program.plan.nodes,
+                program.application_id,
+            )
             claim = process.claim(order.token.incarnation)
             sending = process.sink, process.row_checks, handler, order.header
             self._sender = RowSender(*sending, claim.look)

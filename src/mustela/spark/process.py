@@ -95,7 +95,11 @@ class Process:
             options = KernelOptions(**self.program.kernel)
             counts = KnownPartitions(told, self.program.producer)
             self._options = replace(
-                options, topic_partitions=counts, calls=self._desk(), on_step=self.note.step
+                options,
+                topic_partitions=counts,
+                calls=self._desk(),
+                on_step=self.note.step,
+                pause=SystemClock().sleep,
             )
         return self._options
 

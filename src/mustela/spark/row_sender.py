@@ -9,7 +9,7 @@ from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefu
 from mustela.connectors.kafka.plain import PlainSink
 from mustela.connectors.kafka.production import SEARCHES_MAX, letters_of, production_error
 from mustela.connectors.kafka.row_checks import RowChecks
-from mustela.kernel.core.options import Handler
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.spark.frames import FrameColumns
 
 __all__ = ["RowSender"]
@@ -34,17 +34,18 @@ class RowSender:
         self,
         sink: PlainSink,
         checks: RowChecks,
-        handler: Handler,
+        handler: RowHandler,
         header: tuple[str, bytes] | None,
         claim: Callable[[], None] = lambda: None,
     ) -> None:
         self._claim = claim
         self._sink = sink
         self._checks = checks
-        self._handler: Handler = handler
+        self._handler = handler
         self._header = header
         self._kept: list[FrameColumns] = []
         self._refused: dict[int, dict[int, RefusedRow]] = {}
+        self._buried: set[tuple[object, int]] = set()
         self._count = 0
 
     def send(self, columns: FrameColumns) -> None:
@@ -58,12 +59,12 @@ class RowSender:
         number, self._count = self._count, self._count + 1
         found = self._checks.refused(number, columns)
         if found:
-            self._leave_out(RowsRefused.of(found))
+            self._leave_out(RowsRefused.of(found), columns)
         batch_bytes = self._checks.batch_bytes(columns.topics)
         if batch_bytes < self._sink.batch_bytes:
             self.finish()
             self._sink.fit(batch_bytes)
-        if self._handler != "fail":  # else nothing is ever sent again
+        if not self._handler.fails:  # else nothing is ever sent again
             self._kept.append(columns)
         self._produce(number, columns)
 
@@ -93,8 +94,8 @@ class RowSender:
 
     def letters(self) -> FrameColumns | None:
         """Return what was left out as dead letters; None if there are none."""
-        refused = self._rows()
-        if self._handler != "dead_letter" or not refused:
+        refused = [row for row in self._rows() if (row.tag, row.row) in self._buried]
+        if not refused:
             return None
         letters = letters_of(refused, self._columns_of, "")
         return FrameColumns("", letters.keys, letters.values, None, letters.headers, None)
@@ -109,13 +110,23 @@ class RowSender:
         self._claim()
         self._sink.produce_columns(*columns, header=self._header, tag=number, skip=skip)
 
-    def _leave_out(self, error: RowsRefused) -> None:
-        """Apply the production handler."""
-        if self._handler == "fail":
-            if error.known:
-                raise production_error(error.rows, error) from error
+    def _leave_out(self, error: RowsRefused, columns: FrameColumns | None = None) -> None:
+        """Apply the production handlers.
+
+        Args:
+            error: What was refused.
+            columns: The rows, where they are not kept yet.
+        """
+        if self._handler.fails and not error.known:
             raise KafkaRetryable(error.what, evidence=error.evidence, why=error.why) from error
         for row in error.rows:
+            word = "fail"
+            if not self._handler.fails:
+                word = self._handler.judge(row, columns or self._columns_of(row))
+            if word == "fail":
+                raise production_error(error.rows, error) from error
+            if word == "dead_letter":
+                self._buried.add((row.tag, row.row))
             self._refused.setdefault(_part(row), {})[row.row] = row
 
     def _rows(self) -> list[RefusedRow]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from mustela.api.handlers import app_handlers, wants_raws
 from mustela.clock import ManualClock, SystemClock
 from mustela.config.settings import Settings, app_configs
 from mustela.kernel.core.options import KernelOptions
@@ -117,9 +118,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             emit=self._settings.emit,
             event_time=self._settings.event_time,
             key_groups=key_groups,
-            deserialization_handler=self._settings.deserialization_handler,
-            processing_handler=self._settings.processing_handler,
-            production_handler=self._settings.production_handler,
+            **dict[str, Any](app_handlers(self._settings)),
             topic_partitions=defaultdict(lambda: 1),
             application_id=self._settings.application_id,
             app_configs=app_configs(self._settings),
@@ -144,7 +143,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         )
         tap = None if groups is None else Tap()
         late = self._cluster.plan.late_letters
-        self._options = replace(self._options, late_letters=late, on_rows=tap)
+        raws = wants_raws(node.on_error for node in self._cluster.plan.nodes)
+        self._options = replace(self._options, late_letters=late, on_rows=tap, letter_raws=raws)
         self._cluster.global_topics.options = self._options
         self._positions: dict[str, list[int]] = {}
         self._group: list[BrokerRow] | None = None

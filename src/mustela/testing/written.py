@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from mustela.api.handlers import app_handlers, may_bury
+from mustela.config.handlers import handler_text
 from mustela.config.settings import Settings
 from mustela.plan.bound import SerdeBinder
 from mustela.plan.plan import Plan
@@ -82,10 +84,10 @@ def check_written(topic: str, topology: TopologyGraph, settings: Settings) -> No
 
 def why_no_letters(topic: str, plan: Plan, settings: Settings) -> str | None:
     """Return why a topic of dead letters stays empty; None if it is none, or can have some."""
-    handlers = [f"{name} is {getattr(settings, name)}" for name in _HANDLERS]
+    handlers = [f"{name} is {handler_text(getattr(settings, name))}" for name in _HANDLERS]
     if topic != settings.dead_letter_topic or plan.writes_letters:
         return None
-    if any(told.endswith("dead_letter") for told in handlers):
+    if any(map(may_bury, app_handlers(settings).values())):
         return None
     return f"dead letters are written where a handler says dead_letter: {', '.join(handlers)}"
 

@@ -20,6 +20,7 @@ FINGERPRINT_FORMAT = 1
 _IGNORED = frozenset(
     {
         "origin",
+        "on_error",
         "explicit_name",
         "explicit_store",
         "rules",

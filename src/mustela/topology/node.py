@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.api.handlers import Handler
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import StoreSpec
@@ -38,12 +39,14 @@ class Node:
         parents: Names of the nodes whose output this node reads, in the order of its inputs.
         origin: The user's line.
         explicit_name: Whether the user gave the name.
+        on_error: What happens to a record that fails in this step; None takes the settings.
     """
 
     name: str
     parents: tuple[str, ...] = ()
     origin: Origin | None = None
     explicit_name: bool = False
+    on_error: Handler | None = None
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:

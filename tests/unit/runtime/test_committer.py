@@ -21,6 +21,7 @@ from mustela.connectors.kafka.production import (
     ProductionError,
 )
 from mustela.connectors.kafka.row_checks import outline_of
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
 from mustela.runtime.commit.barrier import Barrier, Phase
@@ -71,7 +72,7 @@ def commit(
         application_id="app",
         dead_letter_topic="letters",
         header=header,
-        handler=handler,
+        handler=RowHandler(handler),
         log_names=log_names,
     )
     told: dict[tuple[str, int], int] = {}
@@ -169,6 +170,9 @@ def test_with_dead_letter_refused_rows_go_to_the_dead_letters_in_the_same_transa
         "mustela.error.class": b"MSG_SIZE_TOO_LARGE",
         "mustela.error.message": b"too large",
         "mustela.error.topic": b"out",
+        "__streams.errors.exception": b"MSG_SIZE_TOO_LARGE",
+        "__streams.errors.message": b"too large",
+        "__streams.errors.topic": b"out",
     }
     assert letters["header"] == ("epoch", b"4")
 
@@ -330,7 +334,7 @@ def test_a_claim_is_a_transaction_with_the_record_alone() -> None:
         application_id="app",
         dead_letter_topic="",
         header="",
-        handler="fail",
+        handler=RowHandler("fail"),
     ).claim(STATE.to_record(1))
     assert sink.calls == ["begin", "tracked", "commit"]
     assert sink.committed[0][0]["topics"] == "app-epochs"
@@ -346,7 +350,7 @@ def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
         application_id="app",
         dead_letter_topic="letters",
         header="",
-        handler=handler,
+        handler=RowHandler(handler),
         checks=FakeChecks(bad),  # pyright: ignore[reportArgumentType]
     )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from mustela.connectors.kafka.errors import TransactionAborted, TransactionUnknown
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import MustelaError
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committer import Committer
@@ -202,7 +203,7 @@ def _committer(sink: FakeSink, **more: Any) -> Committer:
         application_id="app",
         dead_letter_topic="letters",
         header="",
-        handler="fail",
+        handler=RowHandler("fail"),
         records=DELTAS,
         **more,
     )

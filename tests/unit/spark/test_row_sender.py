@@ -8,6 +8,7 @@ import pytest
 
 from mustela.connectors.kafka.errors import KafkaRetryable, RefusedRow, RowsRefused
 from mustela.connectors.kafka.production import SEARCHES_MAX, ProductionError
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.spark.frames import FrameColumns
 from mustela.spark.row_sender import RowSender
 from tests.unit.runtime.fakes import FakeChecks, FakeSink
@@ -27,7 +28,7 @@ def rows(first: int, count: int = 3) -> FrameColumns:
 def sender(handler: Any, sink: FakeSink, *known: RefusedRow, largest: int = 1_000_000) -> RowSender:
     checks: Any = FakeChecks(*known, largest=largest)
     given: Any = sink
-    return RowSender(given, checks, handler, ("epoch", b"4"))
+    return RowSender(given, checks, RowHandler(handler), ("epoch", b"4"))
 
 
 def arrived(sink: FakeSink) -> list[bytes]:

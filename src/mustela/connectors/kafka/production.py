@@ -11,6 +11,7 @@ from mustela.connectors.kafka.columns import RowColumns
 from mustela.connectors.kafka.errors import RefusedRow, RowsRefused
 from mustela.errors import DataError
 from mustela.model import Headers
+from mustela.plan.letters import FACT, letter_headers
 
 __all__ = [
     "LETTER_HEADS",
@@ -35,7 +36,6 @@ _OVERHEAD = 1_000
 LETTER_HEADS: Final = (64 * 1024, 1024)
 """How many bytes are kept of a dead letter that is too large for its topic: first so many of its
 key, its value and its headers each, and if the broker refuses that too, so many."""
-_FACT = "mustela.error."
 _FACT_BYTES_MAX = 256
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG_SIZE"})
 _MENDABLE = _TOO_LARGE | {"INVALID_TIMESTAMP", "INVALID_RECORD"}
@@ -139,7 +139,7 @@ def can_be_mended(letter: RefusedRow, before: Iterable[RefusedRow]) -> bool:
 
 
 def _facts(facts: Mapping[str, object]) -> Headers:
-    return tuple((f"{_FACT}{name}", str(fact).encode()) for name, fact in facts.items())
+    return letter_headers(facts)
 
 
 def _head_of(part: str, whole: bytes | None, head: int, facts: dict[str, int]) -> bytes | None:
@@ -158,7 +158,7 @@ def _fewer_headers(headers: Headers, head: int, facts: dict[str, int]) -> Header
     return tuple(
         (name, value and value[:_FACT_BYTES_MAX])
         for name, value in headers
-        if name.startswith(_FACT)
+        if name.startswith(FACT)
     )
 
 

@@ -197,7 +197,7 @@ class FoldOperator(LaneOperator[F]):
         self._fold = self.make_fold()
         self._function = (self.node.merger if self._merges else None) or self.node.adder
         options = self.options
-        careful = {options.processing_handler, options.production_handler} != {"fail"}
+        careful = {self.processing_handler, self.production_handler} != {"fail"}
         self._every = options.emit == "every" or self.step.each_change
         self._stepwise = self._every or careful
 

@@ -211,7 +211,7 @@ class FoldCombiner(Combiner):
         self._failures_of_adder = self.user_failures(self.node.adder)
         # A function that changes its argument and then raises must not damage the previous
         # aggregate.
-        self._careful = self.options.processing_handler != "fail"
+        self._careful = self.processing_handler != "fail"
         self._partials: dict[Any, Any] = {}
 
     def process_one(self, batch: Batch) -> Batch | None:

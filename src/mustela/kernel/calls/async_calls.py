@@ -246,12 +246,12 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
             try:
                 return read_results(self.node, outcome.result)
             except Exception as error:  # noqa: BLE001 - a serde of the user's may raise anything
-                self._fail(entry, key, error, self.options.processing_handler)
+                self._fail(entry, key, error, self.processing_handler)
                 return []
         error = self._error(entry, outcome)
         wish = self.node.rules.on_failure
         if not callable(wish):
-            self._fail(entry, key, error, wish or self.options.processing_handler)
+            self._fail(entry, key, error, wish or self.processing_handler)
             return []
         value = self._value.deserialize(entry.waiting.value)
         record = Record(key, value, max(0, entry.waiting.timestamp), entry.headers)
@@ -261,7 +261,7 @@ class AsyncOperator(KeyedOperator[AsyncNode]):
                 return [Result(None, given)]
             return read_results(self.node, write_results(self.node, given))
         except Exception as failure:  # noqa: BLE001 - the function is the user's
-            self._fail(entry, key, failure, self.options.processing_handler)
+            self._fail(entry, key, failure, self.processing_handler)
             return []
 
     def _error(self, entry: Entry, outcome: CallOutcome) -> CallFailedError:

@@ -206,7 +206,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
         wish = self.node.rules.on_timeout
         record = ParkedRecord(waiting, waiting.key, has_raw=self.node.value is not None)
         if not callable(wish):
-            handler = wish or self.options.processing_handler
+            handler = wish or self.processing_handler
             fail_parked(self, record, key, error, (handler, None))
             return
         value = self._value.deserialize(waiting.value)
@@ -215,7 +215,7 @@ class RequestReplyOperator(KeyedOperator[RequestReplyNode]):
                 Record(key, value, max(0, waiting.timestamp), waiting.record_headers), error
             )
         except Exception as failure:  # noqa: BLE001 - the function is the user's
-            fail_parked(self, record, key, failure, (self.options.processing_handler, wish))
+            fail_parked(self, record, key, failure, (self.processing_handler, wish))
             return
         self._results.append((waiting.record_order, waiting, key, given))
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from mustela.plan.batch import Batch
 
-__all__ = ["call_each", "drop", "keep_mask", "materialize", "truths", "without"]
+__all__ = [
+    "MovedRows",
+    "Repeating",
+    "call_each",
+    "drop",
+    "keep_mask",
+    "materialize",
+    "repeated",
+    "truths",
+    "without",
+]
 
 OnFailure = Callable[[int, Exception], None]
 
@@ -24,7 +34,8 @@ def call_each(
     Args:
         function: Called with one argument per column.
         columns: Columns of equal length.
-        on_failure: Called with row and error; may raise to end the batch.
+        on_failure: Called with row and error; may raise to end the batch. One with a method
+            ``again`` is asked whether the row is tried again; see `Repeating`.
 
     Returns:
         The results, None where the function failed, and the rows where it did, ascending.
@@ -41,10 +52,84 @@ def call_each(
                 msg = "the function raised StopIteration"
                 raise RuntimeError(msg)
         except Exception as error:  # noqa: BLE001 - the function is the user's
-            failed.append(len(results))
-            results.append(None)
-            on_failure(failed[-1], error)
+            row = len(results)
+            if isinstance(on_failure, Repeating):
+                made, succeeded = repeated(function, columns, row, error, on_failure)
+            else:
+                on_failure(row, error)
+                made, succeeded = None, False
+            if not succeeded:
+                failed.append(row)
+            results.append(made)
     return results, failed
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """Handles a failure, and may want the row tried again."""
+
+    def __call__(self, row: int, error: Exception, /) -> None:
+        """Handle the failure of a row that is not tried again."""
+        ...
+
+    def again(self, row: int, error: Exception, /) -> bool:
+        """Handle the failure of a row; return whether it is tried again."""
+        ...
+
+
+class MovedRows:
+    """Handles failures of rows that stand elsewhere in the batch that they come from.
+
+    Args:
+        rows: Where each stands there.
+        on_failure: Handles failures of that batch.
+    """
+
+    __slots__ = ("_on_failure", "_rows")
+
+    def __init__(self, rows: Sequence[int], on_failure: OnFailure) -> None:
+        self._rows = rows
+        self._on_failure = on_failure
+
+    def __call__(self, row: int, error: Exception) -> None:
+        """Handle the failure of a row that is not tried again."""
+        self._on_failure(self._rows[row], error)
+
+    def again(self, row: int, error: Exception) -> bool:
+        """Handle the failure of a row; return whether it is tried again."""
+        found, on_failure = self._rows[row], self._on_failure
+        if isinstance(on_failure, Repeating):
+            return on_failure.again(found, error)
+        on_failure(found, error)
+        return False
+
+
+def repeated(
+    function: Callable[..., Any],
+    columns: Sequence[Sequence[Any]],
+    row: int,
+    error: Exception,
+    on_failure: Repeating,
+) -> tuple[Any, bool]:
+    """Call ``function`` again for a row as often as its handler says.
+
+    Args:
+        function: What failed.
+        columns: Columns of equal length.
+        row: The row.
+        error: What it raised.
+        on_failure: Says whether to try again, and bounds it.
+
+    Returns:
+        The result, and whether there is one.
+    """
+    arguments = [column[row] for column in columns]
+    while on_failure.again(row, error):
+        try:
+            return function(*arguments), True
+        except Exception as another:  # noqa: BLE001 - the function is the user's
+            error = another
+    return None, False
 
 
 def truths(answers: list[Any], failed: list[int], on_failure: OnFailure) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mustela.errors import EnvironmentFault
@@ -11,7 +10,7 @@ from mustela.kernel.core.failures import Failures
 from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 
-__all__ = ["encode_column", "known_key_bytes"]
+__all__ = ["FailingRows", "encode_column", "failing", "known_key_bytes"]
 
 
 def encode_column(
@@ -30,13 +29,32 @@ def encode_column(
         return call_each(serde.serialize, (column,), failing(batch, failures))
 
 
-def failing(batch: Batch, failures: Failures) -> Callable[[int, Exception], None]:
+class FailingRows:
+    """Hands failing rows of a batch to the handler; see `mustela.kernel.core.each.Repeating`.
+
+    Args:
+        batch: The rows.
+        failures: The handler.
+    """
+
+    __slots__ = ("_batch", "_failures")
+
+    def __init__(self, batch: Batch, failures: Failures) -> None:
+        self._batch = batch
+        self._failures = failures
+
+    def __call__(self, row: int, error: Exception) -> None:
+        """Handle the failure of a row that is not tried again."""
+        self._failures.one(self._batch, row, error)
+
+    def again(self, row: int, error: Exception) -> bool:
+        """Handle the failure of a row; return whether it is tried again."""
+        return self._failures.one(self._batch, row, error, repeats=True)
+
+
+def failing(batch: Batch, failures: Failures) -> FailingRows:
     """Return a callback that passes a failing row of ``batch`` to the handler."""
-
-    def on_failure(row: int, error: Exception) -> None:
-        failures.one(batch, row, error)
-
-    return on_failure
+    return FailingRows(batch, failures)
 
 
 def known_key_bytes(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mustela.api.handlers import ErrorContext, Handling
 from mustela.errors import DataError, EnvironmentFault, InvariantError, Origin, show_key
+from mustela.kernel.core.isolate import isolated
 from mustela.kernel.core.options import Handler
 from mustela.kernel.core.output import DeadLetters, StageOutput
-from mustela.model import Headers, RecordContext
-from mustela.plan.batch import Batch, RawRecord
+from mustela.model import Headers, Record, RecordContext
+from mustela.plan.batch import Batch, Origins, RawRecord
+from mustela.plan.handling import Asked
+from mustela.plan.letters import letter_headers
 from mustela.topology.node import Node
 
 __all__ = [
@@ -21,6 +25,7 @@ __all__ = [
     "LateRecordError",
     "ProcessingError",
     "SerializationError",
+    "instead_of",
 ]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -82,12 +87,24 @@ _HANDLERS: dict[type[DataError], str] = {
 }
 """The setting that decides what happens to such a record."""
 
+_KINDS: dict[type[DataError], Any] = {
+    ProcessingError: "processing",
+    DeserializationError: "deserialization",
+    SerializationError: "production",
+}
+"""What a handler is told of what failed."""
 
-def _ways_on(kind: type[DataError], context: RecordContext, own: str | None) -> str:
+Instead = Callable[[Batch, int, Sequence[Record[Any, Any]]], None]
+"""Takes a batch, the row that failed, and the records that go on in its place."""
+
+
+def _ways_on(kind: type[DataError], context: RecordContext, own: str | None, step: Node) -> str:
     """Return the possible fixes for a bad record: its error's own, a handler, skipping it."""
     ways = [] if own is None else [own]
     setting = _HANDLERS.get(kind)
-    if setting is not None:
+    if step.on_error is not None:
+        ways.append(f"let on_error of step {step.name!r} say continue or dead_letter")
+    elif setting is not None:
         ways.append(f"set {setting} to continue or dead_letter")
     if context.topic is not None:
         place = f"{context.topic} {context.partition} {context.offset}"
@@ -105,6 +122,12 @@ class Failures:
         output: Where dead letters and counts go.
         function: The user's function, to tell its lines from those of libraries.
         subject: What fails, if it is not a record of a topic.
+
+    Attributes:
+        pause: Waits so many seconds before a record is tried again; None for not at all.
+        instead: Takes the records that a handler puts in the place of one; None where a step has
+            no place for any.
+        application_id: What a handler is told of the application.
     """
 
     def __init__(
@@ -121,7 +144,12 @@ class Failures:
         self.handler: Handler = handler
         self.kind = kind
         self.function = function
+        self.pause: Callable[[float], None] | None = None
+        self.instead: Instead | None = None
+        self.application_id = ""
         self._output = output
+        asks = isinstance(handler, Handling)
+        self._asked = Asked(handler, node.name, node.origin) if asks else None
 
     def one(
         self,
@@ -130,7 +158,8 @@ class Failures:
         cause: BaseException,
         *,
         encode: Callable[[Any], bytes | None] | None = None,
-    ) -> None:
+        repeats: bool = False,
+    ) -> bool:
         """Handle the failure of one row.
 
         Args:
@@ -139,9 +168,14 @@ class Failures:
             cause: What happened.
             encode: Encodes the row's value for a dead letter, if the record's original bytes are
                 not known.
+            repeats: Whether the step can try the row again.
+
+        Returns:
+            Whether the step is to try the row again.
 
         Raises:
             DataError: If the handler is ``fail``.
+            ErrorHandlerFailedError: If it is a function, which raises.
             InvariantError: If the cause is one: handlers do not decide about our own bugs.
             EnvironmentFault: If the cause is one: a schema registry that does not answer is not the
                 record's fault.
@@ -150,14 +184,62 @@ class Failures:
             raise cause
         context = batch.context(row)
         key = batch.keys[row] if batch.keys else None
-        error = self.error(context, key, cause)
-        if self.handler == "fail":
-            raise error from cause
+        answer = self._answer(batch, row, cause, repeats=repeats)
         counters = self._output().counters
+        if answer == "retry":
+            counters[f"record_retries:{self.node.name}"] += 1
+            return True
+        error = self.error(context, key, cause)
+        if answer == "fail":
+            raise error from cause
         counters[f"failed_records:{self.node.name}"] += 1
-        if self.handler == "dead_letter":
+        if answer == "dead_letter":
             counters[f"dead_letters:{self.node.name}"] += 1
             self._bury(batch, row, (context, error), encode)
+        elif answer == "instead":
+            counters[f"replaced_records:{self.node.name}"] += 1
+        return False
+
+    def _answer(self, batch: Batch, row: int, cause: BaseException, *, repeats: bool) -> str:
+        """Return what becomes of a row: a word of `Asked.answer`."""
+        asked = self._asked
+        if asked is None:
+            return str(self.handler)
+        if not isinstance(cause, Exception):
+            return "fail"
+        asked.take(batch, row)
+        context, raw = batch.context(row), raw_record(batch, row)
+        record = Record(
+            isolated(batch.keys[row]) if batch.keys else None,
+            isolated(batch.values[row]),
+            max(context.timestamp, 0),
+            context.headers,
+        )
+        told = ErrorContext(
+            kind=_KINDS.get(self.kind, "processing"),
+            step=self.node.name,
+            application_id=self.application_id,
+            topic=context.topic,
+            partition=context.partition,
+            offset=context.offset,
+            timestamp=context.timestamp,
+            headers=context.headers,
+            source_raw_key=None if raw is None else raw[0],
+            source_raw_value=None if raw is None else raw[1],
+            attempt=asked.attempts,
+        )
+        answer = asked.answer(cause, record, told, repeats=repeats, pause=self.pause)
+        if answer == "instead":
+            if self.instead is None:
+                why = "nothing can take the place of what failed in this step"
+                raise asked.refused(asked.records, why)
+            self.instead(batch, row, asked.records)
+        return answer
+
+    @property
+    def attempts(self) -> int:
+        """How often the row in hand was tried."""
+        return 1 if self._asked is None else self._asked.attempts
 
     def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
         """Return the error of one record, with all that helps to find the record."""
@@ -174,11 +256,13 @@ class Failures:
         at = self.node.origin
         if line is not None and (at is None or (line.file, line.line) != (at.file, at.line)):
             evidence["line"] = line
+        if self.attempts > 1:
+            evidence["attempts"] = self.attempts
         return self.kind(
             f"step {self.node.name!r} failed on {place}: {type(cause).__name__}: {told}",
             evidence=evidence,
             at=at,
-            fix=_ways_on(self.kind, context, getattr(cause, "fix", None)),
+            fix=_ways_on(self.kind, context, getattr(cause, "fix", None), self.node),
             fields={
                 "step": self.node.name,
                 "topic": context.topic,
@@ -187,6 +271,7 @@ class Failures:
                 "timestamp": context.timestamp,
                 "cause": type(cause).__name__,
                 "line": line,
+                "attempts": self.attempts,
             },
         )
 
@@ -214,6 +299,7 @@ class Failures:
             "code": error.code,
             "class": error.fields["cause"],
             "text": error.what,
+            "attempts": error.fields["attempts"],
         }
         if error.fields["line"] is not None:
             facts["line"] = error.fields["line"]
@@ -221,7 +307,40 @@ class Failures:
             facts["topic"] = context.topic
             facts["partition"] = context.partition
             facts["offset"] = context.offset
-        return tuple((f"mustela.error.{name}", str(fact).encode()) for name, fact in facts.items())
+        return letter_headers(facts)
+
+
+def instead_of(
+    batch: Batch, row: int, records: Sequence[Record[Any, Any]], *, keeps_key: bool, step: Node
+) -> Batch:
+    """Return the records that a handler puts in the place of a row, each at the row's place.
+
+    Args:
+        batch: The rows.
+        row: Which of them.
+        records: What takes its place.
+        keeps_key: Whether they must have the row's key.
+        step: The step that it failed in.
+
+    Raises:
+        ErrorHandlerAnswerError: If one has another key where keys must stay.
+    """
+    place, key = batch.take([row]), batch.keys[row] if batch.keys else None
+    if keeps_key and any(record.key != key for record in records):
+        told = Asked(Handling(told="on_error"), step.name, step.origin)
+        raise told.refused(records[0], "this step keeps keys, so its handler must keep them too")
+    times = [record.timestamp for record in records]
+    headers = [record.headers for record in records]
+    orders = None if place.order is None else place.order * len(records)
+    origins = Origins(times, headers if any(headers) else None, orders, batch.origins.topics)
+    raw = raw_record(batch, row)
+    if batch.origins.raws is not None:
+        origins.raws = [raw] * len(records)
+    keys = None
+    if place.key_bytes is not None and keeps_key:
+        keys = place.key_bytes * len(records)
+    values = [record.value for record in records]
+    return Batch([record.key for record in records], values, origins, key_bytes=keys)
 
 
 def raw_record(batch: Batch, row: int) -> RawRecord | None:

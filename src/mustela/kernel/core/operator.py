@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from mustela.api.handlers import Handler
 from mustela.errors import DataError
 from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.kernel.core.each import keep_mask
@@ -14,10 +15,12 @@ from mustela.kernel.core.failures import (
     LateRecordError,
     ProcessingError,
     SerializationError,
+    instead_of,
 )
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
+from mustela.model import Record
 from mustela.plan.batch import Batch
 from mustela.plan.step import Step
 from mustela.plan.time import EpochTime
@@ -80,18 +83,22 @@ class Operator(Generic[N]):
     Attributes:
         reads_only: The operator neither changes nor keeps the values it is given, so it may look
             at the same objects as another branch.
+        replaces: What goes on are records, and a handler may put others in the place of one that
+            failed.
         unprompted: The operator must run before the steps after it see their rows, even if it has
             no input.
     """
 
     reads_only: ClassVar[bool] = False
     unprompted: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
 
     def __init__(self, step: Step, node: N, context: OperatorContext) -> None:
         self.step = step
         self.node = node
         self.context = context
         self.options = context.options
+        self.replaced: list[Batch] = []
         self.open()
 
     def open(self) -> None:
@@ -155,6 +162,40 @@ class Operator(Generic[N]):
         self.count(f"dropped_null_{what}", len(null))
         return batch.select(keep_mask(len(batch), null))
 
+    def with_replaced(self, batch: Batch | None) -> Batch | None:
+        """Return rows with those that handlers put in the place of others, in their order."""
+        if not self.replaced:
+            return batch
+        parts, self.replaced = self.replaced, []
+        if batch is not None and len(batch):
+            parts = [batch, *parts]
+        in_order = all(part.order is not None for part in parts)
+        return Batch.merge(parts) if in_order else Batch.concatenate(parts)
+
+    def put_instead(self, batch: Batch, row: int, records: Sequence[Record[Any, Any]]) -> None:
+        """Take the records that a handler puts in the place of a row.
+
+        Raises:
+            ErrorHandlerAnswerError: If one has another key where keys must stay.
+        """
+        self.replaced.append(self._instead_of(batch, row, records))
+
+    def _instead_of(self, batch: Batch, row: int, records: Sequence[Record[Any, Any]]) -> Batch:
+        keeps_key = not self.node.changes_keys
+        return instead_of(batch, row, records, keeps_key=keeps_key, step=self.node)
+
+    @property
+    def processing_handler(self) -> Handler:
+        """What happens to records on which a function of the user's raises."""
+        own: Handler | None = self.node.on_error
+        return self.options.processing_handler if own is None else own
+
+    @property
+    def production_handler(self) -> Handler:
+        """What happens to rows that cannot be encoded."""
+        own: Handler | None = self.node.on_error
+        return self.options.production_handler if own is None else own
+
     def user_failures(self, function: Callable[..., Any] | None) -> Failures:
         """Return what happens to records on which ``function`` raises."""
         return self._failures(ProcessingError, function)
@@ -169,5 +210,10 @@ class Operator(Generic[N]):
 
     def _failures(self, kind: type[DataError], function: Callable[..., Any] | None) -> Failures:
         processing = kind is ProcessingError
-        handler = self.options.processing_handler if processing else self.options.production_handler
-        return Failures(self.node, handler, kind, self.context.output, function)
+        handler = self.processing_handler if processing else self.production_handler
+        failures = Failures(self.node, handler, kind, self.context.output, function)
+        failures.pause = self.options.pause
+        failures.application_id = self.options.application_id
+        if self.replaces:
+            failures.instead = self.put_instead
+        return failures

@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mustela.api.handlers import Handler
 from mustela.plan.batch import Batch
 from mustela.plan.calls import CallDesk
 
 __all__ = ["Handler", "KernelOptions"]
-
-Handler = Literal["fail", "continue", "dead_letter"]
-"""What happens to a record that cannot be handled: the epoch fails, the record is dropped and
-counted, or it is dropped, counted and written to the dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +33,8 @@ class KernelOptions:
         app_configs: The application's settings by name, likewise.
         calls: Makes external calls; None if no step needs any.
         call_wait_ms: How long a stage waits for their results before it parks what is unfinished.
+        letter_raws: Whether the bytes of each record are kept, for dead letters and handlers.
+        pause: Waits so many seconds before a record is tried again; None for not at all.
         on_step: Called with a step's index in its stage before the step handles a batch.
         on_rows: Called with a step's name and the rows that it forwards.
         combine_keys_max: A combiner flushes when it holds more keys than this.
@@ -53,6 +52,8 @@ class KernelOptions:
     app_configs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     calls: CallDesk | None = None
     call_wait_ms: int = 50
+    letter_raws: bool = False
+    pause: Callable[[float], None] | None = None
     on_step: Callable[[int], None] | None = None
     on_rows: Callable[[str, Batch], None] | None = None
     combine_keys_max: int = 500_000

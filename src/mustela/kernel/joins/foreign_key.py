@@ -6,7 +6,7 @@ the values, whatever the joiner does to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from struct import Struct
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mustela.kernel.core.changes import latest_only
 from mustela.kernel.core.codec import StoreCodec
-from mustela.kernel.core.each import call_each, drop, keep_mask, without
+from mustela.kernel.core.each import MovedRows, call_each, drop, keep_mask, without
 from mustela.kernel.core.encode import encode_column, failing
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.tables.table import KeyedTableOperator, call_present
@@ -502,17 +502,8 @@ class ForeignKeyJoinOperator(KeyedTableOperator[ForeignKeyJoinNode]):
         results: list[Any] = [None] * len(pairs)
         if not rows:
             return results, []
-        on_failure = _at(rows, failing(batch, self.user_failures(node.joiner)))
+        on_failure = MovedRows(rows, failing(batch, self.user_failures(node.joiner)))
         joined, failed = call_each(node.joiner, (lefts, rights), on_failure)
         for row, result in zip(rows, joined, strict=True):
             results[row] = result
         return results, [rows[place] for place in failed]
-
-
-def _at(
-    rows: Sequence[int], on_failure: Callable[[int, Exception], None]
-) -> Callable[[int, Exception], None]:
-    def on_present(place: int, error: Exception) -> None:
-        on_failure(rows[place], error)
-
-    return on_present

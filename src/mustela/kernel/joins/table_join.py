@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mustela.kernel.core.changes import latest_only
 from mustela.kernel.core.codec import NO_TIMESTAMP
-from mustela.kernel.core.each import call_each, without
+from mustela.kernel.core.each import MovedRows, call_each, without
 from mustela.kernel.core.encode import failing
 from mustela.kernel.core.isolate import copy_column
 from mustela.kernel.tables.table import KeyedTableOperator
@@ -220,10 +220,7 @@ class TableJoinOperator(JoinOperator[TableJoinNode], KeyedTableOperator[TableJoi
             return results, []
         lefts = copy_column([pairs[place][0] for place in places])
         rights = copy_column([pairs[place][1] for place in places])
-
-        def on_present(row: int, error: Exception) -> None:
-            on_failure(places[row], error)
-
+        on_present = MovedRows(places, on_failure)
         found, failed = call_each(self.node.joiner, (lefts, rights), on_present)
         for place, value in zip(places, found, strict=True):
             results[place] = value

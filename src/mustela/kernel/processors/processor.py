@@ -30,9 +30,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mustela.api.errors import ProcessorError
+from mustela.api.handlers import Handling
 from mustela.errors import InvariantError, MustelaError
 from mustela.kernel.core.expiry import earliest
-from mustela.kernel.core.failures import failing_line
+from mustela.kernel.core.failures import failing_line, instead_of
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.processor_expiry import ProcessorExpiry
 from mustela.kernel.processors.processor_output import Forwarded
@@ -45,6 +46,7 @@ from mustela.kernel.processors.processor_step import (
     Task,
 )
 from mustela.kernel.processors.processor_time import ProcessorTime
+from mustela.kernel.processors.processor_undo import Undo
 from mustela.model import Record, fixed_key_record
 from mustela.plan.batch import Batch
 from mustela.plan.keygroups import row_groups
@@ -68,6 +70,8 @@ class ProcessorOperator(ProcessorStep):
         self.tasks = {}
         self._lane_stores: dict[str, LaneStore] = {}
         self._bad_rows = self.user_failures(None)
+        self._bad_rows.instead = self._forward_instead
+        self.undo = Undo() if isinstance(self.processing_handler, Handling) else None
         timers = None if node.timers is None else self.lane_store(node.timers)
         self.clock = self.event_clock(timers)
         self.timing = None if timers is None else ProcessorTime(self, timers)
@@ -160,17 +164,51 @@ class ProcessorOperator(ProcessorStep):
         for expiry in self._expiries:
             expiry.meet(group, timestamp)
         try:
-            make = fixed_key_record if self.node.fixed_key else Record
-            task.process(make(batch.keys[row], batch.values[row], timestamp, record_headers))
-        except Exception as error:  # noqa: BLE001 - the processor is the user's
-            self._bad_rows.function = task.process
-            self._bad_rows.one(batch, row, error)
+            self._try(task, hand)
         finally:
             self.hand = None
             for expiry in self._expiries:
                 expiry.leave(group)
         if timing is not None and passed is not None:
             timing.after(task, hand, passed)
+
+    def _try(self, task: Task, hand: Hand) -> None:
+        """Let a processor handle a row, as often as its handler says.
+
+        What an attempt wrote and forwarded is taken back before the next. The last one's stays,
+        whatever becomes of the record, as in Kafka Streams.
+        """
+        batch, row, undo, sent = hand.batch, hand.row, self.undo, 0
+        assert batch is not None, self.step.name
+        make = fixed_key_record if self.node.fixed_key else Record
+        while True:
+            if undo is not None:
+                undo.begin()
+                sent = self.sender.sent
+            try:
+                task.process(make(batch.keys[row], batch.values[row], hand.timestamp, hand.headers))
+            except Exception as error:  # noqa: BLE001 - the processor is the user's
+                self._bad_rows.function = task.process
+                self.group_in_hand = task.group
+                repeats = undo is not None and self.sender.can_forget(sent)
+                again = self._bad_rows.one(batch, row, error, repeats=repeats)
+                if undo is None or not again:
+                    return
+                undo.back()
+                self.sender.forget(sent)
+            else:
+                return
+
+    def _forward_instead(self, batch: Batch, row: int, records: Sequence[Record[Any, Any]]) -> None:
+        """Forward what a handler puts in the place of a record.
+
+        Raises:
+            ErrorHandlerAnswerError: If one has another key where keys must stay.
+        """
+        keeps = self.node.fixed_key
+        instead_of(batch, row, records, keeps_key=keeps, step=self.node)
+        for record in records:
+            self.sender.send(record, None)
 
     def finish(self) -> Batch | None:
         """Advance time, then close the instances; return what was forwarded."""

@@ -184,7 +184,7 @@ class ProcessorGroup:
         inputs = [Batch.empty()] * max(len(operator.step.inputs), 1)
         batch = columns.batch
         inputs[place] = batch if len(batch) == 1 else _one(batch, row)
-        self._pass(number, operator.process(inputs))
+        self._pass(number, operator.with_replaced(operator.process(inputs)))
 
     def _pass(self, number: int, batch: Batch | None) -> None:
         """Pass on the output of a step between processors for one row."""
@@ -224,6 +224,10 @@ class _PassedOn(Forwarded):
         super().__init__(operator)
         self._steps = group
         self._number = number
+
+    def can_forget(self, sent: int) -> bool:
+        """Say whether all records but so many can be taken back: none that was passed on can."""
+        return self.sent == sent
 
     def send(self, record: AnyRecord, target: str | None) -> None:
         """Pass a record on, and keep it for its readers outside the group."""

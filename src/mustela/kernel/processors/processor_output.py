@@ -55,6 +55,22 @@ class Forwarded:
         self._orders.append(order)
         self._targets.append(target)
 
+    @property
+    def sent(self) -> int:
+        """How many records wait to be taken."""
+        return len(self._keys)
+
+    def can_forget(self, sent: int) -> bool:
+        """Say whether all records but so many can be taken back: here they always can."""
+        del sent
+        return True
+
+    def forget(self, sent: int) -> None:
+        """Take back all records but so many."""
+        columns: list[list[Any]] = [self._keys, self._values, self._timestamps, self._targets]
+        for column in (*columns, self._headers, self._orders):
+            del column[sent:]
+
     def take(self, topics: Sequence[str]) -> Batch | None:
         """Return what was collected as a batch, and start collecting again."""
         if not self._keys:

@@ -86,6 +86,8 @@ class TaskPort:
                 rows: Any = operator.lane_store(spec).group(self._task.group)
                 if name in node.read_only:
                     rows = ReadOnlyRows(rows, name, node.origin)
+                elif operator.undo is not None:
+                    rows = operator.undo.over(rows)
                 return open_group_store(rows, spec, plain=name in node.plain)
         for store in node.global_stores:
             if store.spec.name == name:

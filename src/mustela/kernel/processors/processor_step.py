@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from mustela.api.context_port import StepFacts
 from mustela.kernel.core.event_time import EventClock
 from mustela.kernel.core.keyed import KeyedOperator
+from mustela.kernel.processors.processor_undo import Undo
 from mustela.model import FixedKeyRecord, Headers, Record
 from mustela.plan.batch import Batch, Order
 from mustela.serdes.base import Serde
@@ -67,6 +68,19 @@ class Sender(Protocol):
         """Return what was collected, and start collecting again."""
         ...
 
+    @property
+    def sent(self) -> int:
+        """How many records wait to be taken."""
+        ...
+
+    def can_forget(self, sent: int) -> bool:
+        """Say whether all records but so many can be taken back."""
+        ...
+
+    def forget(self, sent: int) -> None:
+        """Take back all records but so many."""
+        ...
+
 
 class ProcessorStep(KeyedOperator[ProcessorNode]):
     """The interface of `processor.ProcessorOperator`, the operator of a processor's step.
@@ -80,6 +94,7 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
         clock: Its event time.
         timing: Its timers and punctuators, a `processor_time.ProcessorTime`, or None.
         facts: What its contexts know about it; None before the first context exists.
+        undo: Remembers what is written, where a record may be tried again; else None.
     """
 
     hand: Hand | None
@@ -90,6 +105,7 @@ class ProcessorStep(KeyedOperator[ProcessorNode]):
     clock: EventClock
     timing: Any
     facts: StepFacts | None
+    undo: Undo | None
 
     @property
     def own_key_serde(self) -> Serde[Any]:

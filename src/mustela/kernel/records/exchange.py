@@ -33,8 +33,10 @@ class ExchangeOperator:
         """Collect the rows of a batch."""
         key_bytes: Any = known_key_bytes(batch, self.context.key_serde, self.exchange.key)
         if key_bytes is None:
-            output, handler = self.context.output, self.context.options.production_handler
+            output, options = self.context.output, self.context.options
+            handler = self.node.on_error or options.production_handler
             failures = Failures(self.node, handler, SerializationError, output)
+            failures.pause, failures.application_id = options.pause, options.application_id
             key_bytes, failed = encode_column(self.exchange.key, batch.keys, batch, failures)
             batch, key_bytes = without(batch, failed), drop(key_bytes, failed)
         batch = batch.with_key_bytes(key_bytes)

@@ -83,7 +83,7 @@ class ScheduledSourceOperator(Operator[ScheduledSourceNode]):
         self._handled: int | None = None
         self._bad_ticks = Failures(
             self.node,
-            self.options.processing_handler,
+            self.processing_handler,
             ProcessingError,
             self.context.output,
             self.node.function,

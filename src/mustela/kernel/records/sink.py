@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from mustela.errors import InvariantError
 from mustela.kernel.core.each import call_each, drop, without
 from mustela.kernel.core.encode import encode_column, failing, known_key_bytes
+from mustela.kernel.core.failures import Failures, SerializationError, instead_of
 from mustela.kernel.core.operator import Operator
 from mustela.kernel.core.output import SinkRows
 from mustela.kernel.records.partitioning import spread
 from mustela.kernel.records.sink_order import places_of
+from mustela.model import Record
 from mustela.plan.batch import Batch
 from mustela.plan.partitions import partition_of
 from mustela.serdes.primitives import BytesSerde
@@ -32,13 +34,24 @@ class SinkOperator(Operator[SinkNode]):
 
     def process_one(self, batch: Batch) -> None:
         """Encode the rows and collect them."""
+        self._write(batch, self.encode_failures())
+
+    def encode_failures(self) -> Failures:
+        """Return what happens to rows that cannot be encoded: others may take their place."""
+        failures = super().encode_failures()
+        failures.instead = self._put_instead
+        return failures
+
+    def _put_instead(self, batch: Batch, row: int, records: Sequence[Record[Any, Any]]) -> None:
+        self.replaced.append(instead_of(batch, row, records, keeps_key=False, step=self.node))
+
+    def _write(self, batch: Batch, failures: Failures) -> None:
         topics: list[str] | None = None
         if not isinstance(self.node.topic, str):
             topics, batch = self._topics(self.node.topic, batch)
         partitions: list[int | None] | None = None
         if self.node.partitioner is not None:
             partitions, topics, batch = self._partitions(self.node.partitioner, topics, batch)
-        failures = self.encode_failures()
         keys, failed = known_key_bytes(batch, self.context.key_serde, self._key), list[int]()
         if keys is None:
             keys, failed = encode_column(self._key, batch.keys, batch, failures)
@@ -49,6 +62,11 @@ class SinkOperator(Operator[SinkNode]):
         if failed:
             batch, keys, values = without(batch, failed), drop(keys, failed), drop(values, failed)
             topics, partitions = _drop(topics, failed), _drop(partitions, failed)
+        if self.replaced:  # with what takes the place of a row all are encoded anew, in order
+            whole = self.with_replaced(batch)
+            failing_once = Failures(self.node, "fail", SerializationError, self.context.output)
+            self._write(whole or Batch.empty(), failing_once)
+            return
         if not values:
             return
         if self._key.group_suffix and self.node.partitioner is None:

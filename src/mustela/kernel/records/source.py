@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from mustela.api.handlers import wants_raws
 from mustela.errors import EnvironmentFault
-from mustela.kernel.core.each import keep_mask
-from mustela.kernel.core.encode import failing
-from mustela.kernel.core.failures import DeserializationError, Failures
+from mustela.kernel.core.each import keep_mask, repeated
+from mustela.kernel.core.encode import FailingRows, failing
+from mustela.kernel.core.failures import DeserializationError, Failures, instead_of
 from mustela.kernel.core.operator import Operator
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
 from mustela.kernel.records.timestamps import own_times, user_times
+from mustela.model import Record
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde, Int16Serde, Int32Serde, IntSerde, StrSerde
@@ -76,11 +78,18 @@ def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
         DeserializationError: If the handler is ``fail`` and a record is bad.
         ProcessingError: If a timestamp extractor raises and the processing handler is ``fail``.
     """
-    buries = "dead_letter" in (options.deserialization_handler, options.processing_handler)
-    buries = buries or chunk.topic_index in options.late_letters
+    handlers = options.deserialization_handler, options.processing_handler
+    buries = (
+        options.letter_raws or wants_raws(handlers) or chunk.topic_index in options.late_letters
+    )
     origins = _remembering(chunk, keys, values) if buries else chunk
     raw = Batch(keys, values, origins)
-    failures = Failures(source, options.deserialization_handler, DeserializationError, output)
+    failures = Failures(
+        source, source.on_error or options.deserialization_handler, DeserializationError, output
+    )
+    failures.pause, failures.application_id = options.pause, options.application_id
+    instead: list[Batch] = []
+    failures.instead = lambda bad, row, records: instead.append(_instead(source, bad, row, records))
     on_failure = failing(raw, failures)
     bad = own_times(source, chunk, now_ms, on_failure, output)
     decoded_keys = _decode(source.key, keys, on_failure, bad)
@@ -90,13 +99,31 @@ def decode_source(  # noqa: PLR0913 - one call for each chunk, from two engines
     if source.timestamp_extractor is not None:
         bad |= user_times(source, chunk, batch, bad, options, output)
     origins.timestamps = chunk.timestamps
-    return batch.select(keep_mask(len(keys), sorted(bad))) if bad else batch
+    if not bad:
+        return batch
+    good = batch.select(keep_mask(len(keys), sorted(bad)))
+    return Batch.merge([good, *instead]) if instead else good
+
+
+def _instead(
+    source: SourceNode | TableSourceNode,
+    raw: Batch,
+    row: int,
+    records: Sequence[Record[Any, Any]],
+) -> Batch:
+    """Return what a handler puts in the place of a record, as if it had been decoded."""
+    made = instead_of(raw, row, records, keeps_key=False, step=source)
+    if not is_canonical(source.key):
+        return made
+    serde: Serde[Any] = source.key or BytesSerde()
+    encoded: Any = serde.serialize_many(made.keys)
+    return made.with_key_bytes(encoded)
 
 
 def _decode(
     serde: Serde[Any] | None,
     column: list[bytes | None],
-    on_failure: Callable[[int, Exception], None],
+    on_failure: FailingRows,
     bad: set[int],
 ) -> list[Any]:
     """Decode a column; rows in ``bad`` are skipped, and rows that fail are added to it."""
@@ -116,8 +143,9 @@ def _decode(
             try:
                 value = serde.deserialize(item)
             except Exception as error:  # noqa: BLE001 - a serde of the user's may raise anything
-                bad.add(row)
-                on_failure(row, error)
+                value, decodes = repeated(serde.deserialize, (column,), row, error, on_failure)
+                if not decodes:
+                    bad.add(row)
         decoded.append(value)
     return decoded
 

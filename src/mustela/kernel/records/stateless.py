@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
-from mustela.kernel.core.each import call_each, drop, materialize, truths, without
+from mustela.kernel.core.each import MovedRows, call_each, drop, materialize, truths, without
 from mustela.kernel.core.encode import failing
 from mustela.kernel.core.operator import N, Operator
 from mustela.plan.batch import Batch
@@ -38,6 +38,8 @@ __all__ = [
 
 class FunctionOperator(Operator[N]):
     """An operator with one user's function."""
+
+    replaces: ClassVar[bool] = True
 
     def run_function(
         self, function: Callable[..., Any], batch: Batch, *, keyed: bool
@@ -106,10 +108,7 @@ def flat_results(
     rest = tuple(column[1:] for column in columns)
     if not rest[0]:
         return results, failed
-
-    def on_failure(row: int, error: Exception) -> None:
-        failures.one(batch, row + 1, error)
-
+    on_failure = MovedRows(range(1, len(batch)), failing(batch, failures))
     more, more_failed = call_each(whole if lazy else function, rest, on_failure)
     failed.extend(row + 1 for row in more_failed)
     results.extend(more)
@@ -238,6 +237,8 @@ class PeekOperator(FunctionOperator[PeekNode]):
 
 class ForeachOperator(FunctionOperator[ForeachNode]):
     """Calls an action on each record, and forwards nothing."""
+
+    replaces: ClassVar[bool] = False
 
     def process_one(self, batch: Batch) -> None:
         """Call the action for its effect."""

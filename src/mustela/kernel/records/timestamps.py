@@ -106,7 +106,9 @@ def user_times(
     extractor: Any = source.timestamp_extractor
     if not callable(extractor):
         return set()
-    failures = Failures(source, options.processing_handler, ProcessingError, output, extractor)
+    handler = source.on_error or options.processing_handler
+    failures = Failures(source, handler, ProcessingError, output, extractor)
+    failures.application_id = options.application_id
     headers = chunk.headers
     topic = chunk.topics[chunk.topic_index]
     times: list[int] = []

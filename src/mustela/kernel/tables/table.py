@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from mustela.kernel.core.codec import StoreCodec
-from mustela.kernel.core.each import call_each, drop, truths, without
+from mustela.kernel.core.each import MovedRows, call_each, drop, truths, without
 from mustela.kernel.core.encode import failing
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.lane_state import LaneStore
@@ -240,11 +240,7 @@ def call_present(
     if not places:
         return results, []
     present = tuple([column[row] for row in places] for column in columns)
-
-    def on_present(row: int, error: Exception) -> None:
-        on_failure(places[row], error)
-
-    found, failed = call_each(function, present, on_present)
+    found, failed = call_each(function, present, MovedRows(places, on_failure))
     for place, result in zip(places, found, strict=True):
         results[place] = result
     return results, [places[row] for row in failed]

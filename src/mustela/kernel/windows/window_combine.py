@@ -184,7 +184,7 @@ class WindowFoldCombiner(_Combiner):
         self._failures_of_adder = self.user_failures(self.node.adder)
         # A function that changes its argument and then raises must not damage the previous
         # aggregate.
-        self._careful = self.options.processing_handler != "fail"
+        self._careful = self.processing_handler != "fail"
 
     def cannot_combine(self, batch: Batch) -> list[bool] | None:
         """Return the null values: a reducer gets them too, but null is not a partial result."""

@@ -124,7 +124,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         self._fold = make_window_fold(self.node, partials=False)
         self._tells = self.node.emit == "update"
         self._every = self._tells and (options.emit == "every" or self.step.each_change)
-        careful = {options.processing_handler, options.production_handler} != {"fail"}
+        careful = {self.processing_handler, self.production_handler} != {"fail"}
         self._stepwise = self._every or careful
         self._shares = self._codec.serde.immutable
         self._failing = self.user_failures(self.node.adder)

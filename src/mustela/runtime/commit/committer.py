@@ -24,6 +24,7 @@ from mustela.connectors.kafka.production import (
     production_error,
 )
 from mustela.connectors.kafka.row_checks import RowChecks
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
@@ -65,7 +66,7 @@ class Committer:
         application_id: str,
         dead_letter_topic: str,
         header: str,
-        handler: str,
+        handler: RowHandler,
         checks: RowChecks | None = None,
         log_names: Mapping[str, str] | None = None,
         records: RecordPolicy | None = None,
@@ -83,6 +84,7 @@ class Committer:
         self._records = RecordRows(records or RecordPolicy())
         self._epochs_end = 0
         self.left_out: Counter[str] = Counter()
+        self._buried: set[tuple[object, int]] = set()
 
     def commit(
         self,
@@ -110,6 +112,7 @@ class Committer:
             ChangelogRowError: If it refuses a row of a changelog.
         """
         self.left_out = Counter()
+        self._buried = set()
         refused = self._refused_before(output)
         searches = 0
         while True:
@@ -121,7 +124,7 @@ class Committer:
                 barrier.again()
                 if error.known or searches == SEARCHES_MAX:
                     _refuse_changelogs(error, output)
-                    refused.extend(self._handle(error, refused))
+                    refused.extend(self._handle(error, refused, output))
                     searches = 0
                 else:  # the same transaction, tried again, finds out which rows it is
                     searches += 1
@@ -152,9 +155,10 @@ class Committer:
             letters = _on_topic(columns, self._dead_letter_topic)
             self._send_letters(("dead-letter", number), letters, header, refused)
         left_out = [row for row in refused if _part_of(row) is not None]
-        if left_out and self._handler == "dead_letter":
+        buried = [row for row in left_out if (row.tag, row.row) in self._buried]
+        if buried:
             parts = list(output.rows)
-            made = letters_of(left_out, lambda row: parts[_sink_part(row)], self._dead_letter_topic)
+            made = letters_of(buried, lambda row: parts[_sink_part(row)], self._dead_letter_topic)
             self._send_letters(("refused", 0), made, header, refused)
         stores: dict[tuple[str, int], tuple[str, int]] = {}
         for number, (store, columns) in enumerate(output.changelogs):
@@ -244,19 +248,31 @@ class Committer:
         for number, (columns, outline) in enumerate(zip(output.rows, output.outlines, strict=True)):
             if suspicious[number]:
                 found += self._checks.refused(("row", number), columns, outline)
-        return self._handle(RowsRefused.of(found), ()) if found else []
+        return self._handle(RowsRefused.of(found), (), output) if found else []
 
-    def _handle(self, error: RowsRefused, before: Sequence[RefusedRow]) -> list[RefusedRow]:
+    def _handle(
+        self, error: RowsRefused, before: Sequence[RefusedRow], output: EpochOutput
+    ) -> list[RefusedRow]:
         """Apply the production handler; return the rows to leave out, and the letters to mend."""
         rows = error.rows
         sinks = [row for row in rows if _part_of(row) is not None]
         letters = [row for row in rows if _is_letter(row)]
-        fails = len(sinks) + len(letters) < len(rows) or (sinks and self._handler == "fail")
+        words = self._judge(sinks, output)
+        fails = len(sinks) + len(letters) < len(rows) or "fail" in words
         if not rows or fails or not all(can_be_mended(letter, before) for letter in letters):
             handled = len(sinks) == len(rows)
             raise production_error(rows, error, handled=handled) from error
         self.left_out.update(row.topic for row in sinks)
+        buried = zip(sinks, words, strict=True)
+        self._buried.update((row.tag, row.row) for row, word in buried if word == "dead_letter")
         return rows
+
+    def _judge(self, rows: Sequence[RefusedRow], output: EpochOutput) -> list[str]:
+        """Return what the production handlers say of rows of sinks."""
+        if self._handler.fails:
+            return ["fail"] * len(rows)
+        parts = list(output.rows) if rows else []
+        return [self._handler.judge(row, parts[_sink_part(row)]) for row in rows]
 
 
 def _check_ends(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from mustela.api.handlers import app_handlers, wants_raws
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings, app_configs
 from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
+from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import MustelaError
 from mustela.plan.epoch import Program, RestoreOrder
 from mustela.plan.plan import Plan
@@ -26,20 +28,31 @@ from mustela.runtime.topics.application_topics import first_chooser
 from mustela.runtime.topics.global_tables import GlobalFollower
 from mustela.state.faults import StateDamagedError, StateGoneError
 
-__all__ = ["CLAIMS_MAX", "Opening", "all_groups", "check_before_start", "row_limits"]
+__all__ = ["CLAIMS_MAX", "Opening", "all_groups", "check_before_start", "row_handler", "row_limits"]
 
 CLAIMS_MAX = 5
 """How often a claim is made, at most, that is fenced without another one."""
 
 
-def row_limits(settings: Settings) -> RowLimits:
-    """Return what the settings say of output rows."""
+def row_limits(settings: Settings, *, refuses: bool) -> RowLimits:
+    """Return what the settings say of output rows.
+
+    Args:
+        settings: The settings.
+        refuses: Whether a row that the broker refuses ends the application.
+    """
     return RowLimits.of(
         client_properties(settings, "producer"),
         header=settings.epoch_header,
         creates=settings.topics.create,
-        refuses=settings.production_handler == "fail",
+        refuses=refuses,
     )
+
+
+def row_handler(settings: Settings, plan: Plan) -> RowHandler:
+    """Return what becomes of rows that the broker refuses."""
+    handler = app_handlers(settings)["production_handler"]
+    return RowHandler.of(handler, plan.nodes, settings.application_id)
 
 
 def check_before_start(
@@ -113,7 +126,7 @@ class Opening:
         return RowChecks(
             world.cluster,
             world.clock,
-            row_limits(settings),
+            row_limits(settings, refuses=row_handler(settings, self.plan).fails),
             partitions=lambda: (recovery.widest_source, settings.replication_factor),
             origin=first_chooser(self.plan),
         )
@@ -241,7 +254,9 @@ class Opening:
             small_seconds=settings.epoch.small.total_seconds(),
             row_rules={
                 "admin": client_properties(settings, "admin"),
-                "limits": asdict(row_limits(settings)),
+                "limits": asdict(
+                    row_limits(settings, refuses=row_handler(settings, self.plan).fails)
+                ),
                 "new_topics": new_topics,
                 "origin": first_chooser(self.plan),
             },
@@ -261,9 +276,8 @@ class Opening:
             "emit": settings.emit,
             "event_time": settings.event_time,
             "key_groups": settings.key_groups,
-            "deserialization_handler": settings.deserialization_handler,
-            "processing_handler": settings.processing_handler,
-            "production_handler": settings.production_handler,
+            **app_handlers(settings),
+            "letter_raws": wants_raws(node.on_error for node in self.plan.nodes),
             "topic_partitions": self.recovery.sink_partitions(),
             "late_letters": self.plan.late_letters,
             "application_id": settings.application_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from mustela.api.handlers import app_handlers, may_bury
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicSpec
@@ -163,9 +164,5 @@ def _refuse_missing(
 
 def dead_letter_topics(settings: Settings, plan: Plan) -> list[str]:
     """Return the topic for dead letters, if anything can write one."""
-    handlers = (
-        settings.deserialization_handler,
-        settings.processing_handler,
-        settings.production_handler,
-    )
-    return [settings.dead_letter_topic] if "dead_letter" in handlers or plan.writes_letters else []
+    writes = plan.writes_letters or any(map(may_bury, app_handlers(settings).values()))
+    return [settings.dead_letter_topic] if writes else []

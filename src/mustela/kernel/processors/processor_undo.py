@@ -1,0 +1,79 @@
+"""What one attempt of a processor wrote, so that the next one begins where that one began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mustela.state.kinds.layout import RowView
+
+__all__ = ["Undo"]
+
+
+class Undo:
+    """Remembers what stores held before a processor wrote to them; one for each step.
+
+    Only steps whose handler may want a record tried again have one.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: list[tuple[RowView, bytes, bytes | None]] = []
+
+    def over(self, rows: RowView) -> Any:
+        """Return rows whose writes are remembered."""
+        return _RememberedRows(rows, self)
+
+    def note(self, rows: RowView, key: bytes) -> None:
+        """Remember what a key has, before it is written."""
+        self._before.append((rows, key, rows.get(key)))
+
+    def begin(self) -> None:
+        """Forget what earlier attempts wrote."""
+        self._before.clear()
+
+    def back(self) -> None:
+        """Give every key what it had when the attempt began."""
+        for rows, key, row in reversed(self._before):
+            rows.put(key, row)
+        self._before.clear()
+
+
+class _RememberedRows:
+    """Rows of a store whose writes can be taken back.
+
+    Args:
+        rows: The rows of one key group.
+        undo: Remembers.
+    """
+
+    def __init__(self, rows: RowView, undo: Undo) -> None:
+        self._rows = rows
+        self._undo = undo
+        self.get = rows.get
+        self.getmulti = rows.getmulti
+        self.range = rows.range
+        self.first = rows.first
+        self.count = rows.count
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; None deletes."""
+        self._undo.note(self._rows, key)
+        self._rows.put(key, value)
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Set the values of many keys."""
+        written = dict(rows)
+        for key in written:
+            self._undo.note(self._rows, key)
+        self._rows.put_many(written)
+
+    def expire(self, keys: Iterable[bytes]) -> None:
+        """Remove rows whose time is over, without a word in the changelog."""
+        gone = list(keys)
+        for key in gone:
+            self._undo.note(self._rows, key)
+        self._rows.expire(gone)
