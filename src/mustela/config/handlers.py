@@ -69,7 +69,7 @@ def read_handler_setting(given: Any) -> Any:
         raise ValueError(msg) from None
 
 
-def handler_text(handler: Any) -> str:
+def handler_text(handler: object) -> str:
     """Return a handler as text, for those who print settings.
 
     Example:
@@ -78,5 +78,6 @@ def handler_text(handler: Any) -> str:
     """
     if isinstance(handler, str):
         return str(getattr(handler, "value", handler))
-    named: Any = handler if hasattr(handler, "__qualname__") else type(handler)
-    return f"{named.__module__}:{named.__qualname__}"
+    made: Any = handler
+    name = getattr(handler, "__qualname__", None) or made.__class__.__qualname__
+    return f"{made.__module__}:{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -72,7 +72,7 @@ def commit(
         application_id="app",
         dead_letter_topic="letters",
         header=header,
-        handler=RowHandler(handler),
+        handler=RowHandler(cast("Any", handler)),
         log_names=log_names,
     )
     told: dict[tuple[str, int], int] = {}
@@ -350,7 +350,7 @@ def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
         application_id="app",
         dead_letter_topic="letters",
         header="",
-        handler=RowHandler(handler),
+        handler=RowHandler(cast("Any", handler)),
         checks=FakeChecks(bad),  # pyright: ignore[reportArgumentType]
     )
 

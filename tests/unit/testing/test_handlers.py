@@ -382,7 +382,8 @@ def test_a_handler_is_named_in_the_settings(tmp_path: Any, monkeypatch: Any) -> 
     )
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("processing_handler", "processing.exception.handler"):
-        assert outcome(parsing(), **{name: "shop_errors:on_error"})[0] == [1, 0, 3]
+        settings: Any = {name: "shop_errors:on_error"}
+        assert outcome(parsing(), **settings)[0] == [1, 0, 3]
 
 
 def test_the_texts_of_a_letter_are_short_and_without_secrets() -> None:
