@@ -31,8 +31,8 @@ from benchmarks.epoch_records import until
 from mustela import App, StreamsBuilder
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
-from mustela.runtime import app as app_module
 from mustela.runtime.events import AppState, EpochDone
+from mustela.runtime.life import life as life_module
 from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "driver.jsonl"
@@ -142,13 +142,13 @@ class Feed:
 def measure(program: str, partitions: int, seconds: float, heap_mb: int) -> dict[str, Any]:
     """Run a program; return what its driver asked and took, busy and at rest."""
     asked: Counter[str] = Counter()
-    real = app_module.kafka_world
+    real = life_module.kafka_world
 
     def counted(*given: Any) -> Any:
         world = real(*given)
         return replace(world, cluster=_Counted(world.cluster, asked))
 
-    app_module.kafka_world = counted
+    life_module.kafka_world = counted
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -156,7 +156,7 @@ def measure(program: str, partitions: int, seconds: float, heap_mb: int) -> dict
         ):
             return _on(broker.bootstrap_servers, Path(folder), program, partitions, seconds, asked)
     finally:
-        app_module.kafka_world = real
+        life_module.kafka_world = real
 
 
 def _on(

@@ -139,7 +139,7 @@ class _Reporter:
             seconds["job around its tasks"] = event.job_seconds - sum(longest.values())
             seconds["commit"] = event.seconds - event.job_seconds
             print(json.dumps([time.monotonic(), event.records, seconds]), flush=True)
-        elif isinstance(event, StateChanged) and event.state is AppState.ERROR:
+        elif isinstance(event, StateChanged) and event.state is AppState.FAILED:
             print("null", flush=True)
 
     def on_error(self, error: BaseException) -> None:

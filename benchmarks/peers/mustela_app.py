@@ -35,7 +35,7 @@ class Reporter:
                 emit("session")
             elif event.state is AppState.RUNNING:
                 emit("running")
-            elif event.state is AppState.ERROR:
+            elif event.state is AppState.FAILED:
                 emit("error", error=str(self._app.error))
 
     def on_error(self, error: BaseException) -> None:

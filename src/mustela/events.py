@@ -9,8 +9,10 @@ from mustela.runtime.events import (
     AppState as AppState,
     EpochDone as EpochDone,
     Event as Event,
+    Failed as Failed,
     Listener as Listener,
     Restoring as Restoring,
     Said as Said,
     StateChanged as StateChanged,
+    UncaughtAnswer as UncaughtAnswer,
 )

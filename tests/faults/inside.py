@@ -185,7 +185,7 @@ def await_condition(
     for found in looks(reached, timeout_s):
         if found:
             return
-        if app is not None and app.state is AppState.ERROR and app.error is not None:
+        if app is not None and app.state is AppState.FAILED and app.error is not None:
             raise app.error
     msg = f"it is not so within {timeout_s:g} s"
     raise AssertionError(msg)

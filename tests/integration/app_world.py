@@ -186,7 +186,7 @@ class World:
         for found in looks(holds):
             if found:
                 return found
-            if app is not None and app.state is AppState.ERROR and app.error is not None:
+            if app is not None and app.state is AppState.FAILED and app.error is not None:
                 raise app.error
         msg = f"not within {PATIENCE_S:g} s: {what}"
         raise AssertionError(msg)

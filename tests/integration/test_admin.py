@@ -123,9 +123,10 @@ def test_an_application_shows_what_it_does_while_it_runs_and_is_stuck(
 ) -> None:
     """A function that hangs is seen: the phase, the worker, the step, and the line in Python."""
     source, sink = world.topic("in", partitions=2), world.topic("out")
-    admin = {"enabled": True, "stall_after": "300ms"}
-    kafka = {"statistics.interval.ms": 50}
-    app, _ = world.app(gate.counting(source, sink), admin=admin, kafka=kafka)
+    kafka, stall = {"statistics.interval.ms": 50}, {"after": "300ms"}
+    app, _ = world.app(
+        gate.counting(source, sink), admin={"enabled": True}, kafka=kafka, stall=stall
+    )
     app.start()
     world.until(lambda: app.state is AppState.RUNNING, "it runs", app)
     operator = Operator(app)

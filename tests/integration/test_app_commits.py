@@ -221,7 +221,7 @@ def test_a_second_instance_takes_over_and_the_first_one_says_so(world: World) ->
     world.drain(second)
     world.send(source, [("k", "v")] * 10)
     world.until(lambda: first.state.ended, "the first instance ends")
-    assert first.state is AppState.ERROR
+    assert first.state is AppState.FAILED
     assert getattr(first.error, "code", "") == "FENCED"
     world.drain(second)
     second.close()

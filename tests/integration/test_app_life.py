@@ -18,7 +18,7 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.errors import MustelaError
-from mustela.runtime.app import AppStateError, ListenerError, NoTopologyError
+from mustela.runtime.app import AppStateError, NoTopologyError
 from mustela.runtime.events import AppState
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S, SOON
@@ -54,7 +54,7 @@ def test_an_application_goes_through_its_states_once(world: World) -> None:
         AppState.STARTING,
         AppState.RESTORING,
         AppState.RUNNING,
-        AppState.STOPPING,
+        AppState.DRAINING,
         AppState.STOPPED,
     ]
     with pytest.raises(AppStateError):
@@ -119,7 +119,7 @@ def test_run_raises_what_ended_the_application(world: World) -> None:
     assert not thread.is_alive()
     assert [getattr(error, "code", "") for error in raised] == ["TOPIC_MISSING"]
     assert app.error is raised[0]
-    assert app.state is AppState.ERROR
+    assert app.state is AppState.FAILED
 
 
 def test_a_block_raises_what_ended_the_application_unless_it_raised_itself(world: World) -> None:
@@ -133,8 +133,10 @@ def test_a_block_raises_what_ended_the_application_unless_it_raised_itself(world
         raise ZeroDivisionError
 
 
-def test_a_listener_that_raises_is_named(world: World) -> None:
-    """It is the user's code, and not to be reported as a bug."""
+def test_a_listener_that_raises_is_logged_and_the_application_goes_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the user's code: not to be reported as a bug, and no reason to stop."""
 
     class Broken:
         def on_event(self, event: object) -> None:
@@ -144,10 +146,14 @@ def test_a_listener_that_raises_is_named(world: World) -> None:
         def on_error(self, error: BaseException) -> None:
             pass
 
-    app, _ = world.app(copying(world.topic("in"), world.topic("out")))
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, [("k", "v")])
+    app, _ = world.app(copying(source, sink))
     app.add_listener(Broken())
-    with pytest.raises(ListenerError, match="Broken raised KeyError"), app:
-        app.wait(SOON)
+    with app:
+        assert app.wait_until_caught_up(SOON)
+    assert world.values(sink) == ["v"]
+    assert "Broken raised KeyError: 'x'" in caplog.text
 
 
 def test_the_users_spark_session_is_joined_and_stays_alive(
@@ -221,7 +227,7 @@ def test_a_signal_stops_a_program_cleanly(world: World, number: signal.Signals) 
         )
         process.send_signal(number)
         seen = read_until(process, "the end", world.directory)
-        assert seen == ["stopping", "stopped", "the end"]
+        assert seen == ["draining", "stopped", "the end"]
         assert process.wait(PATIENCE_S) == 0
     expected = {f"k{k}".encode(): sum(range(k, 300, 3)) for k in range(3)}
     last = {row.key: json.loads(row.value or b"")["weight"] for row in world.rows(sink)}

@@ -244,7 +244,8 @@ def test_lanes_look_for_results_where_the_driver_cannot(
         for nth in range(2):
             world.send(source, [(key, paths[nth]) for key, paths in sent.items()])
         world.until(lambda: watcher.counter("parked:ask") == 20, "all is parked", app)
-        engine: Any = app._engine
+        assert app._life is not None
+        engine: Any = app._life.engine
         left = calls_root(engine._program)
         service.let_go()
         world.until(lambda: len(world.rows(sink)) == 20, "all is answered", app)

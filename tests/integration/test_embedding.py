@@ -87,7 +87,7 @@ def test_it_does_not_catch_up_once_it_has_failed(world: World) -> None:
     app.start()
     assert not app.wait_until_caught_up(SOON)
     assert app.wait(SOON)
-    assert app.state is AppState.ERROR
+    assert app.state is AppState.FAILED
 
 
 def test_the_topics_of_an_application_are_those_on_the_broker(world: World) -> None:

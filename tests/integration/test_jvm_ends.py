@@ -82,24 +82,36 @@ while watcher.records < 1:
 assert second.close(SOON)
 print("closed", second.state.value, second.error, flush=True)
 third, watcher = new_app()
+answers = ["restart", "shutdown"]
+third.uncaught_exception_handler(lambda error: answers.pop(0))
 Path(state + ".jvm").write_text(str(SparkContext._gateway.proc.pid))
 print("armed", flush=True)
 input()
-assert third.wait(SOON)
-print("ended", third.state.value, third.error.code, third.error.evidence["jvm"], flush=True)
-fourth, watcher = new_app()
 while watcher.records < 2:
     assert time.monotonic() < deadline
     time.sleep(0.02)
-assert fourth.close(SOON)
-print("closed", fourth.state.value, fourth.error, flush=True)
+print("in place", *(change.state.value for change in third.history[3:]), flush=True)
+Path(state + ".jvm").write_text(str(SparkContext._gateway.proc.pid))
+print("armed again", flush=True)
+input()
+assert third.wait(SOON)
+print("ended", third.state.value, third.error.code, third.error.evidence["jvm"], flush=True)
+assert third.restart(SOON), third.error
+while watcher.records < 3:
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+assert third.close(SOON)
+print("closed", third.state.value, third.error, flush=True)
 """
 
 
 def test_an_application_without_its_jvm_is_closed_and_can_be_started_again(
     world: World, tmp_path: Path
 ) -> None:
-    """Nothing is said of a bug of Mustela's, nothing is lost, and the process needs no restart."""
+    """Nothing is said of a bug of Mustela's, nothing is lost, and the process needs no restart.
+
+    Nor does anybody have to start it again, if its handler of uncaught errors says so.
+    """
     source, sink = world.topic("in"), world.topic("out")
     world.send(source, [("a", "1"), ("b", "1"), ("a", "2")])
     program = tmp_path / "program.py"
@@ -128,6 +140,12 @@ def test_an_application_without_its_jvm_is_closed_and_can_be_started_again(
                 seen.append(process.stdout.readline().strip())
             assert seen[-1] == "armed", (seen, told.read_text())
             world.send(source, [("a", "4"), ("b", "kill")])
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while seen[-1] not in {"armed again", ""}:
+                seen.append(process.stdout.readline().strip())
+            assert seen[-1] == "armed again", (seen, told.read_text())
+            world.send(source, [("b", "kill")])
             rest, _ = process.communicate("go\n", timeout=PATIENCE_S)
         finally:
             process.kill()
@@ -138,8 +156,10 @@ def test_an_application_without_its_jvm_is_closed_and_can_be_started_again(
         "again",
         "closed stopped None",
         "armed",
+        "in place draining starting restoring running",
+        "armed again",
     ]
-    assert rest.splitlines() == ["ended error SPARK_DIED killed by 9", "closed stopped None"]
+    assert rest.splitlines() == ["ended failed SPARK_DIED killed by 9", "closed stopped None"]
     assert "/mustela/" not in told.read_text()  # PySpark's accumulator server prints its own
     counts = {row.key: int.from_bytes(row.value or b"", "big") for row in world.rows(sink)}
-    assert counts == {b"a": 4, b"b": 2}
+    assert counts == {b"a": 4, b"b": 3}

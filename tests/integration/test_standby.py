@@ -15,11 +15,11 @@ from mustela.cli.main import main
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
-from mustela.runtime import app as app_module
 from mustela.runtime.app import App
 from mustela.runtime.events import AppState
 from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import LeaseWatch
+from mustela.runtime.life import life as life_module
 from mustela_dev import DevelopmentBroker
 from tests.integration.no_engine import NoEngine
 from tests.patience import PATIENCE_S, SOON
@@ -45,7 +45,7 @@ def make(
     name: str,
 ) -> Iterator[Callable[..., App]]:
     """Make an instance of the application; it has no engine, and nothing to read."""
-    monkeypatch.setattr(app_module, "_load_engine", lambda _engine: NoEngine())
+    monkeypatch.setattr(life_module, "load_engine", lambda _engine: NoEngine())
     monkeypatch.chdir(tmp_path)
     admin.create([TopicSpec(name=f"{name}-lines", partitions=1)])
     made: list[App] = []
@@ -151,7 +151,7 @@ def test_no_command_changes_what_a_starting_instance_begins_with(
 ) -> None:
     """It says that it lives before its engine starts, which takes a while."""
     app, engine = make(), SlowEngine()
-    monkeypatch.setattr(app_module, "_load_engine", lambda _engine: engine)
+    monkeypatch.setattr(life_module, "load_engine", lambda _engine: engine)
     app.start()
     assert engine.begun.wait(PATIENCE_S)
     await_lease(app)

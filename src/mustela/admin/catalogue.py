@@ -46,6 +46,18 @@ _ALL: Final = (
         (),
         "When it came into that state, in seconds since 1970.",
     ),
+    Metric(
+        "mustela_health_up",
+        "gauge",
+        ("indicator",),
+        "1 if a health indicator of the program's said so when a probe last asked it, else 0.",
+    ),
+    Metric(
+        "mustela_health_failures_total",
+        "counter",
+        ("indicator",),
+        "How often a health indicator was asked and was not well.",
+    ),
     Metric("mustela_incarnation", "gauge", (), "Number of this run of the application."),
     Metric("mustela_epoch", "gauge", (), "Number of the last committed epoch."),
     Metric(

@@ -8,7 +8,7 @@ from mustela.runtime.events import AppState
 from mustela.runtime.status.snapshot import EpochTrace
 from mustela.runtime.status.watched import Watched
 
-__all__ = ["Health", "liveness", "readiness", "restore_facts", "stall_seconds", "stuck_phase"]
+__all__ = ["Health", "liveness", "readiness", "restore_facts", "stuck_phase"]
 
 _STUCK_TIMES = 3
 _STUCK_LEAST_S = 1.0
@@ -26,30 +26,40 @@ class Health(NamedTuple):
     facts: dict[str, Any]
 
 
-def stall_seconds(watched: Watched) -> float:
-    """Return for how long a running application has had work and committed nothing; else 0."""
-    board = watched.board
-    if board.life.state != AppState.RUNNING.value:
-        return 0.0
-    return max(0.0, board.clock.monotonic() - board.progress)
-
-
 def liveness(watched: Watched) -> Health:
     """Say whether the application lives: it has not ended, and commits where there is work."""
-    board, limit_s = watched.board, watched.settings.admin.stall_after.total_seconds()
-    state, stalled_s = board.life.state, stall_seconds(watched)
+    board, limit_s = watched.board, watched.settings.stall.after.total_seconds()
+    state, stalled_s = board.life.state, board.stalled_s()
     facts: dict[str, Any] = {"state": state}
     if AppState(state).ended:
         return Health(False, {"status": "down", **facts, "why": "the application has ended"})
     if stalled_s > limit_s:
-        why = "nothing was committed for longer than admin.stall_after, though there is work"
+        why = "nothing was committed for longer than stall.after, though there is work"
         facts |= {"stalled_seconds": round(stalled_s, 3), "limit_seconds": limit_s}
         return Health(False, {"status": "down", **facts, "why": why})
     return Health(True, {"status": "up", **facts})
 
 
 def readiness(watched: Watched) -> Health:
-    """Say whether the application does its work: its state is there, and epochs can commit."""
+    """Say whether the application does its work, and whether what it needs says that it is well."""
+    found = _own_readiness(watched)
+    if watched.indicators is None or not watched.indicators.last():
+        return found
+    answers = watched.indicators.ask()
+    told = {
+        name: {"status": "up"} if answer.is_up else {"status": "down", "why": answer.why}
+        for name, answer in answers.items()
+    }
+    sick = sorted(name for name, answer in answers.items() if not answer.is_up)
+    facts = {**found.facts, "indicators": told}
+    if found.is_good and sick:
+        why = f"not well: {', '.join(sick)}"
+        return Health(False, {**facts, "status": "unwell", "why": why})
+    return Health(found.is_good, facts)
+
+
+def _own_readiness(watched: Watched) -> Health:
+    """Say whether its state is there, and epochs can commit."""
     board = watched.board
     state = board.life.state
     facts: dict[str, Any] = {"state": state}

@@ -160,7 +160,7 @@ class StreamsNames:
     def _values(self) -> Iterator[Value]:
         board, thread = self._watched.board, (self._thread,)
         totals, sources = board.totals, board.sources
-        failed = board.life.state == AppState.ERROR.value
+        failed = board.life.state == AppState.FAILED.value
         lanes = 0 if sources is None or AppState(board.life.state).ended else sources.lanes
         yield "stream-metrics", "alive_stream_threads", (self._client,), lanes
         yield "stream-metrics", "failed_stream_threads", (self._client,), float(failed)

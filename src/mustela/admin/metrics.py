@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from mustela.admin.catalogue import CATALOGUE
 from mustela.admin.endpoints import Answer
-from mustela.admin.health import stall_seconds
 from mustela.admin.kafka_streams import StreamsNames
 from mustela.admin.processes import Processes
 from mustela.admin.views import disk_bytes
@@ -111,7 +110,11 @@ class AppCollector:
         for state in AppState:
             yield "mustela_state", (state.value,), float(state.value == life.state)
         yield "mustela_state_since_seconds", (), life.since_ms / 1000
-        yield "mustela_stalled_seconds", (), stall_seconds(watched)
+        yield "mustela_stalled_seconds", (), watched.board.stalled_s()
+        if watched.indicators is not None:
+            for name, answer in watched.indicators.last().items():
+                yield "mustela_health_up", (name,), float(answer.is_up)
+                yield "mustela_health_failures_total", (name,), answer.failed
 
     def _work(self) -> Iterator[Sample]:
         board = self._watched.board

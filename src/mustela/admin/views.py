@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mustela.admin.health import restore_facts, stall_seconds, stuck_phase
+from mustela.admin.health import restore_facts, stuck_phase
 from mustela.config.units import show_duration
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
@@ -50,7 +50,7 @@ def info(watched: Watched) -> dict[str, Any]:
         "epoch": None if sources is None else sources.epoch,
         "lag": None if sources is None else sources.lag,
         "watermark_ms": _watermark(sources),
-        "stalled_seconds": round(stall_seconds(watched), 3),
+        "stalled_seconds": round(watched.board.stalled_s(), 3),
         "processing_guarantee": settings.processing_guarantee,
         "key_groups": settings.key_groups,
         "lanes": settings.lanes if sources is None else sources.lanes,
@@ -239,7 +239,7 @@ def barriers(watched: Watched) -> dict[str, Any]:
     return {
         "in_flight": None if flight is None else _trace(flight, now),
         "stuck_phase": stuck_phase(flight, watched),
-        "stalled_seconds": round(stall_seconds(watched), 3),
+        "stalled_seconds": round(watched.board.stalled_s(), 3),
         "recent": [_trace(trace, now) for trace in reversed(board.recent)],
     }
 

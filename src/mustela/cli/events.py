@@ -25,7 +25,7 @@ class EventPrinter:
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
-        from mustela.runtime.events import Restoring, Said, StateChanged
+        from mustela.runtime.events import Failed, Restoring, Said, StateChanged
 
         if isinstance(event, StateChanged):
             self._tell("state", state=event.state.value)
@@ -36,13 +36,15 @@ class EventPrinter:
                 )
         elif isinstance(event, Said):
             self._tell("said", says=event.text)
+        elif isinstance(event, Failed):
+            what, code = _told(event.error)
+            self._tell("failed", error=what, code=code, answer=event.answer.value)
         else:
             self._epoch(event)
 
     def on_error(self, error: BaseException) -> None:
         """Print an error after which the application tries again."""
-        known = isinstance(error, MustelaError)
-        what, code = (error.what, error.code) if known else (repr(error), type(error).__name__)
+        what, code = _told(error)
         self._tell("error", error=what, code=code)
 
     def _epoch(self, event: EpochDone) -> None:
@@ -59,3 +61,9 @@ class EventPrinter:
 
     def _tell(self, kind: str, **facts: Any) -> None:
         print_json({"event": kind, "application_id": self._application, **facts})
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, MustelaError):
+        return error.what, error.code
+    return repr(error), type(error).__name__

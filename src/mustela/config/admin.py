@@ -77,12 +77,6 @@ class AdminSettings(Section):
         "addition to the host of `admin.listen` and, if that is loopback, `localhost`. `*` for "
         "any.",
     )
-    stall_after: Duration = Field(
-        default=timedelta(minutes=5),
-        gt=timedelta(0),
-        description="Time without a commit, although there is work, after which `/health/live` "
-        "reports the application as down. It should be longer than any epoch may take.",
-    )
     max_requests: Count = Field(
         default=16,
         ge=1,

@@ -25,6 +25,7 @@ from mustela.config.aliases import guarantee
 from mustela.config.directories import default_state_dir
 from mustela.config.handlers import handler_text, read_handler_setting
 from mustela.config.layers import Layers, merge_layers
+from mustela.config.lifetime import RestartSettings, StallSettings
 from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
@@ -334,6 +335,8 @@ class Settings(BaseSettings):
     state: StateSettings = StateSettings()
     processing: ProcessingSettings = ProcessingSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
+    restart: RestartSettings = RestartSettings()
+    stall: StallSettings = StallSettings()
     naming: NamingSettings = NamingSettings()
     topics: TopicsSettings = TopicsSettings()
     topology: TopologySettings = TopologySettings()

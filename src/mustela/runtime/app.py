@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -13,7 +12,6 @@ from mustela.api.option import Answering
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
-from mustela.errors import InvariantError, MustelaError
 from mustela.plan.bound import bind_serdes
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
@@ -27,24 +25,17 @@ from mustela.runtime.app_errors import (
 from mustela.runtime.app_topics import AppTopics, app_topics
 from mustela.runtime.building import build_topology
 from mustela.runtime.caught_up import CaughtUp
-from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
-from mustela.runtime.engine import Engine, EngineOptions
-from mustela.runtime.events import AppState, Listener, Said, StateChanged
+from mustela.runtime.events import AppState, StateChanged
 from mustela.runtime.installed import load_admin, load_engine as _load_engine
-from mustela.runtime.kafka_lease import keeper_of
-from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.lease import LeaseKeeper
-from mustela.runtime.listeners import ListenerError, Listeners
+from mustela.runtime.life.clean_up import remove_local_state
+from mustela.runtime.life.hooked import Hooked
+from mustela.runtime.life.life import Life, Means
+from mustela.runtime.life.lives import Lives
 from mustela.runtime.logbook import Logbook
-from mustela.runtime.pausing import Pausing
-from mustela.runtime.shortage import shortage_of
 from mustela.runtime.signals import stopped_by_signals
-from mustela.runtime.standby import others_alive
-from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, workers_of
-from mustela.runtime.time.epoch_timer import EpochTimer
 from mustela.topology.graph import TopologyGraph
 
 __all__ = [
@@ -52,7 +43,6 @@ __all__ = [
     "AppState",
     "AppStateError",
     "AppTopics",
-    "ListenerError",
     "NoTopologyError",
     "UnnamedStepError",
 ]
@@ -61,7 +51,7 @@ __all__ = [
 Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
 
 
-class App(Answering):
+class App(Hooked, Answering):
     """A stream processing application.
 
     Args:
@@ -109,17 +99,14 @@ class App(Answering):
         self._topology: TopologyGraph | None = None
         self._board = StatusBoard(self._clock)
         self._logbook = Logbook(self._clock)
-        self._listeners: list[Listener] = [self._board, self._logbook]
+        super().__init__(self._clock, self._board, self._logbook)
+        self._lives = Lives(
+            self._standing, self._hooks, self._uncaught, lambda: self.settings.restart
+        )
+        self._life: Life | None = None
         self._admin: Admin | None = None
-        self._state = AppState.CREATED
-        self._changed = threading.Condition()
-        self._stopping = threading.Event()
-        self._pausing = Pausing(self._changed)
         self._thread: threading.Thread | None = None
-        self._waiting: list[CaughtUp] = []
         self._error: BaseException | None = None
-        self._coordinator: Coordinator | None = None
-        self._engine: Engine | None = None
 
     def topology(self, build: Build) -> Build:
         """Decorate the function that writes the topology.
@@ -142,8 +129,8 @@ class App(Answering):
         Raises:
             AppStateError: If the application has started.
         """
-        if self._state is not AppState.CREATED:
-            msg = f"settings cannot be changed while the application is {self._state.value}"
+        if self.state is not AppState.CREATED:
+            msg = f"settings cannot be changed while the application is {self.state.value}"
             raise AppStateError(msg, fix="configure before run() or start()")
         self._code.update(settings)
         self._settings = None
@@ -208,7 +195,20 @@ class App(Answering):
     @property
     def state(self) -> AppState:
         """Where the application is in its life."""
-        return self._state
+        return self._standing.state
+
+    @property
+    def history(self) -> tuple[StateChanged, ...]:
+        """The last 50 changes of state, the oldest first: each with the time and the state before.
+
+        Example:
+            >>> app = App("copy")
+            >>> app.close()
+            True
+            >>> [(change.before.value, change.state.value) for change in app.history]
+            [('created', 'stopped')]
+        """
+        return self._standing.history
 
     @property
     def error(self) -> BaseException | None:
@@ -237,28 +237,7 @@ class App(Answering):
     @property
     def coordinator(self) -> Coordinator | None:
         """The driver's loop while the application runs; for tests and tools."""
-        return self._coordinator
-
-    def add_listener(self, listener: Listener) -> None:
-        """Have a listener told of states, epochs and restores.
-
-        Args:
-            listener: Its methods are called in the application's own thread, and must return
-                quickly. One that raises ends the application.
-
-        Example:
-            >>> from mustela.events import Listener, StateChanged
-            >>> class Prints(Listener):
-            ...     def on_event(self, event):
-            ...         if isinstance(event, StateChanged):
-            ...             print(event.state.value)
-            >>> app = App("copy")
-            >>> app.add_listener(Prints())
-            >>> app.close()
-            stopped
-            True
-        """
-        self._listeners.append(listener)
+        return None if self._life is None else self._life.coordinator
 
     def run(self) -> None:
         """Start, and return when the application has stopped.
@@ -285,16 +264,20 @@ class App(Answering):
             UsageError: If topology or settings are wrong.
             AppStateError: If it was started before.
         """
-        if self._state is not AppState.CREATED:
-            msg = f"the application cannot start while it is {self._state.value}"
-            raise AppStateError(msg, fix="create a new App to start again")
+        if self.state is not AppState.CREATED:
+            msg = f"the application cannot start while it is {self.state.value}"
+            raise AppStateError(msg, fix="call restart(), or create a new App")
+        self._begin()
+
+    def _begin(self) -> None:
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
         self._logbook.open(settings)
         try:
             if settings.admin.enabled:
                 self._take_admin().open(self._watched())
-            self._set(AppState.STARTING)
+            self._error = None
+            self._standing.set(AppState.STARTING)
         except BaseException:
             self._close_watching()
             raise
@@ -302,6 +285,71 @@ class App(Answering):
             target=self._main, args=(settings, physical), name=f"mustela-{settings.application_id}"
         )
         self._thread.start()
+
+    def restart(self, timeout: timedelta | None = None) -> bool:
+        """Finish the running epoch, commit, stop, and start again in this process.
+
+        Called in the application's own thread, as by a listener, it returns at once.
+
+        Args:
+            timeout: How long to wait until it runs again; None waits as long as it takes.
+
+        Returns:
+            Whether it runs again; False if the time is up, or the application ended, first.
+
+        Raises:
+            AppStateError: If it was never started.
+
+        Example:
+            >>> from mustela.runtime.app import AppStateError
+            >>> try:
+            ...     App("copy").restart()
+            ... except AppStateError as error:
+            ...     print(error.what)
+            the application cannot restart while it is created
+        """
+        with self._standing.changed:
+            state = self.state
+            if state is AppState.CREATED:
+                msg = "the application cannot restart while it is created"
+                raise AppStateError(msg, fix="call start() first")
+            own = self._thread is threading.current_thread()
+            if state.ended and own:
+                msg = "the application cannot restart while its end is told"
+                raise AppStateError(msg, fix="call restart() in another thread")
+            life = self._standing.life
+            if not state.ended:
+                self._standing.ask_to_restart()
+        if state.ended:
+            self._join()
+            self._hooks.reset()
+            self._standing.reset()
+            self._begin()
+        if own:
+            return False
+
+        def is_again() -> bool:
+            return self.state is AppState.RUNNING and self._standing.life > life
+
+        return self._standing.wait(lambda: is_again() or self.state.ended, timeout) and is_again()
+
+    def clean_up(self) -> None:
+        """Delete the application's state on this host; the next start restores it from changelogs.
+
+        Topics, offsets and whatever other hosts keep stay: ``mustela clean`` removes those too.
+        As in Kafka Streams, it is for tests, and for a host that is no longer used.
+
+        Raises:
+            AppStateError: If the application is running.
+
+        Example:
+            >>> App("copy-once").clean_up()
+        """
+        if self.state is not AppState.CREATED and not self.state.ended:
+            msg = f"local state cannot be deleted while the application is {self.state.value}"
+            raise AppStateError(msg, fix="call close() first")
+        self._join()
+        remove_local_state(self.settings)
 
     def pause(self) -> None:
         """Commit the running epoch and begin no other; the state is ``paused`` then.
@@ -331,10 +379,10 @@ class App(Answering):
         self._let_pause("resume", paused=False)
 
     def _let_pause(self, what: str, *, paused: bool) -> None:
-        if self._state is AppState.CREATED or self._state.ended:
-            msg = f"the application cannot {what} while it is {self._state.value}"
-            raise AppStateError(msg, fix="call start() first; create a new App if it has ended")
-        self._pausing.ask(paused)
+        if self.state is AppState.CREATED or self.state.ended:
+            msg = f"the application cannot {what} while it is {self.state.value}"
+            raise AppStateError(msg, fix="call start() first, or restart() if it has ended")
+        self._standing.pausing.ask(paused)
 
     @property
     def asgi(self) -> Any:
@@ -343,19 +391,12 @@ class App(Answering):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until the application has stopped; return False if the time is up first."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._state.ended, None if timeout is None else timeout.total_seconds()
-            )
+        return self._standing.wait(lambda: self.state.ended, timeout)
 
     def wait_until(self, state: AppState, timeout: timedelta | None = None) -> bool:
         """Wait for a state; return False if the time is up, or the application ended, first."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._state is state or self._state.ended,
-                None if timeout is None else timeout.total_seconds(),
-            )
-            return self._state is state
+        self._standing.wait(lambda: self.state is state or self.state.ended, timeout)
+        return self.state is state
 
     def wait_until_caught_up(self, timeout: timedelta | None = None) -> bool:
         """Wait until all that its sources hold now is read, and committed with its results.
@@ -380,19 +421,16 @@ class App(Answering):
             ...     print(error.what)
             the application was not started
         """
-        waiting = CaughtUp()
-        with self._changed:
-            if self._state is AppState.CREATED:
-                msg = "the application was not started"
-                raise AppStateError(msg, fix="call start() first, or use the App in a with block")
-            self._waiting.append(waiting)
+        waiting, standing = CaughtUp(), self._standing
+        if self.state is AppState.CREATED:
+            msg = "the application was not started"
+            raise AppStateError(msg, fix="call start() first, or use the App in a with block")
+        with standing.changed:
+            standing.waiting.append(waiting)
             try:
-                self._changed.wait_for(
-                    lambda: waiting.done or self._state.ended,
-                    None if timeout is None else timeout.total_seconds(),
-                )
+                standing.wait(lambda: waiting.done or self.state.ended, timeout)
             finally:
-                self._waiting.remove(waiting)
+                standing.waiting.remove(waiting)
         return waiting.done
 
     def close(self, timeout: timedelta | None = None) -> bool:
@@ -404,18 +442,13 @@ class App(Answering):
         Returns:
             Whether the application has stopped.
         """
-        if self._state is AppState.CREATED:
-            self._set(AppState.STOPPED)
-        self._ask_to_stop()
+        if self.state is AppState.CREATED:
+            self._standing.set(AppState.STOPPED)
+        self._standing.ask_to_stop()
         ended = self.wait(timeout)
         if ended:
             self._join()
         return ended
-
-    def _ask_to_stop(self) -> None:
-        self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
 
     def _join(self) -> None:
         """Let the application's thread end: listeners have been told of everything then."""
@@ -438,35 +471,30 @@ class App(Answering):
         if kind is None and self._error is not None:
             raise self._error
 
-    def _set(self, state: AppState) -> None:
-        with self._changed:
-            self._state = state
-            self._changed.notify_all()
-        Listeners(self._listeners).on_event(StateChanged(state=state))
-
-    def _say(self, text: str) -> None:
-        Listeners(self._listeners).on_event(Said(text=text))
-
     def _main(self, settings: Settings, plan: Plan) -> None:
+        means = Means(
+            settings=settings,
+            plan=plan,
+            engine_name=self._engine_name,
+            session=self._session,
+            debug=self._debug,
+            clock=self._clock,
+            board=self._board,
+            logbook=self._logbook,
+            admin=self._admin,
+        )
         self._logbook.begin()
-        try:
-            self._live(settings, plan)
-        except MustelaError as error:
-            self._error = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the user
-            self._error = shortage_of(error) or InvariantError(
-                f"the application ended with {type(error).__name__}: {error}",
-                fix="this is a bug in Mustela: please report it",
-            )
-            self._error.__cause__ = error
-        finally:
-            self._end()
 
-    def _end(self) -> None:
+        def begin() -> Life:
+            self._life = Life(means, self._standing, self._lives)
+            return self._life
+
+        self._end(self._lives.run(begin))
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = error
         try:
-            self._set(AppState.STOPPED if self._error is None else AppState.ERROR)
-        except ListenerError as error:
-            self._error = self._error or error
+            self._standing.set(AppState.STOPPED if error is None else AppState.FAILED)
         finally:
             self._close_watching()
 
@@ -486,114 +514,18 @@ class App(Answering):
             board=self._board,
             topology=self.built_topology,
             plan=self.built_plan,
-            workers=lambda stacks: workers_of(self._engine, stacks=stacks),
+            workers=lambda stacks: workers_of(
+                None if self._life is None else self._life.engine, stacks=stacks
+            ),
             pause=self.pause,
             resume=self.resume,
             stop=lambda: threading.Thread(target=self._stop_in_time, daemon=True).start(),
-            say=self._say,
+            say=self._standing.say,
+            indicators=self._indicators,
         )
-
-    def _live(self, settings: Settings, plan: Plan) -> None:
-        if settings.standby:
-            self._stand_by(settings)
-            if self._stopping.is_set():
-                return
-        engine = self._engine = _load_engine(self._engine_name)
-        fan, world = Listeners(self._listeners), kafka_world(settings, self._clock)
-        try:
-            checked = check_before_start(settings, plan, world, fan)
-        except BaseException:
-            world.cluster.close()
-            raise
-        # From before the engine starts, which takes a while: who resets the application listens.
-        keeper = keeper_of(settings, self._clock, incarnation=self._incarnation)
-        keeper.start()
-        try:
-            try:
-                options = EngineOptions.of(
-                    settings, session=self._session, debug=self._debug, say=self._say
-                )
-                engine.start(replace(options, logs=self._logbook.options))
-                self._coordinator = Coordinator(
-                    settings,
-                    plan,
-                    engine,
-                    clock=self._clock,
-                    listener=fan,
-                    world=world,
-                    checked=checked,
-                    board=self._board,
-                )
-                self._run(self._coordinator, settings, keeper)
-            finally:
-                keeper.stop(ended=not self._is_fenced())
-        finally:
-            engine.stop()
-
-    def _incarnation(self) -> int:
-        return 0 if self._coordinator is None else self._coordinator.state.incarnation
-
-    def _is_fenced(self) -> bool:
-        return self._coordinator is not None and self._coordinator.barrier.phase is Phase.FENCED
-
-    def _run(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
-        try:
-            self._set(AppState.RESTORING)
-            coordinator.prepare()
-            self._logbook.started(settings, coordinator, self._admin)
-            self._set(AppState.RUNNING)
-            self._loop(coordinator, settings, keeper)
-        finally:
-            self._set(AppState.STOPPING)
-            coordinator.close()
-
-    def _stand_by(self, settings: Settings) -> None:
-        """Wait for as long as another instance lives, or until this one is to stop."""
-        fan = Listeners(self._listeners)
-        for lease in others_alive(settings, self._clock, self._stopping.wait, fan):
-            if self._state is not AppState.STANDBY:
-                self._set(AppState.STANDBY)
-                fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
-        self._set(AppState.STARTING)
-
-    def _loop(self, coordinator: Coordinator, settings: Settings, keeper: LeaseKeeper) -> None:
-        timer = EpochTimer(settings.commit_interval.total_seconds())
-        while not self._stopping.is_set():
-            self._tell_of_lease(keeper)
-            self._logbook.look()
-            if self._pausing.is_asked:
-                self._rest(coordinator, keeper)
-                continue
-            started = self._clock.monotonic()
-            asked, seen = tuple(self._waiting), coordinator.ends
-            busy = coordinator.run_once()
-            if asked and coordinator.ends is not seen:  # a look that began after they asked
-                self._tell(asked, coordinator)
-            spent = self._clock.monotonic() - started
-            self._stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
-
-    def _tell_of_lease(self, keeper: LeaseKeeper) -> None:
-        if (trouble := keeper.untold()) is not None:
-            Listeners(self._listeners).on_error(trouble)
-
-    def _rest(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
-        """Do nothing until the application is to go on, or to stop."""
-        self._set(AppState.PAUSED)
-        self._pausing.wait(self._stopping.is_set, lambda: self._tell_of_lease(keeper))
-        if not self._stopping.is_set():
-            coordinator.resume()
-            self._set(AppState.RUNNING)
-
-    def _tell(self, asked: Iterable[CaughtUp], coordinator: Coordinator) -> None:
-        """Let go of those who wait for what is committed now."""
-        committed = coordinator.state.sources.next_offsets
-        with self._changed:
-            for waiting in asked:
-                waiting.see(coordinator.ends, committed)
-            self._changed.notify_all()
 
     def _stop_in_time(self) -> None:
         """Stop; after the grace time, wait no longer for the epoch that runs."""
-        self._ask_to_stop()  # and wake the main thread, which has a handler to run
-        if not self.wait(self.settings.shutdown.grace) and self._engine is not None:
-            self._engine.interrupt()
+        self._standing.ask_to_stop()  # and wake the main thread, which has a handler to run
+        if not self.wait(self.settings.shutdown.grace) and self._life is not None:
+            self._life.interrupt()

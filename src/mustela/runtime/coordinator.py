@@ -24,7 +24,7 @@ from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
 from mustela.runtime.epoch.epoch_commit import EpochCommit
 from mustela.runtime.epoch.epoch_job import EpochJob
-from mustela.runtime.epoch.run import Run
+from mustela.runtime.epoch.run import Run, Uncaught, shuts_down
 from mustela.runtime.events import Listener, Said
 from mustela.runtime.gate.refusals import keep_refusing
 from mustela.runtime.hunt import Hunt
@@ -52,6 +52,7 @@ class Coordinator:
         world: Kafka and disk; by default those that the settings name.
         checked: What `check_before_start` gave, if it was called.
         board: Is written what the loop is at; by default nobody reads it.
+        uncaught: Says what follows an error that is not tried again.
 
     Attributes:
         run: What the parts of the loop share.
@@ -68,6 +69,7 @@ class Coordinator:
         world: World | None = None,
         checked: Recovery | None = None,
         board: StatusBoard | None = None,
+        uncaught: Uncaught = shuts_down,
     ) -> None:
         board = board or StatusBoard(clock)
         lanes = settings.lanes or engine.cores
@@ -92,6 +94,7 @@ class Coordinator:
             barrier=Barrier(incarnation=0, last_epoch=0, on_phase=board.phase),
             due=DueTimes(plan, settings.key_groups, known=True),
             board=board,
+            uncaught=uncaught,
         )
         run.name_topics()
         self._hunt = Hunt(

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
 from mustela.plan.epoch import TaskReport
 
-__all__ = ["AppState", "EpochDone", "Event", "Listener", "Restoring", "Said", "StateChanged"]
+__all__ = [
+    "AppState",
+    "EpochDone",
+    "Event",
+    "Failed",
+    "Listener",
+    "Restoring",
+    "Said",
+    "StateChanged",
+    "UncaughtAnswer",
+]
 
 
 class AppState(Enum):
-    """Where an application is in its life."""
+    """Where an application is in its life.
+
+    Attributes:
+        CREATED: It was not started.
+        STARTING: It looks at its topics and starts its engine.
+        STANDBY: It waits for as long as another instance lives.
+        RESTORING: It brings its state up to date.
+        RUNNING: It runs epochs.
+        PAUSED: It runs none until it is to go on.
+        DRAINING: It finishes its last epoch, syncs and lets go.
+        STOPPED: It has ended as it was asked to.
+        FAILED: It has ended with an error.
+
+    Example:
+        >>> AppState.RUNNING.ended, AppState.FAILED.ended
+        (False, True)
+    """
 
     CREATED = "created"
     STARTING = "starting"
@@ -21,21 +48,67 @@ class AppState(Enum):
     RESTORING = "restoring"
     RUNNING = "running"
     PAUSED = "paused"
-    STOPPING = "stopping"
+    DRAINING = "draining"
     STOPPED = "stopped"
-    ERROR = "error"
+    FAILED = "failed"
 
     @property
     def ended(self) -> bool:
         """Whether the application does nothing any more."""
-        return self in {AppState.STOPPED, AppState.ERROR}
+        return self in {AppState.STOPPED, AppState.FAILED}
+
+
+class UncaughtAnswer(Enum):
+    """What an application does about an error that would end it.
+
+    Kafka Streams' names are there too; an application has one thread and one instance, so that
+    ``REPLACE_THREAD`` is ``RESTART``, and its two ways to shut down are one.
+
+    Attributes:
+        SKIP_RECORD: Leave out the record that the error names, and run the epoch again.
+        RESTART: Start again in this process, after a pause and not more often than the settings
+            under ``restart.`` allow.
+        SHUTDOWN: End with the error.
+
+    Example:
+        >>> UncaughtAnswer.REPLACE_THREAD
+        <UncaughtAnswer.RESTART: 'restart'>
+    """
+
+    SKIP_RECORD = "skip_record"
+    RESTART = "restart"
+    SHUTDOWN = "shutdown"
+    REPLACE_THREAD = "restart"
+    SHUTDOWN_CLIENT = "shutdown"
+    SHUTDOWN_APPLICATION = "shutdown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged:
-    """The application came into a new state."""
+    """The application came into a new state.
+
+    Attributes:
+        state: The new state.
+        before: The state before it.
+        at: When it came there, by the wall clock.
+    """
 
     state: AppState
+    before: AppState
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """An error came up that is not simply tried again.
+
+    Attributes:
+        error: The error.
+        answer: What the application does about it.
+    """
+
+    error: BaseException
+    answer: UncaughtAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +164,14 @@ class Said:
     text: str
 
 
-Event = StateChanged | Restoring | EpochDone | Said
+Event = StateChanged | Restoring | EpochDone | Said | Failed
 
 
 class Listener(Protocol):
     """Is told of events, in the application's own thread; must return quickly.
 
-    A class that derives from it needs only the method that it wants.
+    A class that derives from it needs only the method that it wants. What it raises is logged, and
+    the application goes on.
 
     Example:
         >>> class Counts(Listener):

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from mustela.api.handlers import ErrorContext, Handler, Handling
 from mustela.errors import DataError, MustelaError
@@ -24,7 +24,7 @@ from mustela.plan.letters import letter_headers
 from mustela.plan.ranges import LeftOut
 from mustela.runtime.engine import EpochJobError, EpochOutput
 
-__all__ = ["Hunt", "Probe", "RecordKilledWorkerError"]
+__all__ = ["Hunt", "NamedRecord", "Probe", "RecordKilledWorkerError", "record_of"]
 
 Probe = Callable[[EpochOrder], "EpochOutput | MustelaError"]
 """Runs an epoch that is not committed, and returns its output or why there is none."""
@@ -42,6 +42,37 @@ class RecordKilledWorkerError(DataError):
     """
 
     code = "RECORD_KILLED_WORKER"
+
+
+class NamedRecord(NamedTuple):
+    """A record of a source that an error names.
+
+    Attributes:
+        partition: Its topic and partition.
+        offset: Its offset.
+        step: The step that failed on it, or its topic.
+    """
+
+    partition: TopicPartition
+    offset: int
+    step: str
+
+
+def record_of(error: MustelaError) -> NamedRecord | None:
+    """Return the record that an error names, if it names one.
+
+    Example:
+        >>> error = DataError("no", fields={"topic": "in", "partition": 1, "offset": 7})
+        >>> record_of(error)
+        NamedRecord(partition=TopicPartition(topic='in', partition=1), offset=7, step='in')
+        >>> record_of(DataError("no")) is None
+        True
+    """
+    fields = error.fields
+    topic, partition, offset = (fields.get(name) for name in ("topic", "partition", "offset"))
+    if topic is None or partition is None or offset is None:
+        return None
+    return NamedRecord(TopicPartition(topic, partition), offset, fields.get("step") or topic)
 
 
 class Hunt:
@@ -75,6 +106,23 @@ class Hunt:
             if place.topic in topics
         )
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more record can be left out before the next commit."""
+        return len(self._found) < _LEFT_OUT_MAX
+
+    def leave_out(self, record: NamedRecord, why: str) -> None:
+        """Have epochs pass over a record, as a handler says; it is counted at its step.
+
+        Args:
+            record: The record.
+            why: What it did.
+        """
+        place, offset, step = record
+        counted = f"failed_records:{step}"
+        self._found.append((place, LeftOut(-1, place.partition, offset, offset, None, counted)))
+        self._say(f"skipping offset {offset} of {place.topic}-{place.partition}: {why}")
+
     def committed(self, next_offsets: Mapping[TopicPartition, int]) -> None:
         """Note that an epoch was committed: what lies behind it needs no looking after."""
         self._deaths = 0
@@ -86,7 +134,7 @@ class Hunt:
         """Note why a job failed; return whether it is time to look for a record."""
         died = isinstance(error, EpochJobError) and error.suspect
         self._deaths = self._deaths + 1 if died else 0
-        return self._deaths >= _DEATHS and len(self._found) < _LEFT_OUT_MAX
+        return self._deaths >= _DEATHS and self.has_room
 
     def find(self, order: EpochOrder, probe: Probe) -> bool:
         """Look for the record of an epoch that kills its worker; return whether it is left out.

@@ -1,20 +1,18 @@
-"""Those who watch an application, and what it says where one of them raises."""
+"""Those who watch an application; where one of them raises, that is logged and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from mustela.errors import UsageError
 from mustela.runtime.events import Event, Listener
 
-__all__ = ["ListenerError", "Listeners"]
+__all__ = ["Listeners"]
 
-
-class ListenerError(UsageError):
-    """A listener of the application raised."""
-
-    code = "APP_LISTENER"
+_LOGGED_TIMES: Final = frozenset({1, 10, 100, 1_000, 10_000, 100_000})
+"""How often the same listener must have raised to be logged again: each epoch may call it."""
 
 
 class Listeners:
@@ -22,41 +20,46 @@ class Listeners:
 
     Args:
         listeners: Who is told; others may be added later.
+
+    Example:
+        >>> class Notes(Listener):
+        ...     def on_error(self, error):
+        ...         print("noted:", error)
+        >>> Listeners([Notes()]).on_error(RuntimeError("the broker does not answer"))
+        noted: the broker does not answer
     """
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
+        self._raised = Counter[tuple[str, str]]()
 
     def on_event(self, event: Event) -> None:
-        """Tell all of an event.
-
-        Raises:
-            ListenerError: If one of them raises.
-        """
-        for listener in self._listeners:
-            with _named(listener, "on_event"):
-                listener.on_event(event)
+        """Tell all of an event."""
+        for listener in tuple(self._listeners):
+            self._tell(listener, "on_event", lambda one: one.on_event(event))
 
     def on_error(self, error: BaseException) -> None:
-        """Tell all of something that failed and is tried again.
+        """Tell all of something that failed and is tried again."""
+        for listener in tuple(self._listeners):
+            self._tell(listener, "on_error", lambda one: one.on_error(error))
 
-        Raises:
-            ListenerError: If one of them raises.
-        """
-        for listener in self._listeners:
-            with _named(listener, "on_error"):
-                listener.on_error(error)
-
-
-@contextmanager
-def _named(listener: Listener, method: str) -> Generator[None]:
-    """Say whose fault it is if a listener raises."""
-    try:
-        yield
-    except Exception as error:
-        msg = f"the listener {type(listener).__name__} raised {type(error).__name__}: {error}"
-        raise ListenerError(
-            msg,
-            why="listeners are called between epochs; what they raise ends the application",
-            fix=f"handle the error inside {type(listener).__name__}.{method}",
-        ) from error
+    def _tell(self, listener: Listener, method: str, tell: Callable[[Listener], None]) -> None:
+        try:
+            tell(listener)
+        except (Exception, SystemExit) as error:
+            name = type(listener).__name__
+            self._raised[name, method] += 1
+            times = self._raised[name, method]
+            if times in _LOGGED_TIMES:
+                again = "" if times == 1 else f" ({times} times now)"
+                logging.getLogger("mustela.listeners").error(
+                    "the listener %s raised %s: %s%s; the application goes on. Handle the error "
+                    "inside %s.%s",
+                    name,
+                    type(error).__name__,
+                    error,
+                    again,
+                    name,
+                    method,
+                    exc_info=error if times == 1 else None,
+                )

@@ -16,7 +16,16 @@ from mustela.logs.form import bind
 from mustela.logs.options import LogOptions
 from mustela.logs.output import LogOutput
 from mustela.runtime.coordinator import Coordinator
-from mustela.runtime.events import AppState, EpochDone, Event, Listener, Restoring, StateChanged
+from mustela.runtime.events import (
+    AppState,
+    EpochDone,
+    Event,
+    Failed,
+    Listener,
+    Restoring,
+    StateChanged,
+    UncaughtAnswer,
+)
 from mustela.runtime.status.watched import Admin
 
 __all__ = ["Logbook"]
@@ -25,6 +34,10 @@ _LOG: Final = logging.getLogger("mustela.app")
 logging.getLogger("mustela").addHandler(logging.NullHandler())
 
 _EVIDENCE_LONGEST: Final = 500
+_FOLLOWS: Final = {
+    UncaughtAnswer.SKIP_RECORD: "skipping a record",
+    UncaughtAnswer.RESTART: "restarting",
+}
 _DROPPED: Final = ("dropped_", "duplicates:", "late:", "skipped_invalid_timestamp:")
 
 
@@ -109,7 +122,7 @@ class Logbook(Listener):
         if isinstance(event, EpochDone):
             self._epoch(event)
         elif isinstance(event, StateChanged):
-            failed = event.state is AppState.ERROR
+            failed = event.state is AppState.FAILED
             text = "ended with an error" if failed else f"is {event.state.value}"
             level = logging.ERROR if failed else logging.INFO
             self._tell(level, f"{self._name} {text}", state=event.state.value)
@@ -123,8 +136,16 @@ class Logbook(Listener):
                     groups=event.groups,
                     records=dict(event.records),
                 )
+        elif isinstance(event, Failed):
+            self._failed(event)
         else:
             self._tell(logging.INFO, event.text)
+
+    def _failed(self, event: Failed) -> None:
+        """Write what follows an error; one that ends the application is told where it ends."""
+        if event.answer is not UncaughtAnswer.SHUTDOWN:
+            done = _FOLLOWS[event.answer]
+            self._tell(logging.WARNING, f"{done} after an error: {_what(event.error)}")
 
     def on_error(self, error: BaseException) -> None:
         """Write why something is tried again."""
@@ -202,6 +223,10 @@ class Logbook(Listener):
 _TAKEN: Final = frozenset(
     {*logging.LogRecord("", 0, "", 0, "", (), None).__dict__, "message", "asctime"}
 )
+
+
+def _what(error: BaseException) -> str:
+    return error.what if isinstance(error, MustelaError) else repr(error)
 
 
 def _number(count: int, what: str) -> str:

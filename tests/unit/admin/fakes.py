@@ -26,11 +26,13 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committed import CommittedState
-from mustela.runtime.events import AppState, EpochDone, Restoring, StateChanged
+from mustela.runtime.events import AppState, EpochDone, Restoring
 from mustela.runtime.status.board import StatusBoard
+from mustela.runtime.status.indicators import Indicators
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.status.watched import Watched
 from mustela.state.interfaces import StoreSize
+from tests.told import state_changed
 
 TOKENS = Tokens(read="r" * 32, query="q" * 32, operate="o" * 32)
 LINES_0, LINES_1 = TopicPartition("lines", 0), TopicPartition("lines", 1)
@@ -62,6 +64,7 @@ class FakeApp:
         self.plan = plan(self.graph, options=PlanOptions(emit="barrier", event_time="watermark"))
         self.committed = CommittedState(plan=self.plan, key_groups=4, lanes=2)
         self.barrier = Barrier(incarnation=3, last_epoch=0, on_phase=self.board.phase)
+        self.indicators = Indicators(self.clock)
         self.asked: list[str] = []
         self.said: list[str] = []
         self.workers: Callable[[bool], Sequence[WorkerView]] = lambda _stacks: ()
@@ -79,6 +82,7 @@ class FakeApp:
             resume=lambda: self.asked.append("resume"),
             stop=lambda: self.asked.append("stop"),
             say=self.said.append,
+            indicators=self.indicators,
         )
 
     def measured(self) -> TaskReport:
@@ -100,7 +104,7 @@ class FakeApp:
         return report
 
     def comes_to(self, state: AppState) -> None:
-        self.board.on_event(StateChanged(state=state))
+        self.board.on_event(state_changed(state))
 
     def restores(self, done: int, groups: int, **records: int) -> None:
         self.comes_to(AppState.RESTORING)

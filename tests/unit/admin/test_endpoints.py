@@ -34,7 +34,7 @@ def test_a_process_lives_while_it_starts_restores_and_runs(app: FakeApp) -> None
 
 
 def test_a_process_whose_commits_stall_longer_than_the_limit_is_down(app: FakeApp) -> None:
-    """With work in hand and no commit for ``admin.stall_after``, a supervisor should restart it."""
+    """With work in hand and no commit for ``stall.after``, a supervisor should restart it."""
     app.runs()
     app.begins(Phase.IN_HAND, Phase.BEGUN)
     app.clock.advance(300_000 - 220)
@@ -58,11 +58,36 @@ def test_what_has_nothing_to_do_or_is_paused_does_not_stall(app: FakeApp) -> Non
     assert app.client().get("/health/live").status_code == 200
 
 
-@pytest.mark.parametrize("state", [AppState.STOPPED, AppState.ERROR])
+@pytest.mark.parametrize("state", [AppState.STOPPED, AppState.FAILED])
 def test_a_process_that_has_ended_is_down(app: FakeApp, state: AppState) -> None:
     """The server may outlive the application, when it is mounted."""
     app.comes_to(state)
     assert app.client().get("/health/live").status_code == 503
+
+
+def test_indicators_of_the_program_are_shown_and_counted_and_make_it_unready(app: FakeApp) -> None:
+    """Each by its name; one that does not answer is not waited for by the next probe."""
+    answers: dict[str, Any] = {"db": None, "cache": True}
+    for name in answers:
+        app.indicators.add(name, lambda name=name: answers[name])
+    app.runs()
+    ready = app.client().get("/health/ready")
+    assert (ready.status_code, ready.json()["indicators"]) == (
+        200,
+        {"db": {"status": "up"}, "cache": {"status": "up"}},
+    )
+    answers["db"] = "cannot log in: password=hunter2"
+    app.clock.advance(1_001)
+    unwell = app.client().get("/health/ready")
+    assert (unwell.status_code, unwell.json()["status"]) == (503, "unwell")
+    assert unwell.json()["why"] == "not well: db"
+    assert unwell.json()["indicators"]["db"]["status"] == "down"
+    assert "hunter2" not in unwell.text
+    assert app.client().get("/health/live").status_code == 200
+    assert {name: answer.failed for name, answer in app.indicators.last().items()} == {
+        "db": 1,
+        "cache": 0,
+    }
 
 
 def test_a_restore_is_not_ready_and_says_how_far_each_store_is(app: FakeApp) -> None:

@@ -36,6 +36,7 @@ def test_every_metric_that_is_shown_is_in_the_catalogue_and_the_other_way_round(
 ) -> None:
     """With names and labels as the page tells them; nothing stands there that never comes."""
     app.restores(2, 4, counts=5)
+    app.indicators.add("db", lambda: True)
     app.runs(first=10)
     counted = ["records", "dropped_late", "failed_records", "dead_letters", "refused_rows"]
     counted += ["calls_ended", "user.mine", "ticks"]

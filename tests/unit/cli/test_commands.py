@@ -19,11 +19,12 @@ from mustela.cli.examination import Finding, Level
 from mustela.cli.records import BadValueError, parse_value, topic_serdes
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
-from mustela.runtime.events import AppState, EpochDone, StateChanged
+from mustela.runtime.events import AppState, EpochDone
 from mustela.runtime.topics.found_topics import internal_topics_of
 from mustela.schemas import AvroSerde
 from mustela.serdes.base import SerdePlace
 from mustela.serdes.resolve import resolve_serde, serde_names
+from tests.told import state_changed
 
 SAMPLES = {
     "str": "x",
@@ -257,7 +258,7 @@ EPOCH = EpochDone(
 def test_run_tells_programs_everything(capsys: pytest.CaptureFixture[str]) -> None:
     """One document a line, each with its kind."""
     printer = EventPrinter("shop")
-    printer.on_event(StateChanged(state=AppState.RUNNING))
+    printer.on_event(state_changed(AppState.RUNNING))
     printer.on_event(EPOCH)
     printer.on_error(ValueError("bad"))
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +20,8 @@ from mustela.cli.main import main
 from mustela.cli.records import BadValueError, parse_value
 from mustela.cli.reset import Start
 from mustela.errors import MustelaError
-from mustela.runtime.app import AppStateError, ListenerError, UnnamedStepError
+from mustela.events import AppState
+from mustela.runtime.app import AppStateError, UnnamedStepError
 from tests.unit.cli.test_main import here  # noqa: F401 - a fixture
 
 BROKEN = "raise RuntimeError('no')\n"
@@ -218,29 +217,7 @@ def test_an_application_is_configured_before_it_starts_and_started_once() -> Non
         beyond(made())
     app = made()
     app.configure(lanes=2)
-    app._state = SimpleNamespace(value="running")  # type: ignore[assignment]
+    app._standing.state = AppState.RUNNING
     assert refused(AppStateError, app.configure, lanes=3) == "configure before run() or start()"
-    assert refused(AppStateError, app.start) == "create a new App to start again"
+    assert refused(AppStateError, app.start) == "call restart(), or create a new App"
     beyond(made())
-
-
-def test_a_listener_that_handles_its_own_error_does_not_end_the_application() -> None:
-    """APP_LISTENER names the method that is to handle it."""
-    from mustela.runtime.listeners import _named
-
-    class Rising:
-        def on_error(self) -> None:
-            raise ValueError
-
-    def call(listener: Any) -> None:
-        with _named(listener, "on_error"):
-            listener.on_error()
-
-    assert refused(ListenerError, call, Rising()) == "handle the error inside Rising.on_error"
-
-    class Calm(Rising):
-        def on_error(self) -> None:
-            with contextlib.suppress(ValueError):
-                super().on_error()
-
-    call(Calm())

@@ -18,7 +18,7 @@ number, times, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 gave_up = threading.Event()
 
 
-class Engine:
+class Life:
     def interrupt(self):
         gave_up.set()
 
@@ -29,16 +29,16 @@ def work(settings, plan):
             os.kill(os.getpid(), number)
         else:  # the main thread waits on and does not see it
             signal.pthread_kill(threading.get_ident(), number)
-        assert app._stopping.wait(300)
+        assert app._standing.stopping.wait(300)
         while signal.getsignal(number) is not signal.SIG_DFL:
             pass
     assert gave_up.wait(300)
-    app._end()
+    app._end(None)
 
 
 app = App("a", bootstrap_servers="x:1", shutdown={"grace": "10ms"})
 app.topology(lambda builder: builder.stream("in").to("out"))
-app._engine = Engine()
+app._life = Life()
 app._main = work
 app.run()
 print("ended")

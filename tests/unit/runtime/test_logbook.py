@@ -13,9 +13,11 @@ from mustela.clock import ManualClock
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import TaskReport
-from mustela.runtime.events import AppState, EpochDone, Restoring, Said, StateChanged
+from mustela.runtime.events import AppState, EpochDone, Restoring, Said
+from mustela.runtime.life.life import Life
 from mustela.runtime.logbook import Logbook
 from tests.bare_logging import bare_logging
+from tests.told import state_changed
 
 
 def settings(**log: Any) -> Settings:
@@ -44,11 +46,11 @@ def test_states_are_told_at_info_and_an_error_at_error(
     book: Logbook, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line for each; a start that restores nothing says nothing of it."""
-    book.on_event(StateChanged(state=AppState.RUNNING))
+    book.on_event(state_changed(AppState.RUNNING))
     book.on_event(Restoring(done=0, groups=4, records={}))
     book.on_event(Restoring(done=1, groups=4, records={"totals": 9}))
     book.on_event(Said(text="waits"))
-    book.on_event(StateChanged(state=AppState.ERROR))
+    book.on_event(state_changed(AppState.FAILED))
     assert told(caplog) == [
         ("INFO", "shop is running"),
         ("INFO", "restored 1 of 4 key groups, 9 records"),
@@ -156,7 +158,7 @@ def test_the_logging_of_a_process_is_taken_over_only_where_that_is_wanted(
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> App:
     """An application whose life is short: it starts, and ends."""
-    monkeypatch.setattr(App, "_live", lambda *_: None)
+    monkeypatch.setattr(Life, "live", lambda _life: None)
     made = App("shop", bootstrap_servers="127.0.0.1:1")
     made.topology(lambda builder: builder.stream("in").to("out"))
     return made

@@ -9,6 +9,7 @@ import pytest
 
 from mustela import App
 from mustela.cli.console import ExitCode, exit_code_of
+from mustela.runtime.life.life import Life
 from mustela.runtime.shortage import shortage_of, shortage_told
 
 
@@ -44,7 +45,7 @@ def test_an_application_ends_with_what_its_host_lacks(
     def live(*_: object) -> None:
         raise raised(number) if wrapped else OSError(number, "it is so")
 
-    monkeypatch.setattr(app, "_live", live)
+    monkeypatch.setattr(Life, "live", live)
     app._main(None, None)
     assert (app.error.code, exit_code_of(app.error)) == (code, exits)
     assert ("bug" in str(app.error)) == (code == "INVARIANT")

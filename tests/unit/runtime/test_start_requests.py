@@ -13,9 +13,9 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
-from mustela.runtime import app as app_module
 from mustela.runtime.app import App
 from mustela.runtime.events import AppState
+from mustela.runtime.life import life as life_module
 from tests.integration.no_engine import NoEngine
 from tests.unit.runtime.fakes import FakeAdmin, FakeSink, world_of
 
@@ -48,10 +48,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Count
 
     def run() -> Counter[str]:
         world = world_of(cluster, clock=ManualClock(60_000), sink=FakeSink())
-        monkeypatch.setattr(app_module, "kafka_world", lambda *_: world)
-        monkeypatch.setattr(app_module, "_load_engine", lambda _name: NoEngine())
+        monkeypatch.setattr(life_module, "kafka_world", lambda *_: world)
+        monkeypatch.setattr(life_module, "load_engine", lambda _name: NoEngine())
         nobody = SimpleNamespace(start=bool, stop=lambda **_: None, untold=lambda: None)
-        monkeypatch.setattr(app_module, "keeper_of", lambda *_, **__: nobody)
+        monkeypatch.setattr(life_module, "keeper_of", lambda *_, **__: nobody)
         app = App("app", state_dir=str(tmp_path), bootstrap_servers="fake:1")
         app.add_listener(Until(cluster))
 

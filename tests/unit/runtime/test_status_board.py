@@ -11,9 +11,10 @@ import pytest
 from mustela.clock import ManualClock
 from mustela.errors import EnvironmentFault
 from mustela.runtime.commit.barrier import Barrier, Phase
-from mustela.runtime.events import AppState, StateChanged
+from mustela.runtime.events import AppState
 from mustela.runtime.status.board import TRACES_MAX, StatusBoard
 from mustela.runtime.status.snapshot import EpochTrace, Histogram, Life, SourcesView, Totals
+from tests.told import state_changed
 
 COMMITTING = (Phase.IN_HAND, Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_ADDED, Phase.COMMIT_SENT)
 
@@ -83,7 +84,7 @@ def test_only_the_last_epochs_are_kept(board: StatusBoard, barrier: Barrier) -> 
         barrier.start()
         barrier.give_up()
         board.on_error(EnvironmentFault("away", fix="-"))
-        board.on_event(StateChanged(state=AppState.RUNNING))
+        board.on_event(state_changed(AppState.RUNNING))
     assert len(board.recent) == TRACES_MAX
     assert board.recent[-1].attempt == TRACES_MAX * 2 - 1
     assert len(board.faults) == 20
@@ -104,7 +105,7 @@ def test_what_a_reader_holds_stays_as_it_was(board: StatusBoard, barrier: Barrie
     shown = repr(held)
     barrier.give_up()
     barrier.start()
-    board.on_event(StateChanged(state=AppState.RUNNING))
+    board.on_event(state_changed(AppState.RUNNING))
     board.on_error(EnvironmentFault("away", fix="-"))
     assert repr(held) == shown
 

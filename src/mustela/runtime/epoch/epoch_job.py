@@ -12,7 +12,8 @@ from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.cutting.prefetch import Turn
 from mustela.runtime.engine import EpochJobError, EpochOutput, Reading
 from mustela.runtime.epoch.run import Run
-from mustela.runtime.hunt import Hunt
+from mustela.runtime.events import UncaughtAnswer
+from mustela.runtime.hunt import Hunt, record_of
 from mustela.state.faults import StateDamagedError
 
 __all__ = ["FAILURES_MAX", "EpochJob"]
@@ -55,7 +56,9 @@ class EpochJob:
         except MustelaError as error:
             run.outcome.refuse_if_replaced(error, run.barrier)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
-                raise
+                if not self._is_skipped(error):
+                    raise
+                return None
             self._failed(error, turn.order)
             return None
 
@@ -97,6 +100,22 @@ class EpochJob:
         if run.failures >= FAILURES_MAX:
             raise error
         run.budget.halve()
+
+    def _is_skipped(self, error: MustelaError) -> bool:
+        """Whether the record that an error names is left out from now on, as a handler says.
+
+        One that was read by an earlier epoch, as that of a parked call, cannot be left out.
+        """
+        run = self._run
+        place = record_of(error) if isinstance(error, DataError) else None
+        if place is None:
+            return False
+        unread = run.state.sources.next_offsets.get(place.partition)
+        may_skip = unread is not None and unread <= place.offset and self._hunt.has_room
+        if run.uncaught(error, may_skip=may_skip) is not UncaughtAnswer.SKIP_RECORD:
+            return False
+        self._hunt.leave_out(place, f"{error.code}: {error.what}")
+        return True
 
     def _is_found(self, error: EnvironmentFault, order: EpochOrder) -> bool:
         """Whether a record that kills workers was found, and is left out from now on."""

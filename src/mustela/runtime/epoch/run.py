@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
@@ -15,7 +16,7 @@ from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.outcome import Outcome
 from mustela.runtime.cutting.sizing import EpochBudget
 from mustela.runtime.engine import Engine
-from mustela.runtime.events import Listener
+from mustela.runtime.events import Listener, UncaughtAnswer
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
 from mustela.runtime.start.opening import Opening
@@ -24,7 +25,26 @@ from mustela.runtime.status.talk import statistics_of
 from mustela.runtime.time.due_times import DueTimes
 from mustela.runtime.time.watermark import Look
 
-__all__ = ["Run"]
+__all__ = ["Run", "Uncaught", "shuts_down"]
+
+
+class Uncaught(Protocol):
+    """Says what follows an error that would end the application."""
+
+    def __call__(self, error: BaseException, /, *, may_skip: bool = False) -> UncaughtAnswer:
+        """Return what follows.
+
+        Args:
+            error: The error.
+            may_skip: Whether it names a record that can be left out.
+        """
+        ...
+
+
+def shuts_down(_error: BaseException, /, *, may_skip: bool = False) -> UncaughtAnswer:
+    """Shut down: what follows where nobody was asked to say."""
+    del may_skip
+    return UncaughtAnswer.SHUTDOWN
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +65,7 @@ class Run:
         barrier: The step of the epoch protocol.
         due: When key groups want to run though no record comes.
         board: Is written what the loop is at, for those who look from outside.
+        uncaught: Says what follows an error that is not tried again.
         ends: Where source partitions ended at the last look.
         topics: Index of each source topic in the plan.
         whole: Indexes of topics whose ranges are not split among tasks.
@@ -66,6 +87,7 @@ class Run:
     barrier: Barrier
     due: DueTimes
     board: StatusBoard
+    uncaught: Uncaught = shuts_down
     ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     topics: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: frozenset[int] = frozenset()

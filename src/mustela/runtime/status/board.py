@@ -63,9 +63,12 @@ class StatusBoard(Listener):
         is_blind: Whether the last look at the broker, or the last epoch, failed.
 
     Example:
+        >>> from datetime import UTC, datetime
         >>> from mustela.clock import ManualClock
         >>> board = StatusBoard(ManualClock(5_000))
-        >>> board.on_event(StateChanged(state=AppState.STARTING))
+        >>> at = datetime.fromtimestamp(5, UTC)
+        >>> started = StateChanged(state=AppState.STARTING, before=AppState.CREATED, at=at)
+        >>> board.on_event(started)
         >>> board.life.state, board.life.since_ms, board.life.history
         ('starting', 5000, (('created', 5000),))
     """
@@ -83,6 +86,12 @@ class StatusBoard(Listener):
         self.faults: tuple[Fault, ...] = ()
         self.progress = now
         self.is_blind = False
+
+    def stalled_s(self) -> float:
+        """Return for how long a running application has had work and committed nothing; else 0."""
+        if self.life.state != AppState.RUNNING.value:
+            return 0.0
+        return max(0.0, self.clock.monotonic() - self.progress)
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from mustela.config.settings import Settings
 from mustela.plan.plan import Plan
 from mustela.runtime.status.board import StatusBoard
+from mustela.runtime.status.indicators import Indicators
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.topology.graph import TopologyGraph
 
@@ -29,6 +30,7 @@ class Watched:
         resume: Goes on.
         stop: Asks it to finish the running epoch and stop, and returns at once.
         say: Tells those who watch the application.
+        indicators: Health indicators of the user's, if there may be some.
     """
 
     settings: Settings
@@ -40,6 +42,7 @@ class Watched:
     resume: Callable[[], None]
     stop: Callable[[], None]
     say: Callable[[str], None]
+    indicators: Indicators | None = None
 
 
 class Admin(Protocol):

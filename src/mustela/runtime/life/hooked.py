@@ -1,0 +1,154 @@
+"""What a program hangs onto an application: listeners, hooks, health indicators, a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mustela.clock import Clock
+from mustela.runtime.events import Listener, UncaughtAnswer
+from mustela.runtime.hook_kinds import refuse_kind
+from mustela.runtime.life.hooks import Hooks
+from mustela.runtime.life.standing import Standing
+from mustela.runtime.life.uncaught import Uncaught
+from mustela.runtime.status.indicators import Indicators
+
+__all__ = ["Hooked"]
+
+Hook = TypeVar("Hook", bound=Callable[[], object])
+Handler = TypeVar("Handler", bound=Callable[[Any], UncaughtAnswer | str])
+
+
+class Hooked:
+    """The part of an application that programs hang functions onto, before it starts.
+
+    Args:
+        clock: Wall and monotonic time.
+        *first: Listeners that are told before all others.
+    """
+
+    def __init__(self, clock: Clock, *first: Listener) -> None:
+        self._listeners: list[Listener] = [*first]
+        self._standing = Standing(clock, self._listeners)
+        self._hooks = Hooks()
+        self._uncaught = Uncaught(self._standing, clock)
+        self._indicators = Indicators(clock)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have a listener told of states, epochs and restores.
+
+        Args:
+            listener: Its methods are called in the application's own thread, and must return
+                quickly. What one raises is logged (`mustela.listeners`), and changes nothing else.
+
+        Example:
+            >>> from mustela.events import Listener, StateChanged
+            >>> class Prints(Listener):
+            ...     def on_event(self, event):
+            ...         if isinstance(event, StateChanged):
+            ...             print(event.state.value)
+            >>> from mustela import App
+            >>> app = App("copy")
+            >>> app.add_listener(Prints())
+            >>> app.close()
+            stopped
+            True
+        """
+        self._listeners.append(listener)
+
+    def on_start(self, hook: Hook) -> Hook:
+        """Decorate a function that is called before the application starts.
+
+        Hooks are called without arguments in the application's own thread, once: a restart in the
+        same process does not call them again. If one raises, the application does not start.
+
+        Raises:
+            HookKindError: If it is a coroutine function, or needs arguments.
+
+        Example:
+            >>> from mustela import App
+            >>> app = App("copy")
+            >>> @app.on_start
+            ... def connect():
+            ...     print("connected")
+        """
+        self._hooks.add("start", hook)
+        return hook
+
+    def on_started(self, hook: Hook) -> Hook:
+        """Decorate a function that is called when the state is restored, before the first epoch.
+
+        If it raises, the application ends with that; otherwise as `on_start`.
+        """
+        self._hooks.add("started", hook)
+        return hook
+
+    def on_stop(self, hook: Hook) -> Hook:
+        """Decorate a function that is called before the application stops: no epoch runs any more.
+
+        All of them are called, after errors too. If one raises, the application stops all the
+        same, and ends with that error unless it has one already.
+        """
+        self._hooks.add("stop", hook)
+        return hook
+
+    def on_stopped(self, hook: Hook) -> Hook:
+        """Decorate a function that is called after the application has stopped, as the last thing.
+
+        Everything is committed and let go of by then; otherwise as `on_stop`.
+        """
+        self._hooks.add("stopped", hook)
+        return hook
+
+    def health(self, name: str) -> Callable[[Hook], Hook]:
+        """Decorate a function that says whether something that the application needs is well.
+
+        ``/health/ready`` of the admin server shows it under its name, and is 503 while it is not
+        well; ``mustela_health_up`` counts. It is called at most once a second, in a thread of its
+        own, and counts as not well if it has not returned after two seconds.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            DuplicateIndicatorError: If there is one of this name.
+
+        Example:
+            >>> from mustela import App
+            >>> app = App("copy")
+            >>> @app.health("db")
+            ... def database():
+            ...     return "the pool is empty"  # None or True: it is well
+        """
+
+        def decorate(check: Hook) -> Hook:
+            self._indicators.add(name, check)
+            return check
+
+        return decorate
+
+    def uncaught_exception_handler(self, handler: Handler) -> Handler:
+        """Decorate a function that says what follows an error that would end the application.
+
+        It is called in the application's own thread with the error, and returns an
+        `UncaughtAnswer`: to leave out the record that the error names, to start again in this
+        process, or to shut down, as without a handler. Restarts are bounded by the settings under
+        ``restart.``. It is not asked when another instance took over, about `UsageError`, or when
+        the application was asked to stop.
+
+        Raises:
+            HookKindError: If it cannot be called with one argument.
+
+        Example:
+            >>> from mustela.events import UncaughtAnswer
+            >>> from mustela import App
+            >>> app = App("copy")
+            >>> @app.uncaught_exception_handler
+            ... def handle(error):
+            ...     if isinstance(error, TimeoutError):
+            ...         return UncaughtAnswer.RESTART
+            ...     return UncaughtAnswer.SHUTDOWN
+        """
+        refuse_kind(handler, "uncaught_exception_handler", arguments=1)
+        self._uncaught.handler = handler
+        return handler
