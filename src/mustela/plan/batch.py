@@ -1,8 +1,8 @@
-"""A batch of records: a list per column, and where each row came from.
+"""A batch of records: one list per column, and where each row came from.
 
-Keys and values are real lists. Timestamps, headers and order belong to the records a batch was
-made from; a step that filters or multiplies rows only notes which record each row came from, and
-the columns are drawn when somebody asks.
+Keys and values are real lists. Timestamps, headers and order belong to the records from which a
+batch was made; a step that filters or multiplies rows only notes which record each row came from,
+and these columns are built when they are needed.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from mustela.plan.time import NEVER
 __all__ = ["SOURCE_ORDER", "Batch", "Order", "Origins", "RawRecord", "SourceChunk", "in_turn"]
 
 Order = tuple[int, ...]
-"""(running maximum of the partition's timestamps, topic index, partition, offset), then, behind a
-lane stage, (key group, emission number): total, and the same for any number of lanes."""
+"""(running maximum of the partition's timestamps, topic index, partition, offset), then, after a
+lane stage, (key group, emission number): a total order, the same for any number of lanes."""
 
 
 RawRecord = tuple[bytes | None, bytes | None]
 """Key and value as they were read from a topic."""
 
 SOURCE_ORDER: Final = 4
-"""How much of an order names a source record."""
+"""How many elements of an order name a source record."""
 
 
 def in_turn(
     orders: Sequence[Order], counts: Sequence[int], turns: Sequence[int]
 ) -> Sequence[tuple[Any, ...]]:
-    """Return what puts rows in the order of their records, and those of one record by turns.
+    """Return keys that sort rows in the order of their records, and rows of one record by turns.
 
-    Rows of one record that come by the same input keep their sequence.
+    Rows of one record that arrive by the same input keep their sequence.
 
     Args:
         orders: Order per row, those of each input together.
         counts: How many rows each input has.
-        turns: The turn of each input (`mustela.plan.step.Step`); empty where no record comes by
-            several of them, and the orders are all that counts.
+        turns: The turn of each input (`mustela.plan.step.Step`); empty if no record arrives by
+            several inputs, so that the orders alone count.
 
     Example:
         >>> record, result = (7, 0, 0, 1), (7, 0, 0, 1, 3, 0)
@@ -55,17 +55,17 @@ def in_turn(
 
 
 class Origins:
-    """The records that the rows of a batch come from, as columns.
+    """The records from which the rows of a batch come, as columns.
 
     Args:
         timestamps: Milliseconds, one per record.
-        headers: Headers per record, or None where no record has any.
-        order: Order per record, or None where order was given up for speed.
+        headers: Headers per record, or None if no record has any.
+        order: Order per record, or None if order was given up for speed.
         topics: The plan's topics, to name a record in an error.
 
     Attributes:
-        raws: The bytes of each record as it was read, None where they are not known; None as a
-            whole where nobody may want them, for dead letters.
+        raws: The bytes of each record as it was read, None if they are not known; None as a whole
+            if nobody may need them for dead letters.
     """
 
     __slots__ = ("_order", "headers", "raws", "timestamps", "topics")
@@ -85,7 +85,7 @@ class Origins:
 
     @property
     def order(self) -> list[Order] | None:
-        """Order per record, or None where it is not known."""
+        """Order per record, or None if it is not known."""
         return self._order
 
     def context(self, row: int) -> RecordContext:
@@ -109,14 +109,14 @@ class SourceChunk(Origins):
 
     Args:
         topics: The plan's topics.
-        topic_index: Which of them this is.
+        topic_index: The index of their topic.
         partition: The partition.
         offsets: Offsets, ascending.
         timestamps: Milliseconds, one per record.
         floor: The largest timestamp of the partition before this chunk.
-        headers: Headers per record, or None where no record has any.
-        latest: A timestamp behind this lies too far ahead to count: such a record takes the place
-            of the record before it, and does not push those behind it.
+        headers: Headers per record, or None if no record has any.
+        latest: A later timestamp is too far ahead to count: such a record takes the place of the
+            record before it, and does not delay those after it.
     """
 
     __slots__ = ("floor", "latest", "offsets", "partition", "topic_index")
@@ -141,9 +141,9 @@ class SourceChunk(Origins):
         self.floor = floor
 
     def counting(self) -> tuple[list[int], int]:
-        """Return the timestamps that count, and how many lie too far ahead to count.
+        """Return the timestamps that count, and how many are too far ahead to count.
 
-        The column keeps its length: in the place of one that does not count stands -1.
+        The column keeps its length: -1 replaces a timestamp that does not count.
         """
         latest = self.latest
         if max(self.timestamps, default=-1) <= latest:
@@ -159,7 +159,7 @@ class SourceChunk(Origins):
 
     @property
     def order(self) -> list[Order]:
-        """Order per record; made when first asked for."""
+        """Order per record; computed when first needed."""
         if self._order is None:
             running = accumulate(self.counting()[0], max, initial=self.floor)
             next(running)
@@ -176,11 +176,11 @@ class Batch:
         keys: The keys.
         values: The values; for a table, the new values.
         origins: The records that the rows come from.
-        rows: For each row the index of its record in ``origins``; None where they are the same.
-        olds: For a table, the value of each key before; None where nobody asked for it.
-        key_bytes: The keys as bytes, where they are known.
+        rows: For each row the index of its record in ``origins``; None if they are the same.
+        olds: For a table, the previous value of each key; None if nobody asked for it.
+        key_bytes: The keys as bytes, if they are known.
         latest: For a versioned table, whether each change is of the key's newest version, and not
-            of an older one that came late; None for any other table.
+            of an older one that arrived late; None for any other table.
     """
 
     __slots__ = ("key_bytes", "keys", "latest", "olds", "origins", "rows", "values")
@@ -221,7 +221,7 @@ class Batch:
 
     @property
     def headers(self) -> list[Headers] | None:
-        """The headers of each row, or None where no record has any."""
+        """The headers of each row, or None if no record has any."""
         column = self.origins.headers
         if column is None or self.rows is None:
             return column
@@ -229,7 +229,7 @@ class Batch:
 
     @property
     def order(self) -> list[Order] | None:
-        """The order of each row, or None where it was given up for speed."""
+        """The order of each row, or None if it was given up for speed."""
         column = self.origins.order
         if column is None or self.rows is None:
             return column
@@ -237,18 +237,18 @@ class Batch:
 
     @property
     def raws(self) -> list[RawRecord | None] | None:
-        """The bytes of each row's record as it was read; None where nobody may want them."""
+        """The bytes of each row's record as it was read; None if nobody may need them."""
         column = self.origins.raws
         if column is None or self.rows is None:
             return column
         return [column[row] for row in self.rows]
 
     def with_origins(self, order: list[Order] | None, *, raws: bool = True) -> Batch:
-        """Return the same rows, each a record of its own.
+        """Return the same rows, each as a record of its own.
 
         Args:
             order: Order per row.
-            raws: Whether the bytes that were read come along, where they are known.
+            raws: Whether the bytes that were read are kept, if they are known.
         """
         origins = Origins(self.timestamps, self.headers, order, self.origins.topics)
         origins.raws = self.raws if raws else None
@@ -288,8 +288,8 @@ class Batch:
 
         Args:
             values: The new values.
-            olds: The values before; None where nobody asked for them.
-            keys: The keys as other objects, whose bytes are the same; by default those there are.
+            olds: The previous values; None if nobody asked for them.
+            keys: The keys as other objects with the same bytes; by default the present ones.
         """
         return Batch(
             self.keys if keys is None else keys,
@@ -319,7 +319,7 @@ class Batch:
         )
 
     def take(self, index: Sequence[int], *, keys: bool = True) -> Batch:
-        """Return the rows at ``index``, in that order; without keys where their bytes will do."""
+        """Return the rows at ``index``, in that order; without keys if their bytes will do."""
         rows = self.rows
         return Batch(
             [self.keys[i] for i in index] if keys else [],
@@ -393,8 +393,9 @@ class Batch:
         """Return the rows of all batches in order; rows of equal order keep their sequence.
 
         Batches without an order column follow one another as they are given. Records of a source
-        are in order already; changes of a table need not be: those of one record stand as their
-        keys were touched, and in merged order by key group, the same for any number of lanes.
+        are in order already; changes of a table need not be: those of one record are in the order
+        in which their keys were touched, and in merged order by key group, the same for any number
+        of lanes.
 
         Args:
             batches: The batches.
@@ -411,7 +412,7 @@ class Batch:
         if alone and len(order[0]) == SOURCE_ORDER:
             return joined
         if all(map(le, order, islice(order, 1, None))):
-            return joined  # as where one task has sent all of it
+            return joined  # as if one task had sent all of it
         index = sorted(range(len(order)), key=order.__getitem__)
         return joined.take(index)
 

@@ -1,4 +1,4 @@
-"""Serdes told where they are used, and of the application's schema registry."""
+"""Serdes bound to the places where they are used, and to the application's schema registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["SerdeBinder", "bind_serdes"]
 T = TypeVar("T")
 
 _OWN = "mustela."
-"""A dataclass of the user's is nothing to look into."""
+"""Not to be searched: a dataclass of the user's."""
 _KEYS = frozenset({"key", "key_serde", "foreign_key", "record_key"})
 _PLAIN = frozenset({bool, bytes, float, int, str, type(None), FunctionType, Origin})
 """What most fields hold, and what holds no serde."""
@@ -32,10 +32,10 @@ _PLAIN = frozenset({bool, bytes, float, int, str, type(None), FunctionType, Orig
 
 @dataclass(frozen=True, slots=True)
 class SerdeBinder:
-    """Tells serdes their places.
+    """Binds serdes to their places.
 
     Attributes:
-        application_id: The application, whose name its own topics begin with.
+        application_id: The application, whose id is the prefix of its own topics.
         registry: Properties of its schema registry.
     """
 
@@ -43,7 +43,7 @@ class SerdeBinder:
     registry: Mapping[str, str]
 
     def serde(self, serde: Serde[Any], topic: str, *, key: bool) -> Serde[Any]:
-        """Return a serde as it is for a topic that others read and write, too.
+        """Return a serde for a topic that others read and write, too.
 
         Example:
             >>> from mustela.serdes.primitives import StrSerde
@@ -54,9 +54,9 @@ class SerdeBinder:
         return serde.bound(place, self.registry)
 
     def bind(self, value: T, place: SerdePlace | None = None) -> T:
-        """Return nodes, stores and what holds them with each serde as it is at its place.
+        """Return nodes, stores or containers of them with each serde bound to its place.
 
-        What holds no serde that depends on its place is returned as it is.
+        A value that holds no serde that depends on its place is returned unchanged.
         """
         found: Any = value
         place = self._place(value) or place
@@ -90,7 +90,7 @@ class SerdeBinder:
         return dataclasses.replace(value, **changed) if changed else value
 
     def _place(self, value: object) -> SerdePlace | None:
-        """Return the topic of what a node or a store holds; None for what is in another one."""
+        """Return the topic of what a node or a store holds; None if they lie deeper."""
         match value:
             case SourceNode() | TableSourceNode():
                 return SerdePlace(next(iter(value.topics), ""))
@@ -110,7 +110,7 @@ class SerdeBinder:
                 return None
 
     def _own(self, name: str) -> SerdePlace:
-        """Return the place of what Kafka Streams would have a repartition topic for."""
+        """Return the place of data for which Kafka Streams would have a repartition topic."""
         return SerdePlace(f"{self.application_id}-{name}-repartition", internal=True)
 
 
@@ -123,7 +123,7 @@ def bind_serdes(plan: Plan, application_id: str, registry: Mapping[str, str]) ->
         registry: Properties of its schema registry, by Confluent's names.
 
     Raises:
-        RegistryOptionError: If one of them has a value that it cannot have.
+        RegistryOptionError: If one of them has an invalid value.
     """
     return SerdeBinder(application_id, registry).bind(plan)
 

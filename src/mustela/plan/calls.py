@@ -1,4 +1,4 @@
-"""What a step and whoever makes its calls say to each other."""
+"""What a step and the maker of its calls say to each other."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 Fate = Literal["running", "lost"]
-"""Of a call that another task began: it is still being made, or nobody makes it any more."""
+"""What became of a call that another task began: still being made, or abandoned."""
 
 
 class CallRequest(NamedTuple):
     """A call to be made.
 
     Attributes:
-        call_id: Names record and step; the idempotency key.
+        call_id: Identifies record and step; the idempotency key.
         group: The record's key group.
         key: The record's key as bytes.
         value: Its value as bytes.
@@ -55,7 +55,7 @@ class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         call_id: The call.
         attempts: How often it was made.
-        result: What `write_results` made of what the function gave.
+        result: What `write_results` made of the function's result.
         error: Class name of the last error.
         text: What the error said.
         where: The user's line that raised it, as ``file:line``.
@@ -70,10 +70,10 @@ class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Result(NamedTuple):
-    """A record that a call gave.
+    """A record that a call returned.
 
     Attributes:
-        key: Its key; of no meaning where keys stay.
+        key: Its key; without meaning if keys do not change.
         value: Its value.
         timestamp: Its timestamp; None for that of the record it comes from.
         headers: Its headers; None for those of the record it comes from.
@@ -90,35 +90,35 @@ class StepCalls(Protocol):
 
     @property
     def owner(self) -> str:
-        """Names the process, among all that ever ran on the host."""
+        """The process, unique among all that ever ran on the host."""
         ...
 
     def begin(self, wait_ms: int) -> None:
-        """Note that a task begins, which waits for results for so long in all."""
+        """Note that a task begins, and how long it may wait for results in total."""
         ...
 
     def start(self, request: CallRequest) -> bool:
-        """Take a call on; False if there are enough already.
+        """Accept a call; False if there are enough already.
 
-        A call that is being made already is not made twice.
+        A call that is already being made is not made twice.
         """
         ...
 
     def completed(self, *, wait: bool) -> list[CallOutcome]:
-        """Return what has ended.
+        """Return the calls that have ended.
 
         Args:
-            wait: Whether to wait for one, if none has ended and there is time left; the answer is
-                empty if time is over.
+            wait: Whether to wait for one if none has ended and there is time left; if time runs
+                out, the answer is empty.
         """
         ...
 
     def park(self, call_id: str) -> CallOutcome | None:
-        """Leave a call to later tasks, in whatever process; or return its outcome if it ended."""
+        """Leave a call to later tasks, in any process; or return its outcome if it has ended."""
         ...
 
     def fate(self, call_id: str, owner: str) -> Fate:
-        """Say whether the process ``owner`` still makes a call. To be asked before `arrived`."""
+        """Say whether the process ``owner`` is still making a call; ask this before `arrived`."""
         ...
 
     def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
@@ -126,15 +126,15 @@ class StepCalls(Protocol):
         ...
 
     def sweep(self, groups: Collection[int], wanted: Collection[str]) -> None:
-        """Forget the outcomes of parked calls of key groups, but for those that are wanted."""
+        """Forget the outcomes of parked calls of key groups, except those that are wanted."""
         ...
 
     def poll_ms(self, age_ms: int | None) -> int:
-        """Return after how long to look again.
+        """Return how long to wait before looking again.
 
         Args:
-            age_ms: How old the youngest call is that is being made; None if there are calls for
-                which there was no room.
+            age_ms: The age of the youngest call that is being made; None if there was no room for
+                some calls.
         """
         ...
 
@@ -158,18 +158,18 @@ def write_outcome(outcome: CallOutcome) -> bytes:
 
 
 def read_outcome(data: bytes) -> CallOutcome:
-    """Return the outcome that `write_outcome` was given."""
+    """Return the outcome from which `write_outcome` made the bytes."""
     return _DECODE(data)
 
 
 def write_results(node: AsyncNode, given: Any) -> bytes | None:
-    """Return as bytes what a function gave for a record.
+    """Return what a function returned for a record, as bytes.
 
-    It is always done, so that a result which cannot be parked fails the first time, and not on the
-    day on which a call takes longer.
+    It is always done, so that a result that cannot be parked fails the first time, and not on the
+    day when a call takes longer.
 
     Raises:
-        TypeError: If the function gave what is no record.
+        TypeError: If the function returned something that is not a record.
         SerdeError: If it cannot be encoded.
     """
     if node.gives == "value":
@@ -180,7 +180,7 @@ def write_results(node: AsyncNode, given: Any) -> bytes | None:
 
 
 def read_results(node: AsyncNode, data: bytes | None) -> list[Result]:
-    """Return what `write_results` was given, as records."""
+    """Return as records what was given to `write_results`."""
     if node.gives == "value":
         serde: Serde[Any] = node.result or _VALUES
         return [Result(None, serde.deserialize(data))]
@@ -193,7 +193,7 @@ def _several(given: Any) -> Iterable[Any]:
     if isinstance(given, Record):
         return (given,)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        msg = f"the function gave a {type(given).__name__}, not records"
+        msg = f"the function returned a {type(given).__name__}, not records"
         raise TypeError(msg)
     return given  # pyright: ignore[reportUnknownVariableType]
 
@@ -204,5 +204,5 @@ def _result(one: Any) -> Result:
         return Result(record.key, record.value, record.timestamp, record.headers)
     if isinstance(one, tuple) and len(one) == 2:  # pyright: ignore[reportUnknownArgumentType]
         return Result(one[0], one[1])
-    msg = f"the function must give Records or pairs (key, value), not a {type(one).__name__}"  # pyright: ignore[reportUnknownArgumentType]
+    msg = f"the function must return Records or pairs (key, value), not a {type(one).__name__}"  # pyright: ignore[reportUnknownArgumentType]
     raise TypeError(msg)

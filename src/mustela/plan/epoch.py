@@ -66,10 +66,10 @@ def epochs_topic(application_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """All that a task needs and that stays the same for a run of the application.
+    """All that a task needs and that does not change during a run of the application.
 
     Attributes:
-        identity: Unique for each run; workers cache what they build by it.
+        identity: Unique for each run; workers use it as the key of what they cache.
         application_id: The application.
         cluster_id: The Kafka cluster.
         plan: The physical plan.
@@ -79,21 +79,21 @@ class Program:
         kernel: Options of the kernel, by name.
         consumer: Client properties for reading.
         producer: Client properties for tasks that send rows themselves.
-        row_rules: What they check such rows by, by name.
+        row_rules: How they check such rows, by name.
         state_dir: Root of the state on local disk.
-        small_seconds: Work of one core, for each exchange, up to which an epoch is one task.
-        saved_dir: Where a clean stop copies state to that is on tmpfs; empty if it is on disk.
-        state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs where there is room.
+        small_seconds: Work of one core, for each exchange, up to which an epoch runs as one task.
+        saved_dir: Where a clean stop saves state that is on tmpfs; empty if state is on disk.
+        state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs if there is room.
         map_size: Sparse size of each environment's file in bytes.
         read_timeout: Seconds without progress after which a read fails.
         batch_records: Records that run through the source stage at once.
-        stale_after_ms: By topic, the age above which a local copy of it may have missed
-            deletions.
+        stale_after_ms: By topic, the age above which a local copy of it may have missed deletions.
         result_bytes: Bytes of results that the driver holds in memory before it spills.
         spool_dir: Where tasks may leave large results for the driver; empty if they share no disk.
-        life: Names the application's life, as its epoch record does; a reset begins another.
+        life: Identifies the application's life, as in its epoch records; a reset begins a new one.
         changelog_ids: The id of each logged store's changelog topic, by store.
-        adopts_unnamed: Local state without the name of a life is this life's: the record that names
+        adopts_unnamed: Whether local state that names no life belongs to this one, because an older
+            version wrote the record that names it.
             it was one of an older version.
         logs: How workers log; None leaves that to them.
     """
@@ -157,7 +157,7 @@ class GroupMark(NamedTuple):
     time_ms: int
 
     def committed(self, stores: tuple[str, ...]) -> Committed:
-        """Return it in the words of the state room; ``stores`` names the logged stores."""
+        """Return it in the state room's terms; ``stores`` names the logged stores."""
         return Committed(
             token=None if self.token is None else Token(*self.token),
             changelog_ends=dict(zip(stores, self.changelog_ends, strict=True)),
@@ -166,13 +166,13 @@ class GroupMark(NamedTuple):
 
 
 class GlobalMark(NamedTuple):
-    """How far a global table's topic is to be read.
+    """How far a global table's topic must be read.
 
     Attributes:
-        topic_id: The topic's id, which changes when it is deleted and made anew.
-        ends: For each partition the offset behind the last record.
-        leaders: For each of them a leader epoch in which the log reached it, or -1.
-        losses: How often the topic lost records that were read: copies from before are not read.
+        topic_id: The topic's id, which changes when the topic is deleted and created again.
+        ends: For each partition the offset after the last record.
+        leaders: For each partition a leader epoch in which the log reached that offset, or -1.
+        losses: How often the topic lost records that had been read: earlier copies are not used.
     """
 
     topic_id: str
@@ -189,7 +189,7 @@ def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     """Return the name of the directory that holds a host's copy of a global table.
 
     Another topic, one that lost records, another number of partitions, another layout or another
-    type of its rows has another directory, so that the copy is read anew.
+    type of rows means another directory, so that the copy is read again.
 
     Example:
         >>> from mustela.serdes.primitives import StrSerde
@@ -214,18 +214,20 @@ class EpochOrder:
     """One epoch, as every task of its job sees it.
 
     Attributes:
-        token: Which run of which epoch this is.
+        token: Identifies the epoch and its run.
         ranges: For each source task the ranges it reads, in order.
         marks: For each stage with stores, the committed state of each key group.
         now_ms: The epoch's one wall-clock time.
-        event_time: What the watermark depends on besides what the source tasks see.
+        event_time: What the watermark depends on, apart from what the source tasks see.
         due: For each stage that acts on time, when each key group wants to run without a record.
-        suspect: Local state may be damaged: look at every value before it is used.
-        header: Name and value of the header that sent rows carry, where tasks send them.
+        suspect: Whether local state may be damaged, so that every value is checked before it is
+            used.
+        header: Name and value of the header of sent rows, if tasks send them.
         global_marks: By topic of a global table, how far its copies must have read.
-        left_out: What of the ranges is passed over: records that kill workers.
-        triggered: Scheduled sources that tick now whatever their schedule says; a test's word.
-        probe: It is run to see whether it can be, and never committed: nobody sends its rows.
+        left_out: Which parts of the ranges are skipped: records that kill workers.
+        triggered: Scheduled sources that tick now, whatever their schedules say; for tests.
+        probe: Whether it only tests if the epoch can run; it is never committed, and its rows are
+            not sent.
     """
 
     token: Token
@@ -249,7 +251,8 @@ class RestoreOrder:
     Attributes:
         incarnation: The running incarnation.
         marks: For each stage with stores, the committed state of each key group.
-        suspect: Local state may be damaged: look at every value before it is used.
+        suspect: Whether local state may be damaged, so that every value is checked before it is
+            used.
         watermark: The committed watermark, or -1.
     """
 
@@ -260,14 +263,14 @@ class RestoreOrder:
 
 
 class RowOutline(NamedTuple):
-    """What rows for Kafka are like, without a look at each of them.
+    """A summary of rows for Kafka, so that not each of them has to be looked at.
 
     Attributes:
         topics: Their topics.
         key_bytes: Size of the longest key.
         value_bytes: Size of the longest value.
         header_bytes: Size of the longest headers.
-        first_ms: The earliest timestamp; None where the broker gives them.
+        first_ms: The earliest timestamp; None if the broker gives them.
         last_ms: The latest timestamp.
         keyless: Whether a row has no key.
     """
@@ -282,7 +285,7 @@ class RowOutline(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A task's error, as it travels to the driver.
+    """A task's error, in the form in which it travels to the driver.
 
     Attributes:
         error: The error, if it can be pickled.
@@ -302,14 +305,14 @@ class TaskReport:
         task: Its index in the stage.
         ranges: What it read.
         wrote: Key groups for which it wrote a pending.
-        outlines: For each part of its rows that the driver sends, what they are like, in order.
+        outlines: For each part of its rows that the driver sends, a summary, in order.
         due: For each key group that it opened in a stage that acts on time, when it wants to run
             next.
         counters: Counts by name.
         restored: Records read from changelogs, by store; 0 for a store that has none, and has lost
             rows that only the local copy had.
         seconds: Time spent, by part.
-        failure: Why it gave up, if it did.
+        failure: Why it failed, if it did.
         pid: The process that ran it.
         measured: What it measured beside its work.
     """

@@ -1,4 +1,4 @@
-"""Which topics a store is made of."""
+"""Which topics feed a store."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["topics_behind", "topics_sent_on"]
 def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return, for each store, the names of the source topics whose records reach it, sorted.
 
-    A store holds what its topics held up to the offsets that were read of them; one that sleeps
-    while they are read on is not what it would be.
+    A store holds the content of its topics up to the offsets that were read; if it is not updated
+    while they are read on, it becomes stale.
 
     Example:
         >>> topics_behind(Plan(stages=(), topics=(), fingerprint=""))
@@ -23,7 +23,7 @@ def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
         for source in stage.sources:
             known[stage.index, source.name] = frozenset(source.topics)
     found: dict[str, frozenset[str]] = {spec: frozenset() for spec in plan.stores}
-    for stage in plan.stages:  # a stage reads what earlier ones send, a step what stands before it
+    for stage in plan.stages:  # steps read from earlier ones, stages too
         for name in stage.inputs:
             senders = [
                 known.get((sender.index, exchange.step), frozenset[str]())
@@ -47,8 +47,8 @@ def topics_behind(plan: Plan) -> dict[str, tuple[str, ...]]:
 def topics_sent_on(plan: Plan) -> frozenset[int]:
     """Return the indices of the source topics whose records reach a sink in the first stage.
 
-    Under ``at_least_once`` a task sends such rows itself: where several tasks read one partition,
-    an older row of a key could follow a newer one. Sinks that the driver sorts are left out.
+    Under ``at_least_once`` a task sends such rows itself: if several tasks read one partition, an
+    older row of a key could follow a newer one. Sinks that the driver sorts are left out.
     """
     if not plan.stages:
         return frozenset()

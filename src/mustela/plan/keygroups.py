@@ -27,7 +27,7 @@ def key_group(key: bytes, groups: int, *, suffix: int = 0) -> int:
     Args:
         key: The key's bytes.
         groups: How many groups there are.
-        suffix: How many of the last bytes do not count: `Serde.group_suffix` of the key's serde.
+        suffix: How many of the last bytes are ignored: `Serde.group_suffix` of the key's serde.
 
     Example:
         >>> key_group(b"apple", 32) == key_group(b"apple", 32)
@@ -63,12 +63,12 @@ def row_groups(keys: Sequence[bytes | None], groups: int, *, suffix: int = 0) ->
 def rows_by_lane(
     keys: Sequence[bytes | None], lanes: Sequence[int], *, suffix: int = 0
 ) -> Iterable[tuple[int, list[int] | None]]:
-    """Return the lanes that get rows, each with the indices of its own; None where it gets all.
+    """Return the lanes that get rows, each with the indices of its rows; None if it gets all.
 
     Args:
         keys: The key of each row, as bytes.
-        lanes: The lane of each key group, as `lanes_by_group` gives it.
-        suffix: As of `key_group`.
+        lanes: The lane of each key group, as returned by `lanes_by_group`.
+        suffix: As in `key_group`.
 
     Example:
         >>> lanes = lanes_by_group(4, 4)

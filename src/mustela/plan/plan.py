@@ -21,7 +21,7 @@ from mustela.topology.store_meaning import StoreMeaning, join_meanings
 __all__ = ["PLAN_FORMAT", "Exchange", "Plan", "Stage"]
 
 PLAN_FORMAT = 1
-"""Version of what stages say to each other; an epoch record names it."""
+"""Version of the messages between stages; an epoch record names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Exchange:
             aggregation does not.
         keep_null_keys: Whether records without a key travel too (they go to key group 0).
         table: Whether changes (new and old value) travel instead of records.
-        raw: Whether records travel with their bytes as they were read, where these are known: one
-            that comes too late for its window becomes a dead letter as it was.
+        raw: Whether records travel with their bytes as they were read, if these are known: a record
+            that comes too late for its window becomes a dead letter unchanged.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Stage:
         sources: The source nodes read here; only stage 0 has any.
         inputs: Names of the exchanges that end here.
         steps: The steps, each after the steps it reads.
-        exchanges: What leaves for later stages.
+        exchanges: What is sent to later stages.
         stores: The stores that live here, by name; a store belongs to exactly one stage.
         identity: Hash of the store set, part of the state's path on disk.
     """
@@ -80,12 +80,12 @@ class Stage:
 
     @property
     def reads_any(self) -> frozenset[str]:
-        """Names of the stores of which a step reads any key."""
+        """Names of the stores in which a step reads any key."""
         return frozenset(name for step in self.steps for name in step.node.reads_any)
 
     @property
     def acts_on_time(self) -> bool:
-        """Whether a step may act without a record: because a window closes or a timer is due."""
+        """Whether a step may act without a record: when a window closes or a timer is due."""
         acting = any(step.node.acts_on_time for step in self.steps)
         return bool(self.stores) and (acting or any(store.ttl_ms for store in self.stores))
 
@@ -102,9 +102,9 @@ class Plan:
     Attributes:
         stages: The stages; the first one reads the sources.
         topics: All source topics in a fixed order; a topic's index is part of a record's order.
-            Those that were found by a pattern come last, in the order in which they were found.
+            Topics found by a pattern come last, in the order in which they were found.
         fingerprint: Hash of the topology's shape, kept in each epoch record.
-        global_tables: The tables that each host has whole; no stage makes them.
+        global_tables: The tables of which each host has a full copy; no stage makes them.
     """
 
     stages: tuple[Stage, ...]
@@ -124,14 +124,14 @@ class Plan:
 
     @property
     def log_names(self) -> dict[str, str]:
-        """The name that each store's changelog has it under, by store name."""
+        """The name under which each store's changelog knows it, by store name."""
         return {name: spec.log_name for name, (_, spec) in self.stores.items()}
 
     @property
     def meanings(self) -> dict[str, StoreMeaning]:
         """What the rows of each store mean, by store name.
 
-        The copies of global tables are not among them: what changes there is read anew.
+        Copies of global tables are left out: if their meaning changes, they are read again.
         """
         here = self.stores
         nodes = {
@@ -151,12 +151,12 @@ class Plan:
 
     @property
     def reads_any(self) -> frozenset[str]:
-        """Names of the stores of which some step reads any key, in whichever lane it is."""
+        """Names of the stores in which some step reads any key, whichever lane it is in."""
         return frozenset(name for stage in self.stages for name in stage.reads_any)
 
     @property
     def has_patterns(self) -> bool:
-        """Whether topics are read that nobody named."""
+        """Whether topics are read that were not named but found."""
         return any(_pattern(source) is not None for source in self.stages[0].sources)
 
     @property
@@ -166,10 +166,10 @@ class Plan:
         return tuple(topic for topic in self.topics if any(topic in topics for topics in found))
 
     def with_topics(self, topics: Iterable[str]) -> Plan:
-        """Return the plan that reads those of the topics too that match a pattern.
+        """Return the plan that also reads those of the topics that match a pattern.
 
-        A topic that is read already, or that nothing matches, changes nothing. New ones come
-        behind all others, so the order of records of topics known before stays.
+        A topic that is already read, or that matches nothing, changes nothing. New topics come
+        after all others, so the order of records of earlier topics stays.
 
         Raises:
             SourceConflictError: If two sources match the same topic.
@@ -192,12 +192,12 @@ class Plan:
 
     @property
     def unsplit(self) -> frozenset[int]:
-        """Indices of topics of which each partition must be read from one end to the other."""
+        """Indices of topics of which each partition must be read by one task."""
         return self._indices(lambda source: needs_partition_time(source.timestamp_extractor))
 
     @property
     def retimed(self) -> frozenset[str]:
-        """The topics whose records have another time than the broker knows of."""
+        """The topics whose records have another timestamp than the broker knows."""
         found = self._indices(lambda source: not keeps_broker_time(source.timestamp_extractor))
         return frozenset(self.topics[index] for index in found)
 
@@ -208,7 +208,7 @@ class Plan:
 
     @property
     def writes_letters(self) -> bool:
-        """Whether a source or step writes dead letters whatever the handlers say."""
+        """Whether a source or step writes dead letters, whatever the handlers say."""
         return any(node.writes_letters or may_bury(node.on_error) for node in self.nodes)
 
     @property
@@ -243,10 +243,10 @@ def _pattern(source: SourceNode | TableSourceNode) -> object:
 def _read_twice(topic: str, readers: list[SourceNode | TableSourceNode]) -> SourceConflictError:
     first, second = readers[:2]
     return SourceConflictError(
-        f"topic {topic!r} is read twice, in two ways",
+        f"topic {topic!r} is read twice, in two different ways",
         evidence={"first": first.origin or first.name},
         at=second.origin,
         why="the patterns of two sources match it, and a topic has one reader in an application",
-        fix="let the patterns match different topics",
+        fix="make the patterns match different topics",
         fields={"topic": topic, "sources": (first.name, second.name)},
     )

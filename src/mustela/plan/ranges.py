@@ -18,12 +18,13 @@ class SourceRange(NamedTuple):
         topic_index: Index of the topic in the plan.
         partition: The partition.
         start: First offset.
-        end: Offset behind the last one.
-        floor: The partition's largest timestamp before ``start``, as far as the driver knows;
-            behind a split it may be too low, which the lanes mend by the markers.
+        end: Offset after the last one.
+        floor: The partition's largest timestamp before ``start``, as far as the driver knows; after
+            a split it may be too low, which the lanes correct with the markers.
         last: Whether this is the epoch's last range of its partition.
-        latest: A timestamp behind this lies too far ahead of the wall clock to count.
-        until: Reading stops before the first record whose order time is this or later; such a
+        latest: A later timestamp is too far ahead of the wall clock to count.
+        until: Reading stops before the first record whose order time is this or later; such a range
+            is not split.
             range is not split.
     """
 
@@ -56,8 +57,9 @@ class RawChunk:
         keys: The keys.
         values: The values.
         timestamps: Milliseconds; none in a bare chunk.
-        headers: Headers of each record, or None where no record has any.
-        leader_epoch: The leader epoch of the last record that was read, or -1; a cut leaves it.
+        headers: Headers of each record, or None if no record has any.
+        leader_epoch: The leader epoch of the last record that was read, or -1; a cut does not
+            change it.
     """
 
     offsets: list[int] = field(default_factory=list[int])
@@ -72,7 +74,7 @@ class RawChunk:
         return len(self.offsets)
 
     def cut(self, length: int) -> None:
-        """Drop the records from index ``length`` on."""
+        """Drop the records from index ``length`` onwards."""
         del self.offsets[length:], self.keys[length:]
         del self.values[length:], self.timestamps[length:]
         if self.headers is not None:
@@ -80,15 +82,15 @@ class RawChunk:
 
 
 class LeftOut(NamedTuple):
-    """Offsets of one topic partition whose records an epoch passes over.
+    """Offsets of one topic partition whose records an epoch skips.
 
     Attributes:
         topic_index: Index of the topic in the plan.
         partition: The partition.
         first: First offset.
         last: Last offset.
-        headers: Those of the dead letter that each record becomes; None for no letter.
-        counted: Name of the counter that counts them; empty for none.
+        headers: Headers of the dead letter that each record becomes; None for no dead letter.
+        counted: Name of the counter for them; empty for none.
     """
 
     topic_index: int
@@ -106,15 +108,15 @@ class RangeReport(NamedTuple):
         topic_index: Index of the topic in the plan.
         partition: The partition.
         start: First offset of the range.
-        end: Offset behind what was read: the range's own, or that of the record at which reading
-            stopped.
+        end: Offset after what was read: the end of the range, or the offset of the record at which
+            reading stopped.
         records: Records read.
-        max_timestamp: The largest timestamp that counts, of the range and of all before it that
-            the task knows; -1 if there is none.
+        max_timestamp: The largest timestamp that counts, of the range and of all before it that the
+            task knows; -1 if there is none.
         size: Bytes of keys and values.
-        future: Records whose timestamp lies too far ahead to count.
+        future: Records whose timestamp is too far ahead to count.
         next_ms: The order time of the record at which reading stopped; -1 if it did not.
-        first_ms: The order time of the first record, as far as the task knows; -1 if untold.
+        first_ms: The order time of the first record, as far as the task knows; -1 if it does not.
         leader_epoch: The leader epoch of the last record, -1 if it is not known.
     """
 

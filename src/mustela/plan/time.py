@@ -11,17 +11,17 @@ __all__ = ["ALWAYS", "AT_ONCE", "FULL", "NEVER", "NOTHING_DUE", "Due", "EpochTim
 NEVER: Final = 2**63 - 1
 ALWAYS: Final = -(2**63)
 FULL: Final = 2**40
-"""All records that a step may have parked; what a key group has is told as a part of it."""
+"""All records that a step may have parked; the number for a key group is a part of it."""
 
 
 class Due(NamedTuple):
-    """When a key group of a stage wants to run though no record comes to it.
+    """When a key group of a stage wants to run although no record arrives.
 
     Attributes:
-        event_ms: The watermark at which it wants to, or `NEVER`.
-        wall_ms: The wall-clock time at which it wants to, or `NEVER`.
-        parked: How much of what a step may have parked is in this key group, as a part of `FULL`;
-            of several steps the largest part.
+        event_ms: The watermark at which it wants to run, or `NEVER`.
+        wall_ms: The wall-clock time at which it wants to run, or `NEVER`.
+        parked: The share of a step's parked records that is in this key group, as a part of `FULL`;
+            with several steps, the largest share.
     """
 
     event_ms: int = NEVER
@@ -49,7 +49,7 @@ class Due(NamedTuple):
 
 NOTHING_DUE: Final = Due()
 AT_ONCE: Final = Due(ALWAYS, NEVER)
-"""Of a key group that nobody has asked yet."""
+"""For a key group that has not yet been asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +58,14 @@ class EpochTime:
 
     Attributes:
         before: The watermark before the epoch, in milliseconds; -1 if there is none yet.
-        watermark: The watermark behind the epoch's rows. A stage handles its rows first and then
+        watermark: The watermark after the epoch's rows. A stage handles its rows first and then
             moves to it.
         now_ms: The epoch's one wall-clock time.
-        late_ms: How far the records of a topic may lie behind its largest timestamp, by the
-            topic's index in the plan; 0 for a topic that is left out.
-        custom: For topics with a watermark of their own making: from the largest timestamp to
-            the time that has been reached.
-        triggered: Scheduled sources that tick now whatever their schedule says; a test's word.
+        late_ms: How far the records of a topic may be behind its largest timestamp, by the topic's
+            index in the plan; 0 for a topic that is left out.
+        custom: For topics with a custom watermark: from the largest timestamp to the time that has
+            been reached.
+        triggered: Scheduled sources that tick now, whatever their schedules say; for tests.
 
     Example:
         >>> EpochTime(before=5, watermark=9).watermark
@@ -89,8 +89,8 @@ class EpochTime:
         """Return the time at which each row is judged, by its order.
 
         It is the lower of the watermark and the row's own order time, less how far records of its
-        topic may lie behind: so it does not matter where a backlog was cut in time. But never less
-        than the watermark of the epoch before, which has closed windows already.
+        topic may be behind: so it does not matter where a backlog was cut. But it is never lower
+        than the watermark of the previous epoch, which has already closed windows.
 
         Example:
             >>> EpochTime(before=5, watermark=9).judge([(3, 0, 0, 1), (7, 0, 0, 2), (12, 0, 0, 3)])

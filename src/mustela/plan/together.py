@@ -1,7 +1,7 @@
-"""Which steps must see records together, one by one: those that share a store, and between.
+"""Which steps must see records together, one at a time: those that share a store, and between.
 
-In Kafka Streams a record passes all steps of its sub-topology before the next one is taken. Steps
-that share nothing cannot tell the difference; processors that use one store can.
+In Kafka Streams a record passes through all steps of its sub-topology before the next one is taken.
+Steps that share nothing cannot tell the difference; processors that use one store can.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ S = TypeVar("S", bound=Hashable)
 
 
 def sharing(nodes: Mapping[S, Node]) -> list[set[S]]:
-    """Return the sets of steps that hang together by stores of which a processor uses one.
+    """Return the sets of steps that are connected by stores, one of which a processor uses.
 
     Args:
         nodes: What each step means.
@@ -44,7 +44,7 @@ def sharing(nodes: Mapping[S, Node]) -> list[set[S]]:
 def with_between(sets: Iterable[set[S]], inputs: Mapping[S, Sequence[S]]) -> list[set[S]]:
     """Return the sets, each with the steps on the paths between its own.
 
-    Sets that meet by that, or of which each feeds the other, become one.
+    Sets that meet in this way, or of which each feeds the other, become one.
 
     Args:
         sets: Sets of steps.
@@ -69,7 +69,7 @@ def with_between(sets: Iterable[set[S]], inputs: Mapping[S, Sequence[S]]) -> lis
 
 
 def _closed(steps: set[S], sets: Sequence[set[S]], inputs: Mapping[S, Sequence[S]]) -> set[S]:
-    """Return a set with all that lies between its steps; another set is passed as one step."""
+    """Return a set with all that lies between its steps; another set counts as one step."""
     set_of = {step: number for number, others in enumerate(sets) for step in others}
     outputs: dict[S, list[S]] = {step: [] for step in inputs}
     for step, senders in inputs.items():

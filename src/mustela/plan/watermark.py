@@ -1,6 +1,6 @@
-"""The watermark of an epoch: computed by its lanes before they run, and by the driver behind them.
+"""The watermark of an epoch: computed by its lanes before they run, and by the driver afterwards.
 
-Both use `watermark_after` on the same facts: what the driver knew when the epoch began, which is
+Both use `watermark_after` with the same facts: what the driver knew when the epoch began, which is
 in the order, and what the source tasks saw, which is in their markers.
 """
 
@@ -23,11 +23,11 @@ class PartitionMark(NamedTuple):
         topic_index: Index of the topic in the plan.
         partition: The partition.
         max_timestamp: The largest timestamp so far that counts, or -1.
-        late_ms: How far its records may lie behind that.
-        idle: Whether it is left out of the minimum if the epoch finds no record of it.
-        has_more: Whether it is known to hold records at or behind the moment at which the epoch is
-            cut; where an epoch reads, its tasks say so.
-        custom: In the place of ``late_ms``: from the largest timestamp to the time reached.
+        late_ms: How far its records may be behind that timestamp.
+        idle: Whether it is left out of the minimum if the epoch finds no record in it.
+        has_more: Whether it is known to hold records at or after the moment at which the epoch is
+            cut; if the epoch reads it, its tasks report that.
+        custom: Instead of ``late_ms``: from the largest timestamp to the time reached.
     """
 
     topic_index: int
@@ -39,17 +39,17 @@ class PartitionMark(NamedTuple):
     custom: Callable[[int], int] | None = None
 
     def reached(self, progress: int) -> int:
-        """Return the time that the partition has come to, given its largest timestamp."""
+        """Return the time that the partition has reached, given its largest timestamp."""
         return progress - self.late_ms if self.custom is None else self.custom(progress)
 
 
 class Others(NamedTuple):
-    """What several partitions say of the watermark together.
+    """What several partitions together contribute to the watermark.
 
     Attributes:
-        active_ms: The least time that one which is not idle has come to; None without any.
-        is_stuck: Whether one that is not idle has come to no time at all.
-        resting_ms: The largest time that an idle one has come to; -1 without any.
+        active_ms: The lowest time that an active partition has reached; None without any.
+        is_stuck: Whether an active partition has not reached any time.
+        resting_ms: The highest time that an idle one has reached; -1 without any.
     """
 
     active_ms: int | None = None
@@ -57,7 +57,7 @@ class Others(NamedTuple):
     resting_ms: int = -1
 
     def beside(self, other: Others) -> Others:
-        """Return what these and other partitions say together."""
+        """Return what these and other partitions contribute together."""
         active = [ms for ms in (self.active_ms, other.active_ms) if ms is not None]
         return Others(
             min(active, default=None),
@@ -71,20 +71,20 @@ _NOBODY = Others()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkOrder:
-    """All that the watermark of an epoch depends on but for what the source tasks see.
+    """All that the watermark of an epoch depends on, apart from what the source tasks see.
 
     Attributes:
         before: The watermark before the epoch, or -1.
         partitions: Each partition that takes part and may be read.
-        others: What those that take part and are not read say, of which there may be thousands:
-            nothing that tasks see changes it.
-        at_least_ms: How far the watermark comes whatever the partitions say: where there is no
-            partition to say it, or by a test's word.
+        others: The contribution of those that take part and are not read, of which there may be
+            thousands: nothing that tasks see changes it.
+        at_least_ms: The least watermark, whatever the partitions say: if there is no partition, or
+            for tests.
         until_ms: The moment at which the epoch's input is cut, if it is cut by time: a partition
-            that holds records at or behind it has come this far, however old the last record that
-            was read. So it makes no difference how many epochs a backlog is read in.
-        late_ms: By index of the topic, how far records may lie behind the largest timestamp.
-        custom: By index of the topic, what stands in the place of that.
+            that holds records at or after it has reached it, however old the last record that was
+            read. So it makes no difference in how many epochs a backlog is read.
+        late_ms: By index of the topic, how far records may be behind the largest timestamp.
+        custom: By index of the topic, the function that replaces this.
     """
 
     before: int = -1
@@ -99,10 +99,10 @@ class WatermarkOrder:
 
 
 def watermark_after(order: WatermarkOrder, reports: Iterable[RangeReport]) -> int:
-    """Return the watermark behind an epoch: the minimum over its partitions, never going back.
+    """Return the watermark after an epoch: the minimum over its partitions, never decreasing.
 
-    Idle partitions are left out. Where all are, it is the largest time that any of them came to: it
-    would have been that, had the others been idle before that one.
+    Idle partitions are left out. If all are idle, it is the largest time that any of them reached:
+    that would have been the result if the others had become idle first.
 
     Args:
         order: What the driver knew.
@@ -137,13 +137,13 @@ def said_by(
     seen: Mapping[tuple[int, int], int],
     stopped: Container[tuple[int, int]],
 ) -> Others:
-    """Return what partitions say of the watermark together.
+    """Return what partitions together contribute to the watermark.
 
     Args:
         marks: The partitions.
         until_ms: The moment at which the epoch is cut, if it is cut by time.
-        seen: Of those that were read, the largest timestamp.
-        stopped: Those of which reading stopped at that moment.
+        seen: For those that were read, the largest timestamp.
+        stopped: Those in which reading stopped at that moment.
     """
     active: list[int] = []
     resting = [-1]

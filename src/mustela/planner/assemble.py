@@ -26,8 +26,8 @@ __all__ = ["assemble", "store_set_identity"]
 def assemble(flow: Flow) -> Plan:
     """Return the plan of a flow, with as few stages as the flow allows.
 
-    Records of one step that travel to the same stage by the same key travel once, whoever reads
-    them there, if the flow says so.
+    Records of one step that travel to the same stage by the same key travel once, however many
+    steps read them there, if the flow says so.
     """
     placed = place_all(flow)
     spread = spread_sinks(flow, {step: placement.stage for step, placement in placed.items()})
@@ -45,9 +45,9 @@ def assemble(flow: Flow) -> Plan:
 
 
 def store_set_identity(stores: Iterable[StoreSpec]) -> str:
-    """Return the hash of a store set that names its directory; empty where there is no store.
+    """Return the hash of a store set, which names its directory; empty if there is no store.
 
-    A store that took over another one's changelog is another store than one that only has its name.
+    A store that took over another store's changelog differs from one that only has its name.
 
     Example:
         >>> store_set_identity([])
@@ -78,7 +78,7 @@ _Travels = Mapping[tuple[StepId, Edge], _Travel]
 
 
 def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
-    """Return what travels, by the step that reads it and its input."""
+    """Return what travels, by the reading step and its input."""
     groups: list[tuple[StepId, int, list[tuple[StepId, Edge]]]] = []
     for step in flow:
         placement = placed[step.id]
@@ -124,7 +124,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
 
 
 def _before_windows(flow: Flow) -> set[StepId]:
-    """Return the steps that late records come through on their way to a dead letter."""
+    """Return the steps through which late records pass on their way to a dead letter."""
     letters = any(step.role is None and step.node.writes_letters for step in flow)
     windows = (s for s in flow if isinstance(s.node, WindowAggregateNode | DistinctNode))
     return flow.up_to(windows) if letters else set()
@@ -171,7 +171,7 @@ def _step(step: FlowStep, placed: Mapping[StepId, Placement], travels: _Travels)
 
 
 def _stores(steps: Sequence[FlowStep]) -> tuple[StoreSpec, ...]:
-    """Return the stores of a stage; a part of a step before the shuffle and a source have none."""
+    """Return the stores of a stage; a step before the shuffle and a source have none."""
     stores = {
         store.name: store
         for step in steps
@@ -182,7 +182,7 @@ def _stores(steps: Sequence[FlowStep]) -> tuple[StoreSpec, ...]:
 
 
 def _topics(flow: Flow) -> tuple[str, ...]:
-    """Return the source topics by name, so that their order outlives changes of the program."""
+    """Return the source topics by name, so that their order does not change with the program."""
     topics: set[str] = set()
     for step in flow:
         match step.node:

@@ -102,7 +102,7 @@ def _step(step: Step) -> str:
 
 
 def _meaning(node: Node) -> Iterator[str]:
-    """Say what a step is asked to do, as far as its kind does not say it."""
+    """Say what a step is to do, as far as its kind does not say it."""
     # of a fold or a join; of a step that says it itself
     said: Iterator[object] = (getattr(node, attribute, None) for attribute in ("kind", "told"))
     yield from (one for one in said if isinstance(one, str))

@@ -1,6 +1,6 @@
 """A plan before its stages are numbered: steps, and the edges on which records travel.
 
-Rules turn one flow into another. Stages follow from a flow alone: see `assemble`.
+Rules turn one flow into another. Stages follow from a flow alone; see `assemble`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Edge:
 
     Attributes:
         source: The step whose output is read.
-        shuffle: How it travels; None where it is read in the same stage.
+        shuffle: How it travels; None if it is read in the same stage.
     """
 
     source: StepId
@@ -37,9 +37,9 @@ class FlowStep:
 
     Attributes:
         node: What it means.
-        role: Which part of the meaning; None for reading a source, which is no step.
+        role: Which part of the meaning; None for reading a source, which is not a step.
         inputs: What it reads, in order.
-        wants_old: As in `mustela.plan.step.Step`; likewise what follows.
+        wants_old: As in `mustela.plan.step.Step`, like the fields after it.
     """
 
     node: Node
@@ -79,7 +79,7 @@ class Flow:
     """All steps of an application, each after the steps it reads.
 
     Attributes:
-        topology: What they were made from.
+        topology: The topology from which they were made.
         steps: The steps.
         merges_travels: Whether steps that want the same records by the same key share an exchange.
     """
@@ -93,7 +93,7 @@ class Flow:
         return iter(self.steps)
 
     def up_to(self, steps: Iterable[FlowStep]) -> set[StepId]:
-        """Return some steps and all that come before them."""
+        """Return the given steps and all before them."""
         known = self.by_id()
         found: set[StepId] = set()
         waiting = list(steps)

@@ -12,8 +12,8 @@ __all__ = ["hand_down_lag"]
 def hand_down_lag(flow: Flow) -> Flow:
     """Return the flow with each step's `FlowStep.lag_ms`.
 
-    A window that is told when it closes is stamped with a time inside of it, which lies behind the
-    watermark by then. For the steps behind it event time is that much earlier, or every window
+    A window that is passed on when it closes has a timestamp inside the window, which is behind the
+    watermark by then. For later steps event time is earlier by that much; otherwise every window
     would come too late.
     """
     behind: dict[StepId, int] = {}

@@ -22,8 +22,8 @@ __all__ = ["lower"]
 def lower(topology: TopologyGraph) -> Flow:
     """Return a flow in which records travel to the lane of their key before each stateful step.
 
-    A topic that is read as a table becomes two: reading it, and the table in the lane of each key.
-    A join keeps what it has to know of a table in a store of its own.
+    A topic that is read as a table becomes two steps: reading it, and the table in the lane of each
+    key. A join keeps its own copy of a table.
     """
     output_of: dict[str, StepId] = {}
     steps: list[FlowStep] = []
@@ -31,7 +31,7 @@ def lower(topology: TopologyGraph) -> Flow:
     turns_of = turns(nodes)
     for node in nodes:
         if isinstance(node, GlobalTableNode):
-            continue  # no step makes it: engines follow its topic
+            continue  # no step makes it: engines read its topic
         if isinstance(node, SourceNode | TableSourceNode):
             steps.append(FlowStep(node=node, role=None))
             output_of[node.name] = steps[-1].id
@@ -48,14 +48,14 @@ def lower(topology: TopologyGraph) -> Flow:
 
 
 def _looking_ahead(node: Node, topology: TopologyGraph) -> Node:
-    """Return a step with what it must know of the steps behind it."""
+    """Return a step with what it must know about the steps after it."""
     if isinstance(node, RepartitionNode) and not node.null_keys:
         return replace(node, null_keys=_joins_null_keys(node.name, topology))
     return _with_children(node, topology) if isinstance(node, ProcessorNode) else node
 
 
 def _joins_null_keys(name: str, topology: TopologyGraph) -> bool:
-    """Say whether a join behind a step has results for records without a key."""
+    """Say whether a join after a step has results for records without a key."""
     waiting, seen = [name], {name}
     while waiting:
         for reader in topology.children(waiting.pop()):
@@ -69,7 +69,7 @@ def _joins_null_keys(name: str, topology: TopologyGraph) -> bool:
 
 
 def _with_children(node: ProcessorNode, topology: TopologyGraph) -> Node:
-    """Return a processor's step with the names that its processor may forward to."""
+    """Return a processor's step with the names to which its processor may forward."""
     readers = topology.children(node.name)
     names = [reader.name for reader in readers if not isinstance(reader, OutputNode)]
     whole = tuple(
@@ -83,7 +83,7 @@ def _with_children(node: ProcessorNode, topology: TopologyGraph) -> Node:
 def _own_part(
     node: Node, parent: StepId, output_of: dict[str, StepId], steps: list[FlowStep]
 ) -> StepId:
-    """Return what a step reads of another one: of a processor that divides its rows, a part."""
+    """Return what a step reads of another one: only a part, if that is a processor with several."""
     made = next((step for step in steps if step.id == parent), None)
     if made is None or not isinstance(made.node, ProcessorNode) or not made.node.divides:
         return parent

@@ -1,4 +1,4 @@
-"""Who sends the value before with each change: whoever is asked, and whoever they must ask."""
+"""Which steps send the old value with each change: those asked, and those that they must ask."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["answer_old_values", "ask", "with_old_values"]
 
 
 def answer_old_values(flow: Flow) -> Flow:
-    """Return the flow with old values wherever a step cannot do without them.
+    """Return the flow with old values wherever a step needs them.
 
     Raises:
         InvariantError: If a table that is asked has neither a store nor parents to ask.
@@ -35,7 +35,7 @@ def ask(asked: StepId, steps: dict[StepId, FlowStep], wanted: set[StepId]) -> bo
     Args:
         asked: The step.
         steps: All steps.
-        wanted: The steps that will; those that say yes are added.
+        wanted: The steps that will; those that agree are added.
     """
     step = steps[asked]
     if getattr(step.node, "store", None) is None:
@@ -47,7 +47,7 @@ def ask(asked: StepId, steps: dict[StepId, FlowStep], wanted: set[StepId]) -> bo
 
 
 def with_old_values(flow: Flow, wanted: Set[StepId]) -> Flow:
-    """Return the flow in which the ``wanted`` steps, too, send old values."""
+    """Return the flow in which the ``wanted`` steps send old values, too."""
     return replace(
         flow,
         steps=tuple(replace(step, wants_old=True) if step.id in wanted else step for step in flow),

@@ -1,4 +1,4 @@
-"""What the planner may know of an application's settings."""
+"""The settings of an application that the planner knows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class PlanOptions:
     """Settings that change a plan.
 
     Attributes:
-        emit: ``barrier``: one change per key and epoch; ``every``: each update goes on.
+        emit: ``barrier``: one change per key and epoch; ``every``: each update is passed on.
         event_time: What time means; records of a window are combined only by the watermark, which
-            does not hang on the order in which a lane gets them.
-        rules_off: Names of rules that shall not be used.
+            does not depend on the order in which a lane gets them.
+        rules_off: Names of rules that are not applied.
 
     Example:
         >>> PlanOptions(rules_off=frozenset({"combine_before_shuffle"})).emit

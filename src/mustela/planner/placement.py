@@ -1,4 +1,4 @@
-"""Where each step of a flow runs, and whether its records are in the lane of their key there."""
+"""Where each step of a flow runs, and whether its output is in the lane of its key."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Placement:
 
     Attributes:
         stage: The stage's index.
-        keyed_by: The serde by whose bytes the step's output is in the lane of its key; None where
-            it is not, because it has not travelled yet or its keys changed since.
+        keyed_by: The serde by whose bytes the step's output is in the lane of its key; None if it
+            is not, because it has not travelled yet or its keys have changed since.
         inputs: The step's inputs, with the shuffles that bring them into one stage.
     """
 
@@ -34,9 +34,9 @@ class Placement:
 def place(step: FlowStep, placed: Mapping[StepId, Placement], floor: int = 0) -> Placement:
     """Return where a step runs, given where the steps it reads run.
 
-    The stage is as low as can be: one above the highest sender's where records travel, the
-    sender's own where they do not. Inputs of a lower stage travel into it. A step that reads
-    nothing is in the first stage in which it can be.
+    The stage is as early as possible: one after the last sender's if records travel, the sender's
+    own if they do not. Inputs from an earlier stage travel into it. A step that reads nothing is in
+    the first stage in which it can run.
 
     Args:
         step: The step.
@@ -64,16 +64,16 @@ def lifted(
     placed: Mapping[StepId, Placement],
     fixed: Set[StepId] = frozenset(),
 ) -> dict[StepId, int]:
-    """Return the stages of steps that shall run later than they could.
+    """Return the stages of steps that run later than they could.
 
-    A step whose rows are needed only further on is moved there, if what it reads travels anyway:
-    that goes there at once then, and the rows that the step makes of it do not travel. So the right
-    table of a join by foreign key, which waits for what the left one says, is made at the join.
+    A step whose rows are needed only later is moved there if its input travels anyway: the input
+    then goes there at once, and the rows that the step makes from it do not travel. So the right
+    table of a join by foreign key, which waits for the left one, is made at the join.
 
     Args:
         steps: All steps, senders first.
         placed: Where each runs when it runs as early as it can.
-        fixed: Steps that stay where they are.
+        fixed: Steps that are not moved.
     """
     while True:
         targets = _targets(steps, placed, fixed)
@@ -93,7 +93,7 @@ def _targets(
 ) -> dict[StepId, int]:
     """Return the last stage in which the readers of each step find its rows, if it is a later one.
 
-    Who only sends its rows on has no reason to do so later.
+    A step that only passes its rows on has no reason to do so later.
     """
     targets: dict[StepId, int] = {}
     latest: dict[StepId, int] = {}
@@ -116,7 +116,7 @@ def _arrival(edge: Edge, placed: Mapping[StepId, Placement]) -> int:
 
 
 def _meeting(node: Node, number: int) -> Arrival:
-    """Return how records travel only because other inputs of the same step are further on."""
+    """Return how records travel only because other inputs of the step come from later stages."""
     if (arrival := node.arrivals[number]) is not None:
         return arrival
     key = node.key if isinstance(node, MergeNode) else None

@@ -57,8 +57,8 @@ def plan(topology: TopologyGraph, *, options: PlanOptions | None = None) -> Plan
         options: Settings that change a plan.
 
     Raises:
-        BadOptionError: If a rule that shall be off does not exist.
-        StoreAccessError: If a processor asks for a store that its step does not say it uses.
+        BadOptionError: If a rule to switch off does not exist.
+        StoreAccessError: If a processor asks for a store that its step does not declare.
 
     Example:
         >>> from mustela import StreamsBuilder

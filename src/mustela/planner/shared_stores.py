@@ -1,4 +1,4 @@
-"""Steps that share a store stay in one stage, and records pass between them where they are."""
+"""Steps that share a store stay in one stage, and records between them do not travel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["keep_together", "place_all"]
 def keep_together(flow: Flow) -> Flow:
     """Return the flow in which no record travels between steps that share a store.
 
-    What a processor forwards to another one that shares a store, through whichever steps, stays in
-    the key group of the record that came to the first, as it stays in its task in Kafka Streams,
-    also if it has another key. What comes in from elsewhere travels to the lane of its key. A table
-    whose store a processor uses forwards each change, so that both see the records in turn.
+    What a processor forwards to another one that shares a store, through any steps, stays in the
+    key group of the record that reached the first, even under another key, just as it stays in its
+    task in Kafka Streams. Records from elsewhere travel to the lane of their key. A table whose
+    store a processor uses forwards each change, so that both see the records in turn.
 
     Raises:
         StorePathError: If a step between them sends records to the lane of another key.
@@ -44,9 +44,9 @@ def keep_together(flow: Flow) -> Flow:
 
 
 def place_all(flow: Flow) -> dict[StepId, Placement]:
-    """Return where each step runs: with the steps that share its stores, and else as low as can be.
+    """Return where each step runs: with the steps that share its stores, else as early as possible.
 
-    But for steps that are lifted to where their rows are needed.
+    Steps are also moved later, to where their rows are needed.
     """
     shared = _sharing(flow)
     placed, floors = _together(flow, shared)
@@ -57,7 +57,7 @@ def place_all(flow: Flow) -> dict[StepId, Placement]:
 def _together(
     flow: Flow, shared: list[set[StepId]]
 ) -> tuple[dict[StepId, Placement], dict[StepId, int]]:
-    """Return where steps run when those that share stores run together, and the floors for that."""
+    """Return where steps run if those that share stores run together, and the lowest stages."""
     floors: dict[StepId, int] = {}
     while True:
         placed = _placed(flow, floors)
@@ -118,12 +118,11 @@ def _path_error(
     ]
     first, last = by_id[users[0]].node, by_id[users[-1]].node
     return StorePathError(
-        f"records travel at step {step.node.name!r}, which lies between steps that share a store",
+        f"records travel at step {step.node.name!r}, which is between steps that share a store",
         evidence={"first": first.origin or first.name, "last": last.origin or last.name},
         at=step.node.origin,
-        why="a store belongs to one stage, and after a step that sends records to the lane of "
-        "another key there is a later one",
-        fix="give the later processor a store of its own, or let it get what it needs in its "
-        "records",
+        why="a store belongs to one stage, and a step that sends records to the lane of "
+        "another key begins a later one",
+        fix="give the later processor its own store, or pass what it needs in its records",
         fields={"step": step.node.name, "first": first.name, "last": last.name},
     )

@@ -1,8 +1,8 @@
-"""Sinks that write one topic: in which order their rows of one record leave.
+"""Sinks that write one topic: in which order their rows of one record are written.
 
-Rows of one topic leave in the order of their records, whichever step wrote them: a reader of the
-topic as a table ends with the value of the last record. A topic with one sink costs nothing; where
-a function names topics, it may name that of any other sink.
+Rows of one topic are written in the order of their records, whichever step made them: a reader of
+the topic as a table ends with the value of the last record. A topic with one sink costs nothing; a
+function that names topics may name the topic of any other sink.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["spread_sinks", "with_sink_turns"]
 
 
 def with_sink_turns(flow: Flow) -> Flow:
-    """Return the flow in which sinks of one topic have turns, and know the order of their rows."""
+    """Return the flow in which sinks of one topic have turns and know the order of their rows."""
     groups = _groups(step.node for step in flow if isinstance(step.node, SinkNode))
     if not groups:
         return flow
@@ -52,7 +52,7 @@ def spread_sinks(flow: Flow, stages: Mapping[StepId, int]) -> frozenset[str]:
 
 
 def _groups(sinks: Iterable[SinkNode]) -> list[list[SinkNode]]:
-    """Return the sinks that may write one topic, together."""
+    """Group the sinks that may write one topic."""
     by_topic: dict[str, list[SinkNode]] = {}
     for sink in sinks:
         by_topic.setdefault(sink.topic if isinstance(sink.topic, str) else "", []).append(sink)

@@ -1,8 +1,8 @@
-"""In which order the inputs of a step are given what comes of one record.
+"""In which order the inputs of a step receive what comes of one record.
 
-Where a step reads a stream in two ways, a record comes to it twice. As in Kafka Streams it goes to
-the step that was written first, and through all that is behind that one, before it goes to the
-next; what travels to the lane of another key comes later than all that does not.
+If a step reads a stream in two ways, a record reaches it twice. As in Kafka Streams, the record
+goes to the step that was written first, and through all steps after that one, before it goes to the
+next; what travels to the lane of another key arrives later than all that does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Input = tuple[str, int]
 
 
 def turns(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    """Return for each step to which a record comes by several inputs the turn of each input.
+    """Return, for each step that a record reaches by several inputs, the turn of each input.
 
     Args:
         nodes: The steps in the order in which they were written.
@@ -49,7 +49,7 @@ def turns(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
 
 
 def first_turns(nodes: Sequence[Node]) -> dict[str, int]:
-    """Return for each step when a record comes to it first; each source's steps by themselves.
+    """Return, for each step, when a record first reaches it; each source's steps separately.
 
     Args:
         nodes: The steps in the order in which they were written.
@@ -62,7 +62,7 @@ def first_turns(nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def _walks(nodes: Sequence[Node]) -> Iterator[dict[_Input, int]]:
-    """Yield, for each source, the inputs that its records come to, numbered in order."""
+    """Yield, for each source, the inputs that its records reach, numbered in order."""
     children: dict[str, list[Node]] = {node.name: [] for node in nodes}
     for node in nodes:
         for parent in dict.fromkeys(node.parents):
@@ -74,13 +74,13 @@ def _walks(nodes: Sequence[Node]) -> Iterator[dict[_Input, int]]:
 
 
 def _meets_itself(node: Node, nodes: Mapping[str, Node]) -> bool:
-    """Say whether one record, and not each row that a step has made of it, may come twice."""
+    """Say whether one record, and not each row that a step has made of it, may arrive twice."""
     makers = {made_by(parent, nodes) for parent in node.parents}
     return len(makers) > 1 or (len(node.parents) > 1 and not nodes[makers.pop()].parents)
 
 
 def made_by(name: str, nodes: Mapping[str, Node]) -> str:
-    """Return the step whose rows these are, however they were filtered and mapped since."""
+    """Return the step that made these rows, before any filters and mappings."""
     node = nodes[name]
     while len(node.parents) == 1 and not node.stores and not node.changes_keys:
         node = nodes[node.parents[0]]
@@ -88,7 +88,7 @@ def made_by(name: str, nodes: Mapping[str, Node]) -> str:
 
 
 def _moved(nodes: Sequence[Node]) -> set[str]:
-    """Return the steps whose records have a key that is another lane's."""
+    """Return the steps whose records have a key that belongs to another lane."""
     moved: set[str] = set()
     for node in nodes:
         inherited = any(
@@ -103,7 +103,7 @@ def _moved(nodes: Sequence[Node]) -> set[str]:
 def _reached(
     source: str, children: Mapping[str, Sequence[Node]], moved: set[str]
 ) -> dict[_Input, int]:
-    """Return the inputs that a source's record comes to, numbered in order."""
+    """Return the inputs that a source's record reaches, numbered in order."""
     numbers: dict[_Input, int] = {}
     travelling: deque[_Input] = deque()
 

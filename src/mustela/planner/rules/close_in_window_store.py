@@ -1,4 +1,4 @@
-"""Rule: windows that are held back until they close wait where they are kept already."""
+"""Rule: windows that are held back until they close wait in the store that has them already."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["close_in_window_store"]
 
 
 def close_in_window_store(flow: Flow, options: PlanOptions) -> Flow:
-    """Let an aggregation tell of its windows when they close, in place of a buffer behind it.
+    """Make an aggregation pass on its windows when they close, instead of a buffer after it.
 
     The last value of a window is in the aggregation's own store, so a second copy of every change,
-    and of its deletion, need be neither stored nor logged. The buffer's store is left with what
+    and of its deletion, need be neither stored nor logged. The buffer's store then only holds what
     the window store does not have: the headers of each window's last record, if there are any.
 
-    Only by the watermark, where windows close behind the rows of an epoch; for time windows, which
+    Only by the watermark, where windows close after the rows of an epoch; only for time windows,
+    which have one end for each start; and only if no other step reads the changes.
     have one end for each start; and where nobody else reads the changes.
     """
     if options.event_time != "watermark":
@@ -48,7 +49,7 @@ def _fits(
     steps: Mapping[StepId, FlowStep],
     readers: Mapping[StepId, int],
 ) -> bool:
-    """Say whether a step waits for nothing but the windows of the aggregation that it reads."""
+    """Say whether a step only waits for the windows of the aggregation that it reads."""
     (edge,) = step.inputs
     made = steps[edge.source].node
     return (
@@ -61,7 +62,7 @@ def _fits(
         and node.wait_ms == made.windows.closes_at(0, 0)
         and node.max_records is None
         and node.max_bytes is None
-        # What waits must last as long as it would have lasted in the buffer.
+        # Rows that wait must be kept as long as they would have been in the buffer.
         and (made.store.logged or not node.buffer.logged)
     )
 

@@ -1,4 +1,4 @@
-"""Rule: partial results travel instead of records where the order of records does not matter."""
+"""Rule: partial results travel instead of records if the order of records does not matter."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["combine_before_shuffle"]
 
 
 def combine_before_shuffle(flow: Flow, options: PlanOptions) -> Flow:
-    """Fold records per key where they are, send the partial results, put them together there.
+    """Fold records by key where they are, send the partial results, and merge them there.
 
-    Only for counts and for folds that the user said may be combined, only where records travel,
-    and only with one change per key and epoch: with ``emit = every``, and where a join looks the
-    table up as of a moment, each record must be seen. In windows only by the watermark.
+    Only for counts and for folds that the user declared combinable, only if records travel, and
+    only with one change per key and epoch: with ``emit = every``, and if a join looks the table up
+    as of a moment, each record must be seen. In windows only by the watermark.
     """
     if options.emit != "barrier":
         return flow
@@ -51,7 +51,7 @@ def _can_combine(step: FlowStep, options: PlanOptions) -> bool:
 
 
 def _is_timed(store: StoreSpec) -> bool:
-    """Whether each record has to meet the row that is there at its own time."""
+    """Whether each record must be joined with the row that exists at its own time."""
     return store.ttl_ms is not None and store.ttl_by == "event_time"
 
 
@@ -59,7 +59,7 @@ def _split(step: FlowStep) -> tuple[FlowStep, FlowStep]:
     edge = step.inputs[0]
     assert edge.shuffle is not None, step.node.name
     combine = FlowStep(node=step.node, role="combine", inputs=(Edge(source=edge.source),))
-    # Records that may be late for their window travel alone, and are judged by their order.
+    # Records that may be late for their window travel separately, and are judged by their order.
     ordered = isinstance(step.node, WindowAggregateNode)
     travels = Edge(source=combine.id, shuffle=replace(edge.shuffle, ordered=ordered))
     return combine, replace(step, role="merge", inputs=(travels,))

@@ -1,4 +1,4 @@
-"""Rule: a table forwards every change where a join behind it looks rows up as of a moment."""
+"""Rule: a table forwards every change if a later join looks rows up as of a moment."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["each_change"]
 
 
 def each_change(flow: Flow, options: PlanOptions) -> Flow:
-    """Let the tables behind which a stream looks rows up forward every change.
+    """Make tables forward every change if a stream looks their rows up.
 
-    With ``emit = barrier`` a table says once per key and epoch what became of the row. A record in
-    the middle of the epoch is to be joined with the row of its own moment, so the tables between
-    the source and such a join forward each change. Whoever else reads them does so through a
-    `SettleNode`, which passes one change for each key and epoch on.
+    With ``emit = barrier`` a table reports once per key and epoch what became of the row. A record
+    in the middle of the epoch must be joined with the row of its own moment, so the tables between
+    the source and such a join forward each change. Their other readers read them through a
+    `SettleNode`, which passes on one change for each key and epoch.
     """
     if options.emit != "barrier":
         return flow
@@ -90,18 +90,19 @@ def _ask(asked: StepId, steps: Mapping[StepId, FlowStep], chain: set[StepId]) ->
 
 
 def _reads_each(step: FlowStep, number: int, chain: set[StepId]) -> bool:
-    """Say whether a step is to see every change of that input."""
+    """Say whether a step must see every change of that input."""
     if isinstance(step.node, StreamTableJoinNode):
         return number == 1
     if isinstance(step.node, TableAggregateNode):
-        return True  # a row of a group is no row of a table: none of its changes stands for others
+        return True  # a row of a group is not a row of the table: its changes cannot be combined
     return step.id in chain and number in _table_inputs(step.node)
 
 
 def _wanting_old(settled: set[StepId], steps: Mapping[StepId, FlowStep]) -> set[StepId]:
-    """Return the steps that must send old values for the settled changes to be right.
+    """Return the steps that must send old values so that the settled changes are right.
 
-    A row that came and went inside an epoch is no change at all; only the old value tells.
+    A row that appeared and disappeared within an epoch is no change at all; only the old value
+    shows that.
     """
     wanting: set[StepId] = set()
     for asked in settled:

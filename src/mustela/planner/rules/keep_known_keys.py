@@ -1,4 +1,4 @@
-"""Rule: records that are in the lane of their key already do not travel again."""
+"""Rule: records that are already in the lane of their key do not travel again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["keep_known_keys"]
 
 
 def keep_known_keys(flow: Flow, _options: PlanOptions) -> Flow:
-    """Take away each shuffle by a key that the records were sent by before and still have.
+    """Remove each shuffle by a key by which the records were sent before and which they still have.
 
     So ``counts.to_stream().group_by_key().reduce(...)`` runs where the counts are made.
     """

@@ -1,4 +1,4 @@
-"""Rule: a join looks rows up where the table keeps them, or in a copy of its own."""
+"""Rule: a join looks rows up where the table keeps them, or in its own copy."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def with_copies(node: Node) -> Node:
 def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
     """Tell each join where the rows of its tables are.
 
-    A table in the join's own stage is looked up in its store. A filter or a mapping without a
-    store is a view: its functions are applied to what the store before it holds. Where the table
-    lives in an earlier stage, because the stream got another key on its way, or has no store that
-    can be read by key, its changes travel to the join, which keeps the rows in a store of its own.
-    So does a join by foreign key, but where the right table's own store holds the same rows.
+    A table in the join's own stage is looked up in its store. A filter or a mapping without a store
+    is a view: its functions are applied to the rows of the store before it. If the table is in an
+    earlier stage, because the stream got another key on its way, or has no store that can be read
+    by key, its changes travel to the join, which keeps the rows in its own store. A join by foreign
+    key does the same, unless the right table's own store holds the same rows.
     """
     placed = place_all(flow)
     owners = Counter(store.name for step in flow if step.role for store in step.node.stores)
@@ -49,7 +49,7 @@ def materialize_lookup(flow: Flow, _options: PlanOptions) -> Flow:
     for step in flow:
         node = _told(step.node, placed[step.id], steps)
         if isinstance(node, ForeignKeyMatchNode) and node.table and node.table.store.name in shared:
-            node = replace(node, table=None)  # a processor may write there and tell nobody
+            node = replace(node, table=None)  # a processor may write there and report to nobody
         steps[step.id] = replace(step, node=node)
     return replace(flow, steps=tuple(steps.values()))
 
@@ -59,7 +59,7 @@ def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) ->
         case StreamTableJoinNode():
             found = _lookup(placement.inputs[1], node.copy, steps)
             if found.store.traits.versioned and found.views:
-                return node  # what the functions make of each version has to be put by itself
+                return node  # the functions' result for each version has to be stored itself
             return replace(node, table=found)
         case TableJoinNode(copies=(left, right)):
             first, second = placement.inputs
@@ -72,7 +72,7 @@ def _told(node: Node, placement: Placement, steps: Mapping[StepId, FlowStep]) ->
 
 
 def _holds_rows_of(found: TableLookup, node: ForeignKeyMatchNode) -> bool:
-    """Whether a store holds right rows just as the join itself would."""
+    """Whether a store holds right rows exactly as the join itself would."""
     store, own = found.store, node.rows
     same = all(
         getattr(store, name) == getattr(own, name)

@@ -1,4 +1,4 @@
-"""Rule: records that several steps of a stage want by the same key travel there once."""
+"""Rule: records that several steps of a stage need by the same key travel there once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["merge_repartitions"]
 
 
 def merge_repartitions(flow: Flow, _options: PlanOptions) -> Flow:
-    """Let steps that read one step's records by one key share an exchange.
+    """Make steps that read one step's records by one key share an exchange.
 
-    Which steps those are is known when stages are numbered, so this only says that it shall be
-    done. Without it each of them gets the records by an exchange of its own.
+    Which steps these are is known when stages are numbered, so this only requests it. Without it
+    each of them gets the records by its own exchange.
     """
     return replace(flow, merges_travels=True)

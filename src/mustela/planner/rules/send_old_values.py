@@ -1,4 +1,4 @@
-"""Rule: changes carry the value before where a step behind can make use of it."""
+"""Rule: changes carry the old value if a later step can make use of it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["send_old_values"]
 
 
 def send_old_values(flow: Flow, _options: PlanOptions) -> Flow:
-    """Ask for old values where they are at hand, as Kafka Streams does.
+    """Ask for old values where they are available, as Kafka Streams does.
 
-    A table filter asks what it reads: with old values it passes no deletion on for a row that was
-    never in its result. A suppression asks, and a join by foreign key asks its right side: a
-    filter with a store of its own passes no such deletion on to them, which would be a row of their
-    result. Who has a store can answer; a filter or a mapping without a store asks on;
-    a table without a store says no, since nobody is worth a store of its own for that. Steps that
-    cannot do without old values have them before any rule: see `mustela.planner.old_values`.
+    A table filter asks its input: with old values it passes on no deletion for a row that was never
+    in its result. A suppression asks, and a join by foreign key asks its right side: then a filter
+    with its own store passes no such deletion on to them, which would be a row of their result. A
+    step with a store can answer; a filter or a mapping without a store asks its own input; a table
+    without a store declines, because this alone is not worth a store. Steps that cannot do without
+    old values have them before any rule: see `mustela.planner.old_values`.
     """
     steps = flow.by_id()
     wanted: set[StepId] = set()
@@ -40,9 +40,9 @@ def send_old_values(flow: Flow, _options: PlanOptions) -> Flow:
 def _ask_if_known(
     step: FlowStep, number: int, steps: dict[StepId, FlowStep], wanted: set[StepId]
 ) -> None:
-    """Ask an input of a step for old values if a filter would be silent for them.
+    """Ask an input of a step for old values if a filter would then pass on fewer deletions.
 
-    Where the input has none, nobody who was asked on the way sends any.
+    If the input has none, nobody who was asked on the way sends any.
     """
     asked: set[StepId] = set()
     answers = ask(step.inputs[number].source, steps, asked)

@@ -12,10 +12,10 @@ __all__ = ["single_store_self_join"]
 
 
 def single_store_self_join(flow: Flow, _options: PlanOptions) -> Flow:
-    """Read the stream once and keep its records in the left store alone.
+    """Read the stream once and keep its records only in the left store.
 
-    Only for inner joins: in the others records wait by side. Nor where left records have windows of
-    their own, which are kept with them. The results and their order stay.
+    Only for inner joins: in other joins records wait by side. Not if left records have windows of
+    their own, which are kept with them. The results and their order stay the same.
     """
     return replace(flow, steps=tuple(_single(step) for step in flow))
 
