@@ -1,4 +1,4 @@
-"""What a said aggregate keeps in its store, and what a reader of the store sees."""
+"""What a declared aggregate keeps in its store, and what a reader of the store sees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 Holding = Literal["plain", "entry", "entries"]
-"""What a cell holds: something by itself, or one or several pairs whose second part is a whole
+"""What a cell holds: a plain value, or one or several pairs of which the second part is a whole
 value of the stream."""
 
 Cells = list[Any]
@@ -27,10 +27,11 @@ class CellsSerde(Serde[Cells]):
     """The cells of an aggregate; whole values inside have the bytes of the stream's own serde.
 
     Args:
-        layout: What the cells are: part of the name, since bytes of others mean something else.
+        layout: What the cells are: part of the name, because bytes of other cells mean something
+            else.
         holding: What each cell holds.
         value: The stream's serde; None for one that keeps Python's types.
-        rows: Makes of cells what readers of the store see.
+        rows: Makes from cells what readers of the store see.
 
     Example:
         >>> serde = CellsSerde(("count", "total amount"), ("plain", "plain"), None, tuple)
@@ -62,7 +63,7 @@ class CellsSerde(Serde[Cells]):
         return CellsSerde, (self._layout, self._holding, self._value, self._rows)
 
     def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[Cells]:
-        """Return the serde with that of the stream as it is at a place."""
+        """Return the serde with the stream's serde bound to a place."""
         value = None if self._value is None else self._value.bound(place, registry)
         if value is self._value:
             return self
@@ -89,7 +90,7 @@ class CellsSerde(Serde[Cells]):
         return self._changed(cells, self._value.deserialize)
 
     def serialize_many(self, values: Sequence[Cells | None]) -> list[bytes | None]:
-        """Serialize a list of cells, those of plain types without a second look."""
+        """Serialize a list of cells, plain ones all at once."""
         if not self._plain:
             return super().serialize_many(values)
         try:
@@ -117,7 +118,7 @@ class CellsSerde(Serde[Cells]):
 
 
 def _is_simple(value: Any) -> bool:
-    """Say whether MessagePack gives a value back as it was; `ValueSerde` has the same bytes."""
+    """Say whether MessagePack returns a value unchanged; `ValueSerde` has the same bytes."""
     cls = value.__class__
     if cls is dict:
         return _SCALARS.issuperset(map(type, value)) and _SCALARS.issuperset(
@@ -129,7 +130,7 @@ def _is_simple(value: Any) -> bool:
 
 
 class _RowsOfCells(Serde[Any]):
-    """Reads cells as rows, and writes none."""
+    """Reads cells as rows, and cannot write them."""
 
     def __init__(self, cells: CellsSerde, rows: Callable[[Cells], Any]) -> None:
         self._cells = cells
@@ -142,7 +143,7 @@ class _RowsOfCells(Serde[Any]):
         return _RowsOfCells, (self._cells, self._rows)
 
     def serialize(self, value: Any) -> NoReturn:
-        """Refuse: a row does not tell what it was made of."""
+        """Refuse: a row does not show from what it was made."""
         msg = "only its own step may write the rows of an aggregation"
         raise SerdeError(
             msg,

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class SerdeError(DataError):
     """A value cannot be encoded, or bytes cannot be decoded.
 
-    ``fields`` holds ``serde`` (its name) and ``data`` (the value or the bytes), and from the batch
-    forms ``index``, the place in the list. The text never shows the data: it may be private.
+    ``fields`` holds ``serde`` (its name) and ``data`` (the value or the bytes), and for the batch
+    methods ``index``, the place in the list. The text never shows the data: it may be private.
     """
 
     code = "SERDE"
@@ -35,9 +35,9 @@ class SerdePlace:
     """Where a serde is used, for those whose bytes depend on it.
 
     Attributes:
-        topic: The topic; that of its changelog for a store. Empty where a function names it.
+        topic: The topic; for a store, that of its changelog. Empty if a function names it.
         part: Whether keys or values are meant.
-        internal: Whether the topic is the application's own: nobody else writes it.
+        internal: Whether the topic is the application's own, which nobody else writes.
 
     Example:
         >>> SerdePlace("orders").part
@@ -50,7 +50,7 @@ class SerdePlace:
 
 
 def type_name(cls: type[Any]) -> str:
-    """Return the name of a type as a user would write it.
+    """Return the name of a type as users write it.
 
     Example:
         >>> from decimal import Decimal
@@ -65,17 +65,17 @@ def type_name(cls: type[Any]) -> str:
 
 
 class Serde(ABC, Generic[T]):
-    """Turns values into bytes and back; None and null stand for each other in every serde.
+    """Turns values into bytes and back; every serde maps None to null, and null to None.
 
-    A serde is a value: immutable, picklable, equal to another of the same class and name. Its
-    bytes are a format on disk and in topics, so a serde that changes them needs a new name.
+    A serde is a value: immutable, picklable, equal to any other of the same class and name. Its
+    bytes are a format on disk and in topics, so a serde with other bytes needs a new name.
 
     Attributes:
         name: Stable name, part of the topology's fingerprint.
-        immutable: True when what `deserialize` returns cannot be changed in place. Stores then
-            keep such values without a copy.
-        group_suffix: How many of the last bytes say nothing about where a key belongs. All windows
-            of a key are in the key's own key group, so that they are where its records are.
+        immutable: Whether values that `deserialize` returns cannot be changed in place. Stores then
+            keep them without a copy.
+        group_suffix: How many of the last bytes do not count for a key's place. All windows of a
+            key are in the key group of the key itself, so that they are where its records are.
 
     Example:
         >>> class Upper(Serde[str]):
@@ -95,13 +95,13 @@ class Serde(ABC, Generic[T]):
 
     @property
     def reader(self) -> Serde[Any] | None:
-        """What queries of a store read instead, where the store keeps more than its results."""
+        """What queries of a store read instead, if the store keeps more than its results."""
         return None
 
     def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[T]:
-        """Return the serde as it is at a place; itself, where that makes no difference.
+        """Return the serde for a place; itself, if that makes no difference.
 
-        A serde that holds others binds these.
+        A serde that contains others binds them.
 
         Args:
             place: Where it is used.
@@ -115,7 +115,7 @@ class Serde(ABC, Generic[T]):
         """Return the bytes of a value, None for None.
 
         Raises:
-            SerdeError: If the value is not one that this serde holds.
+            SerdeError: If this serde cannot hold the value.
         """
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Serde(ABC, Generic[T]):
         """Return the value of some bytes, None for None.
 
         Raises:
-            SerdeError: If the bytes are not of this serde's format.
+            SerdeError: If the bytes are not in this serde's format.
         """
 
     def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
@@ -153,9 +153,8 @@ class Serde(ABC, Generic[T]):
     ) -> tuple[list[bytes | None], list[SerdeError]]:
         """Serialize a list and go on after failures.
 
-        Returns:
-            The bytes, with None where a value failed, and the errors in order, each with its
-            ``index`` in ``fields``.
+        The bytes, with None for each value that failed, and the errors in order, each with its
+        ``index`` in ``fields``.
         """
         return self._each(self.serialize_many, self.serialize, values)
 
@@ -164,9 +163,8 @@ class Serde(ABC, Generic[T]):
     ) -> tuple[list[T | None], list[SerdeError]]:
         """Deserialize a list and go on after failures.
 
-        Returns:
-            The values, with None where an item failed, and the errors in order, each with its
-            ``index`` in ``fields``.
+        The values, with None for each item that failed, and the errors in order, each with its
+        ``index`` in ``fields``.
         """
         return self._each(self.deserialize_many, self.deserialize, data)
 
@@ -178,7 +176,7 @@ class Serde(ABC, Generic[T]):
             error = self._error_at(one, item, index)
             if error is not None:
                 raise error from error.__cause__
-        what = f"serde {self.name} failed on a batch and on none of its items"
+        what = f"serde {self.name} failed on a batch but on none of its items"
         raise SerdeError(what, fields={"serde": self.name, "data": None}) from cause
 
     def _error_at(self, one: Callable[[Any], Any], item: Any, index: int) -> SerdeError | None:
@@ -189,7 +187,7 @@ class Serde(ABC, Generic[T]):
             error.fields["index"] = index
             return error
         except EnvironmentFault:
-            raise  # a registry that does not answer is no fault of the item's
+            raise  # if a registry does not answer, the item is not to blame
         except Exception as cause:  # noqa: BLE001 - a serde of the user's may raise anything
             wrapped = SerdeError(
                 f"serde {self.name} failed: {type(cause).__name__}: {cause}",
@@ -222,13 +220,13 @@ class Serde(ABC, Generic[T]):
         return results, errors
 
     def freeze(self) -> None:
-        """Allow no change from here on; for the end of a constructor."""
+        """Allow no more changes; for the end of a constructor."""
         object.__setattr__(self, "_frozen", True)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, unless the serde is frozen."""
         if getattr(self, "_frozen", False):
-            msg = f"serde {self.name} is frozen: make another one"
+            msg = f"serde {self.name} is frozen: create a new one"
             raise AttributeError(msg)
         object.__setattr__(self, name, value)
 
@@ -246,7 +244,7 @@ class Serde(ABC, Generic[T]):
 
 
 def wrong_type(serde: Serde[Any], value: object, wanted: str, fix: str | None = None) -> SerdeError:
-    """Return the error for a value of a type that a serde does not hold."""
+    """Return the error for a value of a type that a serde cannot hold."""
     got = type_name(type(value))
     return SerdeError(
         f"serde {serde.name} holds {wanted}, got {got}",
@@ -265,9 +263,9 @@ def bad_value(serde: Serde[Any], value: object, problem: str, fix: str | None = 
 
 
 def bad_bytes(serde: Serde[Any], data: bytes, problem: str, fix: str | None = None) -> SerdeError:
-    """Return the error for bytes that are not of a serde's format."""
+    """Return the error for bytes that are not in a serde's format."""
     return SerdeError(
         f"serde {serde.name} cannot decode {len(data)} bytes: {problem}",
-        fix=fix or "declare the serde that the records were written with",
+        fix=fix or "declare the serde with which the records were written",
         fields={"serde": serde.name, "data": data},
     )

@@ -15,15 +15,15 @@ _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class JsonSerde(Serde[Any]):
-    """JSON in UTF-8 for dicts, lists and whatever else JSON holds.
+    """JSON in UTF-8 for dicts, lists and whatever else JSON can hold.
 
-    What comes back is what JSON knows: a tuple returns as a list, a datetime as text. NaN and
-    infinities are written as null. A dataclass or a Struct given to `resolve_serde` keeps types.
+    Values come back as JSON types: a tuple returns as a list, a datetime as text. NaN and
+    infinities are written as null. To keep types, give `resolve_serde` a dataclass or a Struct.
 
     Args:
-        expected: ``dict`` or ``list`` when only that is allowed, or None.
-        sort_keys: Write dict keys and sets in sorted order, so that equal values are equal
-            bytes: for record keys.
+        expected: ``dict`` or ``list`` if only that is allowed, or None.
+        sort_keys: Write dict keys and sets in sorted order, so that equal values have equal bytes;
+            for record keys.
 
     Example:
         >>> JsonSerde().serialize({"total": 30})
@@ -43,7 +43,7 @@ class JsonSerde(Serde[Any]):
         self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: encoders stay where they were made."""
+        """Pickle the arguments, not the encoders."""
         return _rebuild, (self.expected, self.sort_keys)
 
     def serialize(self, value: Any) -> bytes | None:
@@ -55,7 +55,7 @@ class JsonSerde(Serde[Any]):
         try:
             return self._encode(value)
         except _FAILURES as error:
-            fix = "keep to what JSON holds, or use a dataclass or a msgspec.Struct"
+            fix = "use only what JSON can hold, or a dataclass or a msgspec.Struct"
             raise bad_value(self, value, str(error), fix) from None
 
     def deserialize(self, data: bytes | None) -> Any:

@@ -1,9 +1,9 @@
 """What bytes mean, as text that outlives a process: a serde's format and the shape of its values.
 
-A *format* is how values become bytes. A *shape* is what the values are made of: fields, their
+A *format* is how values become bytes. A *shape* is the structure of the values: fields, their
 types, and which of them may be missing. Both are stored with the state that they describe, so
-neither holds an address or a module: a class may move to another file, and a script may be a
-module.
+neither contains an address or a module name: a class may move to another file, and a script may be
+a module.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mustela.serdes.structs import PydanticSerde, StructSerde
 from mustela.serdes.values import ValueSerde, class_path
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 
-# Shapes are JSON, whose types are known only by looking at it.
+# Shapes are JSON, whose types are known only at run time.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 __all__ = ["Shape", "serde_format", "serde_shape", "shape_of", "shape_text"]
@@ -47,8 +47,8 @@ __all__ = ["Shape", "serde_format", "serde_shape", "shape_of", "shape_text"]
 Shape = Any
 """``"int"`` and the like; ``["list", shape]`` and other containers, ``["union", …]``; for a class
 a dict with its ``form``, its ``fields`` and what else its bytes depend on. A field is its name, its
-shape and its default: empty where it has none, ``=`` where rows hold it all the same, ``?`` where
-they may lack it, ``=`` and the default where they lack it if it has that. All of it is JSON."""
+shape and its default: empty if it has none, ``=`` if rows contain it anyway, ``?`` if they may lack
+it, ``=`` and the default if they lack it when it has that value. All of it is JSON."""
 
 _OWN = "mustela.serdes."
 _NO_DEFAULT = ""
@@ -91,7 +91,7 @@ def serde_format(serde: Serde[Any] | None) -> str:
 
 
 def serde_shape(serde: Serde[Any] | None) -> str:
-    """Return the shape of a serde's values as JSON; empty where the format says it all.
+    """Return the shape of a serde's values as JSON; empty if the format says it all.
 
     Example:
         >>> @dataclasses.dataclass
@@ -135,7 +135,7 @@ def shape_of(spec: Any) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """Return a shape as a user would write the type.
+    """Return a shape as users would write the type.
 
     Example:
         >>> shape_text(shape_of(dict[str, list[int] | None]))
@@ -169,14 +169,14 @@ def shape_text(shape: Shape) -> str:
 
 
 class _Shapes:
-    """Turns types into shapes; knows which classes it is inside of."""
+    """Turns types into shapes; knows in which classes it is."""
 
     def of(self, spec: Any, known: Mapping[Any, Any], inside: tuple[Any, ...]) -> Shape:
         """Return the shape of a type.
 
         Args:
             spec: The type.
-            known: What type variables stand for.
+            known: The types that type variables stand for.
             inside: The classes whose fields these are, the innermost first.
         """
         if isinstance(spec, TypeVar):
@@ -234,7 +234,7 @@ class _Shapes:
 
 
 def _fields(cls: Any) -> Iterator[tuple[str, Any, str]]:
-    """Iterate over the fields of a class as they are in its bytes: name, type, default."""
+    """Iterate over the fields of a class as its bytes hold them: name, type, default."""
     if _is_pydantic(cls):
         yield from _fields_of_model(cls)
         return
@@ -247,7 +247,7 @@ def _fields(cls: Any) -> Iterator[tuple[str, Any, str]]:
     elif is_typeddict(cls):
         for name in cls.__annotations__:
             hint = hints.get(name, Any)
-            # Asked of the hint: where annotations are text, __required_keys__ has them all.
+            # Use the hint: if annotations are text, __required_keys__ lists all fields.
             said = get_origin(hint)
             known = name in cls.__required_keys__ if said is None else said is not NotRequired
             yield name, hint, _NO_DEFAULT if known else _MAY_BE_MISSING
@@ -278,7 +278,7 @@ def _dataclass_fields(cls: Any) -> Iterator[tuple[str, bool]]:
 def _attrs_fields(cls: Any) -> Iterator[tuple[str, bool]]:
     """Iterate over the names of fields, and whether they have a default."""
     for field in cls.__attrs_attrs__:
-        # attrs has an object that stands for no default; asked for by name, attrs is not imported.
+        # attrs has a marker for no default; it is compared by name, so that attrs is not imported.
         yield field.name, type(field.default).__name__ != "_Nothing"
 
 
@@ -302,7 +302,7 @@ def _form(cls: Any) -> dict[str, Any]:
 
 
 def _default_text(field: Any, *, omits: bool) -> str:
-    """Return the default of a field whose value is left out where it is the default."""
+    """Return the default of a field that is left out of the bytes if it has its default."""
     if not omits:
         return _DEFAULT
     if field.default is not msgspec.NODEFAULT:
@@ -343,7 +343,7 @@ def _name(cls: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON holds: itself, or its text."""
+    """Return a value that JSON can hold: itself, or its text."""
     return (
         value if value is None or isinstance(value, str | int | float) else type_name(type(value))
     )

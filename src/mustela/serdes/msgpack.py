@@ -15,13 +15,13 @@ _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class MsgpackSerde(Serde[Any]):
-    r"""MessagePack, plain, as other programs read it: smaller and faster than JSON.
+    r"""Plain MessagePack, as other programs read it: smaller and faster than JSON.
 
-    What comes back is what MessagePack knows: a tuple returns as a list, a Decimal as text.
+    Values come back as MessagePack types: a tuple returns as a list, a Decimal as text.
 
     Args:
-        sort_keys: Write dict keys and sets in sorted order, so that equal values are equal
-            bytes: for record keys.
+        sort_keys: Write dict keys and sets in sorted order, so that equal values have equal bytes;
+            for record keys.
 
     Example:
         >>> MsgpackSerde().serialize({"total": 30})
@@ -37,7 +37,7 @@ class MsgpackSerde(Serde[Any]):
         self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: encoders stay where they were made."""
+        """Pickle the arguments, not the encoders."""
         return _rebuild, (self.sort_keys,)
 
     def serialize(self, value: Any) -> bytes | None:
@@ -47,7 +47,7 @@ class MsgpackSerde(Serde[Any]):
         try:
             return self._encode(value)
         except _FAILURES as error:
-            fix = "keep to what MessagePack holds, or use a dataclass or a msgspec.Struct"
+            fix = "use only what MessagePack can hold, or a dataclass or a msgspec.Struct"
             raise bad_value(self, value, str(error), fix) from None
 
     def deserialize(self, data: bytes | None) -> Any:

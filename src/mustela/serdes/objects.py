@@ -1,4 +1,4 @@
-"""Objects with fields: taken apart, and put together again without pickle."""
+"""Objects with fields: taken apart and rebuilt without pickle."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def field_values(value: Any) -> dict[str, Any]:
 
 
 def rebuild(cls: type[Any], fields: Mapping[str, Any]) -> Any:
-    """Make an object of its fields.
+    """Make an object from its fields.
 
-    A field that the class no longer has is dropped; one that is new takes its default. The
-    constructor runs, and then every stored field is set to what was stored, whatever the
-    constructor made of it.
+    A field that the class no longer has is dropped; a new field takes its default. The constructor
+    runs, and then every stored field is set to its stored value, whatever the constructor made of
+    it.
 
     Raises:
         TypeError: If a new field has no default.
@@ -57,7 +57,7 @@ def rebuild(cls: type[Any], fields: Mapping[str, Any]) -> Any:
         arguments = _arguments(cls)
         made = cls(**{arguments[name]: known[name] for name in known if name in arguments})
         for name, value in known.items():
-            # Past a frozen class's __setattr__: the object is not out of our hands yet.
+            # Bypass a frozen class's __setattr__: nobody else has the object yet.
             object.__setattr__(made, name, value)
         return made
     return cls(**known)
@@ -76,7 +76,7 @@ def _names(cls: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_CLASSES_KEPT)
 def _arguments(cls: Any) -> dict[str, str]:
-    """Return by the name of a field what it is called as an argument of the constructor."""
+    """Return, by field name, the name of the constructor's argument."""
     if is_attrs_class(cls):
         return {field.name: field.alias for field in cls.__attrs_attrs__ if field.init}
     return {field.name: field.name for field in dataclasses.fields(cls) if field.init}

@@ -1,7 +1,7 @@
 """Serdes of Python's simple types in Kafka's own byte formats.
 
-The batch forms are the hottest code of a source stage: each is one comprehension for good data,
-and only a batch that fails is walked again, item by item, to name the item.
+The batch forms are the hottest code of a source stage: each is one comprehension for good data, and
+only a batch that fails is walked again to find the item.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StrSerde(Serde[str]):
             return value.encode()
         except UnicodeEncodeError as error:
             problem = f"a lone surrogate at character {error.start} has no UTF-8 form"
-            fix = "clean the text where it comes in: text.encode(errors='replace').decode()"
+            fix = "clean the text at its source: text.encode(errors='replace').decode()"
             raise bad_value(self, value, problem, fix) from None
 
     def deserialize(self, data: bytes | None) -> str | None:
@@ -88,7 +88,7 @@ _BYTES_OR_NONE = {bytes, type(None)}
 
 
 class BytesSerde(Serde[bytes]):
-    """Bytes as they are.
+    """Bytes, unchanged.
 
     Example:
         >>> BytesSerde().deserialize(b"as is")
@@ -99,7 +99,7 @@ class BytesSerde(Serde[bytes]):
     immutable = True
 
     def serialize(self, value: bytes | None) -> bytes | None:
-        """Return the bytes themselves."""
+        """Return the bytes unchanged."""
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -107,7 +107,7 @@ class BytesSerde(Serde[bytes]):
         raise wrong_type(self, value, "bytes", "bytes(value) or text.encode()")
 
     def deserialize(self, data: bytes | None) -> bytes | None:
-        """Return the bytes themselves."""
+        """Return the bytes unchanged."""
         return data
 
     def serialize_many(self, values: Sequence[bytes | None]) -> list[bytes | None]:
@@ -117,7 +117,7 @@ class BytesSerde(Serde[bytes]):
         return list(values)
 
     def deserialize_many(self, data: Sequence[bytes | None]) -> list[bytes | None]:
-        """Return the list's items as they are."""
+        """Return the list's items unchanged."""
         return list(data)
 
 
@@ -146,7 +146,7 @@ class IntSerde(Serde[int]):
         except struct.error:
             bits = self._layout.size * 8
             fix = "keep it in range" + (", or use int" if bits < 64 else ', str or "msgpack"')
-            raise bad_value(self, value, f"it is outside of {bits} bits", fix) from None
+            raise bad_value(self, value, f"it does not fit into {bits} bits", fix) from None
 
     def deserialize(self, data: bytes | None) -> int | None:
         """Return the integer of the big-endian bytes."""
@@ -200,7 +200,7 @@ class Int16Serde(IntSerde):
 class FloatSerde(Serde[float]):
     r"""Floats as Kafka's double: 8 bytes, IEEE 754, big endian.
 
-    An int is taken where it is a float without loss.
+    An int is accepted if a float holds it exactly.
 
     Example:
         >>> FloatSerde().serialize(1.5)
@@ -219,7 +219,7 @@ class FloatSerde(Serde[float]):
             raise wrong_type(self, value, "float", f"float(value), or the serde {_hint(value)}")
         try:
             if isinstance(value, int) and float(value) != value:
-                problem = "a float does not hold it exactly"
+                problem = "a float cannot hold it exactly"
                 raise bad_value(
                     self, value, problem, "float(value) if the loss is intended, or int"
                 )
@@ -253,7 +253,7 @@ class FloatSerde(Serde[float]):
 
 
 class Float32Serde(FloatSerde):
-    """Floats as Kafka's float: 4 bytes, IEEE 754, big endian; digits beyond it are rounded away.
+    """Floats as Kafka's float: 4 bytes, IEEE 754, big endian; further digits are rounded away.
 
     Example:
         >>> Float32Serde().deserialize(Float32Serde().serialize(0.5))
@@ -328,7 +328,7 @@ class UUIDSerde(Serde[UUID]):
 
 
 class VoidSerde(Serde[None]):
-    """Nothing but null: for topics whose keys or values are always null.
+    """Only null: for topics whose keys or values are always null.
 
     Example:
         >>> VoidSerde().serialize_many([None, None])

@@ -1,9 +1,9 @@
-"""Values whose type changed from one release to the next: rows that say their version.
+"""Values whose type changed between releases: rows that say their version.
 
-A row of version 1 is what its serde makes of it, as in a store that knows of no versions. A row of
-a later one has a head: eight bytes that no other row begins with, and the version in two. The first
-of the eight is C1, with which no UTF-8, JSON or MessagePack begins; of numbers and other bytes one
-in 2^64 begins with all of them.
+A row of version 1 is written by its serde alone, as in a store without versions. A row of a later
+version has a head: eight bytes with which no other row begins, and the version in two more. The
+first of the eight is C1, with which no UTF-8, JSON or MessagePack begins; of numbers and other
+bytes, one in 2^64 begins with all eight.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 FIRST_VERSION: Final = 1
-"""The version of rows that say none."""
+"""The version of rows without a head."""
 VERSION_MAX: Final = 0xFFFF
 ROW_MARK: Final = bytes.fromhex("c1098533da596876")
-"""What the head of a row begins with."""
+"""The beginning of a row's head."""
 
 _HEAD_LENGTH: Final = len(ROW_MARK) + 2
 
@@ -39,14 +39,14 @@ class OldRows:
 
     Attributes:
         serde: Reads them.
-        upgrade: Turns a value of theirs into one of the next version.
+        upgrade: Turns one of their values into one of the next version.
     """
 
     serde: Serde[Any]
     upgrade: Callable[[Any], Any]
 
     def __eq__(self, other: object) -> bool:
-        """Compare what the bytes depend on; a function is another object in each process."""
+        """Compare what the bytes depend on; functions are different objects in each process."""
         return isinstance(other, OldRows) and self.serde == other.serde
 
     def __hash__(self) -> int:
@@ -56,11 +56,11 @@ class OldRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowVersions:
-    """Of which version a store's rows are, and how older ones are read.
+    """The version of a store's rows, and how older ones are read.
 
     Attributes:
         version: The version of rows that are written.
-        older: How rows of each older version are read, without a gap up to ``version``.
+        older: How rows of each older version are read, without gaps up to ``version``.
     """
 
     version: int
@@ -76,7 +76,7 @@ class RowVersions:
 
 
 def version_of(row: bytes) -> int:
-    r"""Return the version that a row says.
+    r"""Return the version of a row.
 
     Example:
         >>> version_of(b"17"), version_of(ROW_MARK + b"\x00\x02" + b"18")
@@ -137,13 +137,13 @@ class UpgradingSerde(Serde[Any]):
         try:
             values = self.current.deserialize_many(bodies)
             return values if len(now) == len(data) else self._mixed(data, now, values)
-        except Exception:  # noqa: BLE001 - found again, row by row
+        except Exception:  # noqa: BLE001 - raised again, row by row
             return super().deserialize_many(data)
 
     def _mixed(
         self, data: Sequence[bytes | None], now: Sequence[int], values: Sequence[Any]
     ) -> list[Any]:
-        """Return the values of rows, those of some of which are known."""
+        """Return the values of rows of which some are already known."""
         found: list[Any] = [None] * len(data)
         for row, value in zip(now, values, strict=True):
             found[row] = value
@@ -170,7 +170,7 @@ class UpgradingSerde(Serde[Any]):
     def _unknown(self, version: int, data: bytes) -> SerdeError:
         newest = self.versions.version
         return SerdeError(
-            f"the row is of version {version}, and the program has version {newest} and no upgrade"
+            f"the row is of version {version}, but the program has version {newest} and no upgrade"
             f" from {version}",
             fix=f"run the program of version {version}, or a newer one"
             if version > newest

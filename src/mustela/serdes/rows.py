@@ -1,4 +1,4 @@
-"""Records that the library makes itself, with fields that the user has named."""
+"""Records that the library makes itself, with fields named by the user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What `aggregate` gives where no type of rows is named: the aggregates, by their names.
+    """A row of `aggregate` without a row type of the user's: the aggregates, by their names.
 
-    A row has its fields as attributes, cannot be changed, equals another of the same fields and
-    values, and is a JSON object in topics.
+    A row has its fields as attributes, cannot be changed, equals another row with the same fields
+    and values, and is a JSON object in topics.
 
     Example:
         >>> row = RowMaker(("total", "mean"), (int, float))(6, 1.5)
@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True):
         def __getattr__(self, name: str) -> Any: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle how to make it: the class of each set of names is made where it is needed."""
+        """Pickle how to make it: the class for a set of names is created in each process."""
         maker = type(self)._maker  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
         return maker, tuple(getattr(self, name) for name in self.__struct_fields__)  # pyright: ignore[reportUnknownVariableType]
 
@@ -47,11 +47,11 @@ def _row_class(names: tuple[str, ...], types: tuple[Any, ...]) -> type[Row]:
 
 
 class RowMaker:
-    """Makes rows of some names; called with a value for each.
+    """Makes rows with given names; called with a value for each.
 
     Args:
         names: The fields.
-        types: What they hold, ``Any`` where that is not known.
+        types: What they hold, ``Any`` if that is not known.
     """
 
     def __init__(self, names: tuple[str, ...], types: tuple[Any, ...]) -> None:
@@ -70,7 +70,7 @@ class RowMaker:
 
 
 class RowSerde(Serde[Row]):
-    """JSON objects of rows; a field of no known type must be what JSON gives back.
+    """Rows as JSON objects; a field without a known type must come back from JSON unchanged.
 
     Args:
         maker: What makes the rows.
@@ -95,7 +95,7 @@ class RowSerde(Serde[Row]):
         return self._maker.row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what makes the rows."""
+        """Pickle the row maker."""
         return RowSerde, (self._maker,)
 
     def serialize(self, value: Row | None) -> bytes | None:
@@ -126,7 +126,7 @@ def flat_row(make: RowMaker, window: Windowed[Any], value: Any) -> tuple[Any, Ro
 
 
 def _odd(value: Any) -> str | None:
-    """Return the type of what JSON would give back as something else."""
+    """Return the type of a part that JSON would return as something else."""
     kind = cast("type[Any]", type(value))
     if kind in _PLAIN:
         return None

@@ -1,4 +1,4 @@
-"""Serdes of Decimals, dates, spans of time and enums: text that other programs read too."""
+"""Serdes of Decimals, dates, spans of time and enums: text that other programs can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DecimalSerde(Serde[Decimal]):
     """Decimals as their text: ``1.50``.
 
     Args:
-        equal: Write equal numbers as equal bytes, for keys: without zeros at the end, so that 1.50
+        equal: Write equal numbers as equal bytes, for keys: without trailing zeros, so that 1.50
             comes back as 1.5.
 
     Example:
@@ -49,7 +49,7 @@ class DecimalSerde(Serde[Decimal]):
         return str(_shortest(value) if self.equal else value).encode()
 
     def deserialize(self, data: bytes | None) -> Decimal | None:
-        """Return the number of the text."""
+        """Return the number in the text."""
         if data is None:
             return None
         try:
@@ -59,7 +59,7 @@ class DecimalSerde(Serde[Decimal]):
 
 
 def _shortest(value: Decimal) -> Decimal:
-    """Return the number without zeros at its end; `Decimal.normalize` would round it."""
+    """Return the number without trailing zeros; `Decimal.normalize` would round it."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return value
@@ -103,8 +103,8 @@ class DateSerde(Serde[date]):
 class DatetimeSerde(Serde[datetime]):
     """Moments as ``2026-01-31T12:00:00.000000Z``: their bytes have the order of time.
 
-    A datetime with a time zone is written, and comes back, in UTC; one without zone has no ``Z``
-    and comes back without. The two cannot be compared, and neither can their bytes.
+    A datetime with a time zone is written, and comes back, in UTC; one without a zone has no ``Z``
+    and comes back without one. The two kinds cannot be compared, and neither can their bytes.
 
     Example:
         >>> DatetimeSerde().serialize(datetime(2026, 1, 31, 12, tzinfo=UTC))
@@ -115,7 +115,7 @@ class DatetimeSerde(Serde[datetime]):
     immutable = True
 
     def serialize(self, value: datetime | None) -> bytes | None:
-        """Return the moment as ISO 8601 writes it, to the microsecond."""
+        """Return the moment in ISO 8601, to the microsecond."""
         if value is None:
             return None
         if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -171,10 +171,10 @@ class TimedeltaSerde(Serde[timedelta]):
 
 
 class EnumSerde(Serde[Any]):
-    """Members of an enum: texts and whole numbers by their value, others by their name.
+    """Members of an enum: strings and whole numbers by their value, others by their name.
 
-    Where all values are texts, the bytes are those of `StrSerde`; where all are whole numbers,
-    those of `IntSerde`. So another program reads what it would read without the enum.
+    If all values are strings, the bytes are those of `StrSerde`; if all are whole numbers, those of
+    `IntSerde`. So other programs read the same as without the enum.
 
     Args:
         cls: The enum.
@@ -204,7 +204,7 @@ class EnumSerde(Serde[Any]):
         return EnumSerde, (self.type,)
 
     def __eq__(self, other: object) -> bool:
-        """Compare by the enum; one shipped to another process stays the same."""
+        """Compare by the enum; one that is sent to another process stays the same."""
         return (
             isinstance(other, EnumSerde)
             and other.name == self.name
@@ -244,7 +244,7 @@ class EnumSerde(Serde[Any]):
 
 
 def _kind(values: list[Any]) -> str:
-    """Return by what members are written: ``str``, ``int`` or ``name``."""
+    """Return how members are written: ``str``, ``int`` or ``name``."""
     if all(isinstance(value, str) for value in values):
         return "str"
     whole = all(
@@ -254,7 +254,7 @@ def _kind(values: list[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value itself; the value of an int's or a text's subclass is one of these."""
+    """Return the plain value, also for a subclass of int or str."""
     return str.__str__(value) if isinstance(value, str) else int(value)
 
 

@@ -1,4 +1,4 @@
-"""What can be said about a declared type without looking at a value."""
+"""What is known about a declared type without a value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIMPLE = frozenset(
 
 
 def field_types(cls: Any) -> list[Any]:
-    """Return the types of a class's fields, or nothing when its hints cannot be read."""
+    """Return the types of a class's fields; none if its hints cannot be read."""
     try:
         return list(get_type_hints(cls).values())
     except (NameError, TypeError):
@@ -84,7 +84,7 @@ def is_class_with_fields(cls: Any) -> bool:
 
 
 def is_attrs_class(cls: Any) -> bool:
-    """Whether a class is one of attrs, told without importing attrs."""
+    """Whether a class was made by attrs, without importing attrs."""
     return isinstance(cls, type) and "__attrs_attrs__" in vars(cls)
 
 
@@ -100,7 +100,7 @@ def _is_frozen(cls: Any) -> bool:
 
 
 def _cannot_be_set(cls: Any) -> bool:
-    """Whether an attrs class is frozen: attrs tells it only by the method that refuses."""
+    """Whether an attrs class is frozen, which only its __setattr__ shows."""
     return "frozen" in getattr(cls.__setattr__, "__name__", "")
 
 
@@ -128,5 +128,5 @@ def classes_within(cls: Any) -> list[type[Any]]:
 
 
 def is_class_by_path(cls: Any) -> bool:
-    """Whether values of a class are stored as their class's path with their fields."""
+    """Whether values of a class are stored as the class's path and their fields."""
     return is_class_with_fields(cls) or (isinstance(cls, type) and issubclass(cls, enum.Enum))

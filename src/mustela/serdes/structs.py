@@ -49,11 +49,11 @@ class _TypedSerde(Serde[Any]):
         self.immutable = is_deeply_immutable(cls)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: encoders stay where they were made."""
+        """Pickle the arguments, not the encoders."""
         return _rebuild, (type(self), self.type, self.sort_keys, self.verify)
 
     def __eq__(self, other: object) -> bool:
-        """Compare by the declared type; a class shipped to another process stays the same."""
+        """Compare by the declared type; a class that is sent to another process stays the same."""
         return (
             isinstance(other, _TypedSerde)
             and type(other) is type(self)
@@ -77,14 +77,14 @@ class _TypedSerde(Serde[Any]):
 class StructSerde(_TypedSerde):
     """JSON of a class with fields, a TypedDict, a container like list[int], or a union.
 
-    A class with fields is a dataclass, a ``msgspec.Struct``, an attrs class or a NamedTuple. In a
-    union Structs tell themselves apart by their tags.
+    A class with fields is a dataclass, a ``msgspec.Struct``, an attrs class or a NamedTuple. The
+    Structs of a union are distinguished by their tags.
 
     Args:
         cls: The declared type.
         sort_keys: Write dicts and sets inside in sorted order, for record keys.
-        verify: Read each value back as it is written, so that a field of the wrong type fails
-            at the step that made it, and not when a store or another program reads it.
+        verify: Read each value back when it is written, so that a field of the wrong type fails at
+            the step that made it, and not when a store or another program reads it.
 
     Example:
         >>> from dataclasses import dataclass
@@ -100,7 +100,7 @@ class StructSerde(_TypedSerde):
 
     def __init__(self, cls: Any, *, sort_keys: bool = False, verify: bool = True) -> None:
         super().__init__(cls, sort_keys=sort_keys, verify=verify)
-        # attrs lists slots in the order of a set, which is another one in each process.
+        # attrs lists slots in the order of a set, which differs between processes.
         fields = "sorted" if any(map(_has_attrs_slots, classes_within(cls))) else "deterministic"
         self._encode = msgspec.json.Encoder(order=fields if sort_keys else None).encode
         if sort_keys and _has_other_keys(cls):
@@ -233,12 +233,12 @@ def structured_serde(spec: Any, *, sort_keys: bool = False) -> Serde[Any]:
 
 
 def _is_pydantic(cls: Any) -> bool:
-    """Whether a class is pydantic's, told without importing pydantic."""
+    """Whether a class is pydantic's, without importing pydantic."""
     return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__")
 
 
 def _has_pydantic(spec: Any) -> bool:
-    """Whether a type is pydantic's, or has such a one inside."""
+    """Whether a type is pydantic's, or contains one that is."""
     return (
         _is_pydantic(spec)
         or _is_pydantic(get_origin(spec))
@@ -251,7 +251,7 @@ def _has_attrs_slots(cls: Any) -> bool:
 
 
 def _has_other_keys(spec: Any) -> bool:
-    """Whether a type is, or has inside, a dict whose keys are no texts, which msgspec sorts."""
+    """Whether a type is, or contains, a dict whose keys are not strings, which msgspec sorts."""
     hints = (hint for cls in classes_within(spec) for hint in field_types(cls))
     return any(map(_is_dict_of_others, [spec, *hints]))
 
@@ -264,7 +264,7 @@ def _is_dict_of_others(spec: Any) -> bool:
 
 
 def _encode_in_two_steps(value: Any) -> bytes:
-    """Return JSON in sorted order of a value in which keys are texts only when they are JSON."""
+    """Return sorted JSON of a value with keys that are strings only in JSON."""
     try:
         return msgspec.json.encode(value, order="deterministic")
     except TypeError:
@@ -273,7 +273,7 @@ def _encode_in_two_steps(value: Any) -> bytes:
 
 
 def _fix(problem: str) -> str:
-    """Return how to mend a type that msgspec refuses."""
+    """Return how to correct a type that msgspec refuses."""
     if not any(said in problem for said in ("may not contain more than one", "type union")):
         return "use fields of types that JSON can represent, or your own Serde"
     if any(kind in problem for kind in ("Struct", "dataclass", "dict-like")):
@@ -285,7 +285,7 @@ def _check_dict_keys(spec: Any) -> None:
     """Check that keys of a dict can be keys in JSON.
 
     Raises:
-        SerdeTypeError: If they are no texts, and cannot be written as such.
+        SerdeTypeError: If they are not strings, and cannot be written as such.
     """
     inside = get_args(spec)
     if get_origin(spec) is dict:

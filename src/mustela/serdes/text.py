@@ -33,21 +33,21 @@ _SCALARS: Final[dict[str, type[Any]]] = {
     "timedelta": timedelta,
     "uuid": UUID,
 }
-"""What serdes that hold one type hold, by their names."""
+"""The types of serdes that hold only one, by the serdes' names."""
 
 
 def from_text(text: str, serde: Serde[Any]) -> Any:
-    """Return the value that a text stands for.
+    """Return the value of a text.
 
     Numbers, dates and UUIDs are written as in JSON without quotes, text as it is or in double
     quotes; everything else is JSON.
 
     Args:
-        text: What somebody wrote.
-        serde: What the value is for: it says the type.
+        text: What a person wrote.
+        serde: What the value is for; it gives the type.
 
     Raises:
-        ValueError: If the text is no value of the serde's type.
+        ValueError: If the text is not a value of the serde's type.
 
     Example:
         >>> from mustela.serdes.resolve import resolve_serde
@@ -116,7 +116,7 @@ def _typed(text: str, cls: Any) -> Any:
         return _loose(text)
     written = _unquoted(text)
     try:
-        # Dates, numbers, enums: msgspec reads them from text when it need not be strict.
+        # Dates, numbers, enums: msgspec reads them from text if it is not strict.
         return written if cls is str else msgspec.convert(written, cls, strict=False)
     except (msgspec.ValidationError, TypeError):
         return _converted(_loose(text), cls)
@@ -138,7 +138,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _loose(text: str) -> Any:
-    """Return what a text is as JSON, and the text itself if it is none."""
+    """Return a text as JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The serde of store values that nobody declared: msgpack that gives every type back exactly.
+"""The serde of store values without a declared one: msgpack that keeps every type exactly.
 
-Format 1. Plain msgpack for None, bool, int of 64 bits, float, str, bytes, list, and dicts whose
-keys are such scalars. Everything else is a msgpack extension whose code is below and whose body is
-msgpack again. Codes are on disk and in changelogs: they are only ever added, never given anew.
+Format 1. Plain msgpack for None, bool, int of 64 bits, float, str, bytes, list, and dicts with such
+scalars as keys. Everything else is a msgpack extension with a code from below and a body that is
+msgpack again. Codes are on disk and in changelogs: add new ones, but never reuse one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WINDOWED_FIX = (
     " group_by(…, key=WindowedSerde(str, window_size=…)) or key=SessionWindowedSerde(str)"
 )
 _FAILURES = (TypeError, ValueError, OverflowError, AttributeError)
-# Bytes of an unknown origin may name a time zone that is a directory, or a number that is none.
+# Bytes of unknown origin may name a time zone that is a directory, or a number out of range.
 _READ_FAILURES = (msgspec.DecodeError, ArithmeticError, LookupError, OSError, *_FAILURES)
 
 
@@ -59,16 +59,16 @@ class _Unencodable(TypeError):
 
 
 class ValueSerde(Serde[Any]):
-    """Any value of Python's common types, given back with its exact types, never by pickle.
+    """Any value of Python's common types, returned with its exact types, never by pickle.
 
     Tuples, sets, Decimals, dates, UUIDs, big integers, dicts with keys of any kind, Counter,
-    defaultdict, OrderedDict and deque come back as what they were, nested too. Dataclasses,
-    Structs, NamedTuples and enums are stored by their class's path and their fields; only the
+    defaultdict, OrderedDict and deque come back as what they were, also when nested. Dataclasses,
+    Structs, NamedTuples and enums are stored as their class's path and their fields; only the
     classes given here, and those that their fields name, are ever made from bytes.
 
     Args:
         classes: Classes whose values may be stored.
-        sort_keys: Write dicts in sorted order, so that equal values are equal bytes: for keys.
+        sort_keys: Write dicts in sorted order, so that equal values have equal bytes; for keys.
 
     Example:
         >>> serde = ValueSerde()
@@ -92,7 +92,7 @@ class ValueSerde(Serde[Any]):
         self.freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: encoders stay where they were made."""
+        """Pickle the arguments, not the encoders."""
         return _rebuild_serde, (self.classes, self.sort_keys)
 
     def __eq__(self, other: object) -> bool:
@@ -121,7 +121,7 @@ class ValueSerde(Serde[Any]):
             raise _too_deep(value) from None
         except _FAILURES as error:
             self._fail(value, error)
-        # Integers of more than 64 bits are rare, so they are looked for only now.
+        # Integers of more than 64 bits are rare, so they are searched for only now.
         slow = ValueSerde(self.classes, sort_keys=self.sort_keys)
         object.__setattr__(slow, "_scalars", _WITHOUT_INT)
         try:
@@ -142,7 +142,7 @@ class ValueSerde(Serde[Any]):
             self._raise_at(one, values, error)
 
     def _lower(self, value: Any) -> Any:
-        """Turn a value into what msgpack knows, extensions included."""
+        """Turn a value into types that msgpack knows, extensions included."""
         cls = value.__class__
         scalars, lower = self._scalars, self._lower
         if cls in scalars:
@@ -181,7 +181,7 @@ class ValueSerde(Serde[Any]):
         return self._encode([v if v.__class__ in scalars else lower(v) for v in value])
 
     def _sorted_items(self, value: Iterable[Any]) -> bytes:
-        """Encode a set the same way in every process, whatever the order of its hashes."""
+        """Encode a set the same way in every process, whatever its hash order."""
         lower, encode = self._lower, self._encode
         return encode(sorted((lower(item) for item in value), key=encode))
 
@@ -224,7 +224,7 @@ class ValueSerde(Serde[Any]):
         return _WINDOWED_FIX if isinstance(culprit, Windowed) else _KEY_FIX
 
     def _culprit(self, value: Any, problem: str) -> tuple[str, Any, str]:
-        """Walk down to the innermost value that fails by itself."""
+        """Find the innermost value that fails by itself."""
         path = "value"
         found = True
         while found:
@@ -308,7 +308,7 @@ def class_path(cls: Any) -> str:
 
 
 def holds(cls: type[Any]) -> bool:
-    """Say whether values of exactly this class are kept without a word about the class.
+    """Say whether values of exactly this class are kept without a declared serde.
 
     Example:
         >>> holds(Decimal), holds(enum.Enum)
@@ -329,7 +329,7 @@ def _by_path(classes: Iterable[Any]) -> dict[str, type[Any]]:
 
 
 def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
-    """Return classes by name where that is clear: a script's module is ``__main__`` or its own."""
+    """Return classes by name if that is unique: a script's module is ``__main__`` or its own."""
     listed = list(classes)
     counts = Counter(cls.__qualname__ for cls in listed)
     return {cls.__qualname__: cls for cls in listed if counts[cls.__qualname__] == 1}
@@ -384,7 +384,7 @@ def _lower_int(_serde: ValueSerde, value: int) -> Any:
     return Ext(_BIG_INT, value.to_bytes(size, "big", signed=True))
 
 
-# A class's own methods are private to it; these tables are the other half of ValueSerde.
+# The class's own methods are private; these tables are the other half of ValueSerde.
 # pyright: reportPrivateUsage=false
 _LOWER: MappingProxyType[type[Any], Callable[[ValueSerde, Any], Any]] = MappingProxyType(
     {

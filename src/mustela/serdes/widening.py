@@ -1,7 +1,7 @@
 """Whether values of one shape can be read as values of another.
 
-The rule is narrow on purpose: what it allows is read without loss by every serde that has shapes.
-A field that is gone may as well be one that was renamed, so it is no widening.
+The rule is deliberately narrow: what it allows, every serde with shapes reads without loss. A
+missing field may have been renamed, so a shape without it is not a widening.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from mustela.serdes.meaning import Shape, shape_text
 
-# Shapes are JSON, whose types are known only by looking at it.
+# Shapes are JSON, whose types are known only at run time.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 __all__ = ["Widening", "widening"]
@@ -24,8 +24,7 @@ class Widening:
     """How a shape differs from an older one.
 
     Attributes:
-        gained: What the new shape has and the old one lacks, and old values can be read all the
-            same.
+        gained: What the new shape has and the old one lacks, although old values can still be read.
         problems: Why old values cannot be read, or not without loss.
     """
 
@@ -45,7 +44,7 @@ def widening(then: Shape, now: Shape) -> Widening:
         >>> widening(["list", "int"], ["list", ["union", "None", "int"]]).gained
         ['[]: None | int instead of int']
         >>> widening("int", "str").problems
-        ['the value is str, and was int']
+        ['the value is str, but was int']
     """
     found = Widening()
     _compare(then, now, "", found)
@@ -81,12 +80,12 @@ def _same_kind(
     at: str,
     found: Widening,
 ) -> None:
-    """Compare what is inside of two containers, or what values there may be."""
+    """Compare the contents of two containers, or the possible values."""
     old, new = arguments
     if kind in {"enum", "literal"}:
         gone = [str(value) for value in old if value not in new]
         if gone:
-            found.problems.append(f"{at or 'the value'} may not be {', '.join(gone)} any more")
+            found.problems.append(f"{at or 'the value'} may no longer be {', '.join(gone)}")
         else:
             found.gained.append(_told(*whole, at))
     elif kind == "classes":
@@ -107,7 +106,7 @@ def _all_of(old: list[Shape], now: Shape, at: str, found: Widening) -> None:
 
 
 def _one_of(then: Shape, new: list[Shape], now: Shape, at: str, found: Widening) -> None:
-    """The value was of one kind, and may be of several now."""
+    """The value was of one kind, and may now be of several."""
     if then in new:
         found.gained.append(_told(then, now, at))
         return
@@ -123,7 +122,7 @@ def _classes(then: dict[str, Any], now: dict[str, Any], at: str, found: Widening
     for what in ("form", "tag"):
         if then.get(what) != now.get(what):
             was, name = then.get(what), at or "the value"
-            found.problems.append(f"{name} has {what} {now.get(what)}, and had {was}")
+            found.problems.append(f"{name} has {what} {now.get(what)}, but had {was}")
             return
     place = f"{at}." if at else ""
     if then["form"] == "array":
@@ -144,7 +143,7 @@ def _by_place(old: list[Any], new: list[Any], place: str, found: Widening) -> No
     """Fields of an array have no names in the bytes: only their order counts."""
     for (was, shape, _), (name, other, _) in zip(old, new, strict=False):
         if was != name:
-            found.problems.append(f"field {place}{name} stands where {was} was")
+            found.problems.append(f"field {place}{name} is where {was} was")
         _compare(shape, other, f"{place}{name}", found)
     found.problems.extend(f"field {place}{name} is gone" for name, _, _ in old[len(new) :])
     for name, shape, default in new[len(old) :]:
@@ -159,10 +158,10 @@ def _gained(name: str, shape: Shape, default: str, found: Widening) -> None:
 
 
 def _default(name: str, then: str, now: str, found: Widening) -> None:
-    """Where rows may lack a field, what stands for it must stay."""
+    """If rows may lack a field, its default must stay the same."""
     if len(then) > 1 and then != now:
         was, new = then[1:], now[1:] or "another"
-        found.problems.append(f"rows without {name} mean {was}, its default is {new} now")
+        found.problems.append(f"rows without {name} mean {was}, but its default is now {new}")
     elif then == "?" and now != "?":
         found.problems.append(f"rows may lack {name}")
     elif now == "?" and then != "?":
@@ -192,4 +191,4 @@ def _told(then: Shape, now: Shape, at: str) -> str:
 
 
 def _other(then: Shape, now: Shape, at: str) -> str:
-    return f"{at or 'the value'} is {shape_text(now)}, and was {shape_text(then)}"
+    return f"{at or 'the value'} is {shape_text(now)}, but was {shape_text(then)}"

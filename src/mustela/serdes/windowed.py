@@ -45,7 +45,7 @@ def _size_ms(size: timedelta) -> int:
     try:
         return span_ms("WindowedSerde", "window_size", size, error=WindowSizeError)
     except WindowSizeError as error:
-        error.fix = "pass the window_size that the windows were created with"
+        error.fix = "pass the window_size with which the windows were created"
         raise
 
 
@@ -54,7 +54,7 @@ def _is_windowed(value: object) -> bool:
 
 
 class _KeySerde(Serde[Windowed[K]]):
-    """What both have in common: the serde of the key inside."""
+    """What both kinds share: the serde of the key inside."""
 
     inner: Serde[Any]
 
@@ -67,7 +67,7 @@ class _KeySerde(Serde[Windowed[K]]):
         return super().__hash__()
 
     def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Serde[Windowed[K]]:
-        """Return the serde with the one inside as it is at a place."""
+        """Return the serde with the inner one bound to a place."""
         inner = self.inner.bound(place, registry)
         if inner is self.inner:
             return self
@@ -88,7 +88,7 @@ class _KeySerde(Serde[Windowed[K]]):
         """Return the bytes of the key inside.
 
         Raises:
-            SerdeError: If there are too few bytes for the times behind it.
+            SerdeError: If there are too few bytes for the times after the key.
         """
         if len(data) < self.group_suffix:
             problem = f"a windowed key has at least {self.group_suffix}"
@@ -109,8 +109,8 @@ class WindowedSerde(_KeySerde[K]):
 
     Args:
         inner: Type or serde of the keys inside.
-        window_size: From a window's start to its end, which the bytes do not hold: the size of
-            time windows, the time difference of sliding ones, None for unlimited windows.
+        window_size: From a window's start to its end, which is not in the bytes: the size of time
+            windows, the time difference of sliding ones, None for unlimited windows.
 
     Example:
         >>> serde = WindowedSerde(str, window_size=timedelta(milliseconds=10))

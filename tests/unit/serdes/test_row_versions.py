@@ -107,7 +107,7 @@ def test_rows_of_the_first_version_are_what_they_were() -> None:
 @pytest.mark.parametrize(
     ("written", "reads", "says"),
     [
-        ((3, 1), (2, 1), "the row is of version 3, and the program has version 2"),
+        ((3, 1), (2, 1), "the row is of version 3, but the program has version 2"),
         ((1, 1), (3, 2), "no upgrade from 1"),
     ],
 )

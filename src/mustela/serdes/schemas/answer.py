@@ -1,4 +1,4 @@
-"""What a registry answers."""
+"""The answer of a registry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Answer"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a registry answers.
+    """The answer of a registry.
 
     Attributes:
-        status: HTTP's own.
-        body: The JSON of it, None where it was none.
+        status: The HTTP status.
+        body: Its JSON, None if it is not JSON.
     """
 
     status: int
@@ -22,11 +22,11 @@ class Answer:
 
     @property
     def told_of(self) -> dict[str, Any]:
-        """The object that it is; empty where it is none."""
+        """The JSON object in the answer; empty if there is none."""
         body: Any = self.body
         return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
     @property
     def told(self) -> str:
-        """What the registry says in words."""
+        """The registry's message."""
         return str(self.told_of.get("message") or self.told_of.get("title") or "")

@@ -29,15 +29,15 @@ _WITH_DECIMAL: Final = (*_NATIVE, Decimal)
 _PLAIN: Final = MappingProxyType[type[Any], str](
     {str: "string", int: "long", float: "double", bool: "boolean", bytes: "bytes"}
 )
-"""The schemas of values that are no records, where none is declared."""
+"""The schemas of values that are not records, if none is declared."""
 _LATEST: Final = "latest"
 
 
 class AvroRecord(dict[str, Any]):
-    """A record of Avro whose class nobody declared: a dict that knows its schema.
+    """An Avro record without a declared class: a dict that knows its schema.
 
-    Written again, it is written with that schema. A dict that is made of it
-    (``{**record, "total": 1}``) is a plain dict, written with the latest schema of its subject.
+    When written again, it is written with that schema. A dict made from it (``{**record, "total":
+    1}``) is a plain dict, written with the latest schema of its subject.
 
     Example:
         >>> schema = RegistrySchema('{"type":"record","name":"Order","fields":[]}')
@@ -57,17 +57,17 @@ class AvroRecord(dict[str, Any]):
 
 
 class AvroSerde(RegisteredSerde[Any]):
-    """Avro whose schemas are in a registry.
+    """Avro with schemas in a registry.
 
     Args:
         of: A dataclass, a ``msgspec.Struct``, an attrs class, a TypedDict, a pydantic model, or one
-            of Python's own types; its schema is made of it, and values are read as it. Without it
-            values are what Avro holds: dicts, lists and so on.
+            of Python's own types; the schema is derived from it, and values are read as it. Without
+            it, values are what Avro holds: dicts, lists and so on.
         schema: The schema, as text or as JSON has it, if not that of the type. Values are written
-            with it, and read as it whatever they were written with.
+            with it, and read as it whatever schema they were written with.
         references: Schemas of the registry that it uses.
-        namespace: Where the type's records are named.
-        registry: Properties of a registry of its own; the application's if not given.
+        namespace: The namespace of the type's records.
+        registry: Properties of the serde's own registry; the application's if not given.
 
     Raises:
         SchemaTypeError: If the type has no schema, or the schema cannot be read.
@@ -129,7 +129,7 @@ class AvroSerde(RegisteredSerde[Any]):
     def _check(self) -> None:
         try:
             self._avro.parse_schema(self._json, named_schemas={})
-        except Exception as error:  # noqa: BLE001 - a library may raise anything at a schema
+        except Exception as error:  # noqa: BLE001 - the library may raise anything for a schema
             msg = f"a schema cannot be read as Avro: {type(error).__name__}: {error}"
             raise SchemaTypeError(msg, fix="correct the schema") from None
 
@@ -154,14 +154,14 @@ class AvroSerde(RegisteredSerde[Any]):
             stream.seek(HEAD)
             value = decode(stream, writer, own)
             if stream.tell() != len(data):
-                msg = f"{len(data) - stream.tell()} of them are behind the end of the value"
+                msg = f"{len(data) - stream.tell()} of them are after the end of the value"
                 raise ValueError(msg)
             return finish(value)
 
         return read
 
     def _finish(self, schema: RegistrySchema) -> Callable[[Any], Any]:
-        """Return what makes a value of what Avro gives."""
+        """Return a function that makes a value from what Avro gives."""
         of = self.type
         if of is None:
             kept = self.schema or schema
@@ -247,14 +247,14 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        if text.isidentifier():  # "string" without its quotes, as Java's registry takes it
+        if text.isidentifier():  # "string" without its quotes, as Java's registry accepts it
             return text
-        msg = "a schema cannot be read as Avro: it is no JSON"
+        msg = "a schema cannot be read as Avro: it is not JSON"
         raise SchemaTypeError(msg, fix="correct the schema") from None
 
 
 def _record_name(schema: Any) -> str:
-    """Return the whole name of a record's schema, empty where it has none."""
+    """Return the full name of a record's schema, empty if it has none."""
     if not isinstance(schema, dict) or "name" not in schema:
         return ""
     told = cast("dict[str, Any]", schema)
@@ -269,14 +269,14 @@ def _told(of: Any, schema: Any) -> str:
 
 
 def _runtime(of: Any) -> type[Any] | None:
-    """Return the class of which values must be; None where that is for the schema to say."""
+    """Return the class that values must have; None if the schema decides that."""
     if not isinstance(of, type) or issubclass(of, dict):
         return None
     return cast("type[Any]", of)
 
 
 def _check_moments(value: Any) -> None:
-    """Refuse times without a zone, which would be taken for times of this machine's zone."""
+    """Refuse times without a zone, which would be taken as times in this machine's zone."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             msg = "a datetime has no time zone"

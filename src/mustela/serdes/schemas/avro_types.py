@@ -1,4 +1,4 @@
-"""The Avro schema of a Python type, and what of an Avro schema the values of a store depend on."""
+"""The Avro schema of a Python type, and the parts of a schema on which stored values depend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mustela.serdes.base import type_name
 from mustela.serdes.schemas.faults import SchemaTypeError
 from mustela.serdes.shape import is_attrs_class, is_named_tuple
 
-# Schemas are JSON, whose types are known only by looking at it.
+# Schemas are JSON, whose types are known only at run time.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 __all__ = ["NO_DEFAULT", "avro_schema", "avro_shape"]
@@ -62,10 +62,10 @@ def avro_schema(spec: Any, namespace: str = "") -> Any:
     Args:
         spec: A dataclass, a ``msgspec.Struct``, an attrs class, a TypedDict, a pydantic model, or
             one of Python's own types.
-        namespace: Where the records are named.
+        namespace: The namespace of the records.
 
     Raises:
-        SchemaTypeError: If Avro has nothing for it.
+        SchemaTypeError: If Avro has no type for it.
 
     Example:
         >>> @dataclasses.dataclass
@@ -99,7 +99,7 @@ class _Schemas:
             return {"type": "array", "items": self.of(inside[0], f"{at}[]")}
         if origin is dict:
             if inside[0] is not str:
-                raise _no_schema(spec, at, "keys of a map are texts")
+                raise _no_schema(spec, at, "keys of an Avro map are strings")
             return {"type": "map", "values": self.of(inside[1], f"{at}[]")}
         if isinstance(spec, type) and issubclass(spec, enum.Enum):
             return self._enum(spec, at)
@@ -110,7 +110,7 @@ class _Schemas:
         raise _no_schema(spec, at, "Avro has no type for it")
 
     def _union(self, inside: tuple[Any, ...], at: str, default: Any) -> list[Any]:
-        # A default is of the first branch: None comes first, but where the default is another.
+        # A default is of the first branch, so None comes first unless there is another default.
         first = [one for one in inside if one is type(None)]
         rest = [one for one in inside if one is not type(None)]
         ordered = first + rest if default is NO_DEFAULT or default is None else rest + first
@@ -198,7 +198,7 @@ def _made(default: Any, factory: Any, missing: Any) -> Any:
 
 
 def _plain_default(default: Any) -> Any:
-    """Return a default as a schema has it; none where JSON cannot say it."""
+    """Return a default as a schema holds it; no default if JSON cannot hold it."""
     if default is NO_DEFAULT:
         return default
     if isinstance(default, bytes):

@@ -1,4 +1,4 @@
-"""The serdes with a registry by name and by class, loaded when one is asked for."""
+"""The registry's serdes by name and by class, loaded when one is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REGISTERED: Final = ("avro", "jsonschema", "protobuf")
 
 
 def registered_by_name(name: str) -> Serde[Any] | None:
-    """Return the serde of a name, None if it is none of these.
+    """Return the serde with a name, None if it is none of these.
 
     Raises:
         MissingLibraryError: If the library of its format is not installed.
@@ -35,7 +35,7 @@ def registered_by_name(name: str) -> Serde[Any] | None:
 
 
 def is_message(spec: object) -> bool:
-    """Whether a type is a message class of Protobuf, told without importing protobuf."""
+    """Whether a type is a message class of Protobuf, without importing protobuf."""
     return (
         isinstance(spec, type)
         and hasattr(spec, "DESCRIPTOR")

@@ -1,7 +1,7 @@
-"""The registry: what is asked of it, remembered, and how its refusals are told.
+"""The registry: what it is asked, what is remembered, and how its refusals are reported.
 
-One client and one cache per process and registry: `registry_of`. What the registry says of an id
-holds for ever, so it is asked once.
+There is one client and one cache per process and registry: `registry_of`. The registry's answer for
+an id never changes, so it is asked once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["Reference", "Registry", "RegistrySchema", "UnknownSchemaIdError", "r
 CLIENTS_MAX: Final = 16
 UNKNOWN_KEPT_MAX: Final = 1_000
 UNKNOWN_ANSWERS: Final = 1_000
-"""How often an id that the registry does not know is answered from memory before it is asked
-again: a topic full of such records costs a request per thousand."""
+"""How often an unknown id is answered from memory before the registry is asked again: a topic full
+of such records costs one request per thousand."""
 
 _ERRORS: Final = 300
 _CONFLICT: Final = 409
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class UnknownSchemaIdError(LookupError):
-    """The registry has no schema of an id: the record that names it is bad."""
+    """The registry has no schema with an id: the record that names it is bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Reference:
     """A schema that another one uses.
 
     Attributes:
-        name: What it is called there: a record's name, or the path of a file.
-        subject: The subject that has it.
-        version: Which of its versions.
+        name: Its name there: a record's name, or the path of a file.
+        subject: The subject that contains it.
+        version: Its version in the subject.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchema:
-    """A schema as a registry has it.
+    """A schema in the form in which a registry has it.
 
     Attributes:
         text: The schema.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        references: What it uses.
+        references: The schemas that it uses.
     """
 
     text: str
@@ -76,7 +76,7 @@ class RegistrySchema:
     references: tuple[Reference, ...] = ()
 
     def body(self) -> dict[str, Any]:
-        """Return it as requests have it."""
+        """Return it in the form of a request."""
         body: dict[str, Any] = {"schema": self.text}
         if self.kind != "AVRO":
             body["schemaType"] = self.kind
@@ -98,17 +98,17 @@ class RegistrySchema:
 
 
 class Transport(Protocol):
-    """Brings requests to a registry."""
+    """Sends requests to a registry."""
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer: ...
 
 
 class Registry:
-    """A schema registry, with all that was learned of it.
+    """A schema registry, with all that is known about it.
 
     Args:
-        transport: Brings requests to it.
-        options: What may be done there.
+        transport: Sends requests to it.
+        options: What is allowed there.
     """
 
     def __init__(self, transport: Transport, options: RegistryOptions) -> None:
@@ -122,14 +122,14 @@ class Registry:
         self._unknown: dict[tuple[int, str], int] = {}
 
     def schema(self, schema_id: int, *, form: str = "") -> RegistrySchema:
-        """Return the schema of an id.
+        """Return the schema with an id.
 
         Args:
             schema_id: The id.
             form: ``serialized`` for Protobuf's own bytes in base64.
 
         Raises:
-            UnknownSchemaIdError: If the registry does not know it.
+            UnknownSchemaIdError: If the registry has no such schema.
             RegistryUnreachableError: If it does not answer.
         """
         asked = schema_id, form
@@ -152,11 +152,11 @@ class Registry:
             return found
 
     def id_of(self, subject: str, schema: RegistrySchema) -> int:
-        """Return the id of a schema in a subject, registering it where that is allowed.
+        """Return the id of a schema in a subject, registering it if that is allowed.
 
         Raises:
-            IncompatibleSchemaError: If it does not go with the versions before.
-            SubjectMissingError: If the subject does not have it, and it may not be registered.
+            IncompatibleSchemaError: If it is not compatible with earlier versions.
+            SubjectMissingError: If the subject does not contain it, and it may not be registered.
             RegistryRefusedError: If the registry refuses for another reason.
             RegistryUnreachableError: If it does not answer.
         """
@@ -173,7 +173,7 @@ class Registry:
         return int(self._good(answer, f"subject {subject!r}")["version"])
 
     def latest(self, subject: str) -> tuple[int, RegistrySchema]:
-        """Return id and schema of a subject's latest version, as it was when first asked for.
+        """Return id and schema of a subject's latest version at the time of the first request.
 
         Raises:
             SubjectMissingError: If the registry has no such subject.
@@ -237,7 +237,7 @@ class Registry:
             401: "set schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token",
             403: "give the application's user the right to do this in the registry",
             _INVALID: "correct the schema, or the reference in it",
-        }.get(answer.status, "look into the registry's own log")
+        }.get(answer.status, "see the registry's own log")
         evidence: dict[str, object] = {"answer": f"{answer.status} {answer.told}"}
         if schema is not None:
             evidence["schema"] = _shown(schema.text)
@@ -268,7 +268,7 @@ class Registry:
         latest = self._transport.ask("GET", f"{_subject(subject)}/versions/latest")
         known = str(latest.told_of.get("schema", ""))
         return IncompatibleSchemaError(
-            f"the schema of the program does not go with those of subject {subject!r}",
+            f"the schema of the program is not compatible with those of subject {subject!r}",
             evidence={
                 "answer": answer.told,
                 "new": _shown(schema.text),
@@ -293,7 +293,7 @@ def registry_of(options: RegistryOptions) -> Registry:
 
 @lru_cache(maxsize=CLIENTS_MAX)
 def _client(options: RegistryOptions, _pid: int) -> Registry:
-    # By process: a worker that was forked starts without what its parent had open.
+    # By process: a forked worker begins without its parent's open connections.
     parts = urlsplit(options.urls[0])
     if parts.scheme == "mock":
         return Registry(mock_transport(parts.netloc or parts.path), options)
@@ -308,7 +308,7 @@ def _subject(subject: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a schema as a person reads it."""
+    """Return a schema in a readable form."""
     with suppress(ValueError):
         text = json.dumps(json.loads(text), indent=2)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -1,6 +1,6 @@
-"""What can be wrong with a registry, or with the schemas in it.
+"""Problems with a registry, or with the schemas in it.
 
-None of these is the fault of a record: none goes to a handler or to the dead letters.
+No record is to blame for them, so none of them sends one to a handler or to the dead letters.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class RegistryRefusedError(EnvironmentFault):
 
 
 class IncompatibleSchemaError(EnvironmentFault):
-    """The registry refuses a schema that does not go with the versions before it.
+    """The registry refuses a schema that is not compatible with earlier versions.
 
-    ``fields`` holds ``subject``, ``schema`` (the new one) and ``latest`` (that of the registry).
+    ``fields`` holds ``subject``, ``schema`` (the new one) and ``latest`` (the registry's).
     """
 
     code = "REGISTRY_INCOMPATIBLE"
 
 
 class SubjectMissingError(EnvironmentFault):
-    """A subject does not have the schema that is wanted, or the schema has no name for one."""
+    """A subject does not have the schema that is needed, or the schema has no name for one."""
 
     code = "REGISTRY_SUBJECT_MISSING"
 
@@ -54,7 +54,7 @@ class RegistryMissingError(EnvironmentFault):
 
 
 class RegistryOptionError(UsageError):
-    """A property of the registry has a value that it cannot have."""
+    """A property of the registry has an invalid value."""
 
     code = "REGISTRY_OPTION"
 

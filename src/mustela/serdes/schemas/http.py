@@ -1,4 +1,4 @@
-"""Requests to a registry over HTTP, by the standard library alone."""
+"""Requests to a registry over HTTP, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _WAIT_MAX_S: Final = 5.0
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Credentials go to the address that was configured, and to no other."""
+    """Credentials go only to the configured address."""
 
     def redirect_request(self, *_args: Any, **_named: Any) -> None:
         return None
 
 
 class HttpTransport:
-    """Asks a registry, the first of its addresses that answers, and again where that may help.
+    """Asks the first of a registry's addresses that answers, and retries if that may help.
 
     Args:
         options: Addresses, credentials and limits.
 
     Raises:
-        RegistryRefusedError: If a file of certificates cannot be read.
+        RegistryRefusedError: If a certificate file cannot be read.
     """
 
     def __init__(self, options: RegistryOptions) -> None:
@@ -57,7 +57,7 @@ class HttpTransport:
         """Make a request.
 
         Raises:
-            RegistryUnreachableError: If no address answers, or none does what it should.
+            RegistryUnreachableError: If no address answers properly.
         """
         data = None if body is None else json.dumps(body).encode()
         wait = self._options.retry_wait_ms / 1000

@@ -16,7 +16,7 @@ from mustela.serdes.schemas.registered import Read, RegisteredSerde, Write, libr
 from mustela.serdes.schemas.wire import HEAD
 from mustela.serdes.structs import structured_serde
 
-# Schemas are JSON, whose types are known only by looking at it.
+# Schemas are JSON, whose types are known only at run time.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false
 
@@ -26,18 +26,18 @@ Validate = Callable[[Any], None]
 
 
 class JsonSchemaSerde(RegisteredSerde[Any]):
-    """JSON whose schema is in a registry.
+    """JSON with a schema in a registry.
 
     Args:
-        of: A type as `resolve_serde` takes it for JSON; its schema is made of it, and values are
-            read as it. Without it values are what JSON holds.
-        schema: The schema, if not that of the type. Values are checked against it as they are
+        of: A type that `resolve_serde` accepts for JSON; the schema is derived from it, and values
+            are read as it. Without it, values are what JSON holds.
+        schema: The schema, if not that of the type. Values are checked against it when they are
             written and read.
         references: Schemas of the registry that it uses, each by the name of its ``$ref``.
-        registry: Properties of a registry of its own; the application's if not given.
+        registry: Properties of the serde's own registry; the application's if not given.
 
     Without a schema, values are written with the latest one of their subject, and checked against
-    the one that they were written with as they are read.
+    the one with which they were written when they are read.
 
     Raises:
         SchemaTypeError: If the type has no schema, or the schema cannot be read.
@@ -86,7 +86,7 @@ class JsonSchemaSerde(RegisteredSerde[Any]):
         try:
             loaded = json.loads(text)
             self._library.validators.validator_for(loaded).check_schema(loaded)
-        except Exception as error:  # noqa: BLE001 - a library may raise anything at a schema
+        except Exception as error:  # noqa: BLE001 - the library may raise anything for a schema
             told = str(error).splitlines()[0]
             msg = f"a schema cannot be read as JSON Schema: {told}"
             raise SchemaTypeError(msg, fix="correct the schema") from None
@@ -120,7 +120,7 @@ class JsonSchemaSerde(RegisteredSerde[Any]):
         loaded = json.loads(schema.text)
         make = self._library.validators.validator_for(loaded)
         draft = drafts.specification_with(make.META_SCHEMA["$schema"])
-        # A registry that was given never fetches what a $ref names.
+        # With an explicit registry nothing named by a $ref is fetched.
         known = referencing.Registry().with_resources(
             (reference.name, draft.create_resource(json.loads(referred.text)))
             for reference, referred in self._with_references(schema)
@@ -181,7 +181,7 @@ def _made(
 
 
 def _schema_of(of: Any) -> dict[str, Any]:
-    """Return the schema of a type, with its name where it is a class."""
+    """Return the schema of a type, with its name if it is a class."""
     try:
         if isinstance(of, type) and hasattr(of, "__pydantic_validator__"):
             from pydantic import TypeAdapter
@@ -199,7 +199,7 @@ def _schema_of(of: Any) -> dict[str, Any]:
 
 
 def _uses(parts: dict[str, Any], name: str) -> bool:
-    """Say whether a type is inside of itself: it is referred to then, and cannot be moved."""
+    """Say whether a type contains itself: then it is referred to, and cannot be moved."""
     return f"#/$defs/{name}" in json.dumps(parts).replace('\\"', '"')
 
 

@@ -1,6 +1,6 @@
-"""A registry inside the process, for tests: ``mock://scope``, as Confluent's clients have it.
+"""A registry inside the process, for tests: ``mock://scope``, as in Confluent's clients.
 
-It answers as a registry does, and knows what ids and versions are; it checks no compatibility.
+It answers like a registry and keeps ids and versions; it does not check compatibility.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class MockTransport:
 
 
 def _identity(body: dict[str, Any]) -> str:
-    """Return what is the same for schemas that differ in white space, or in a type's own object."""
+    """Return what schemas share that differ only in white space, or in wrapping a type."""
     with suppress(ValueError):
         schema: Any = json.loads(body["schema"])
         if isinstance(schema, dict) and list(cast("dict[str, Any]", schema)) == ["type"]:
@@ -104,6 +104,6 @@ def _identity(body: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=SCOPES_MAX)
 def mock_transport(scope: str) -> MockTransport:
-    """Return this process's registry of a scope, the same one each time."""
-    del scope  # the cache tells them apart
+    """Return this process's registry for a scope, the same one each time."""
+    del scope  # the cache distinguishes them
     return MockTransport()

@@ -1,4 +1,4 @@
-"""How a serde finds its registry, and what it may do there."""
+"""How a serde finds its registry, and what it is allowed to do there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROPERTIES: Final = (
     "key.subject.name.strategy",
     "value.subject.name.strategy",
 )
-"""The properties of a registry by Confluent's names, without ``schema.registry.`` before them."""
+"""The properties of a registry by Confluent's names, without the prefix ``schema.registry.``."""
 
 _TRUTHS: Final = {"true": True, "false": False}
 _NUMBERS: Final = {"request.timeout.ms": 10_000, "max.retries": 3, "retries.wait.ms": 500}
@@ -40,25 +40,26 @@ _NUMBERS: Final = {"request.timeout.ms": 10_000, "max.retries": 3, "retries.wait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryOptions:
-    """A registry as a serde is told of it; a plain value that travels to workers.
+    """A registry as a serde knows it; a plain value that travels to workers.
 
     Attributes:
-        urls: Addresses, the first that answers is used; ``mock://scope`` is in this process.
+        urls: Addresses, of which the first that answers is used; ``mock://scope`` is in this
+            process.
         user_info: ``user:password`` for basic authentication, empty for none.
         token: Bearer token, empty for none.
         ca: PEM file of certificates to trust; empty for the system's own.
         certificate: PEM file of the client's certificate; empty for none.
-        key: PEM file of its key; empty where the certificate's file has it.
+        key: PEM file of its key; empty if the certificate's file contains it.
         key_password: Password of that key.
-        check_host: Whether the registry's certificate must be of its host.
+        check_host: Whether the registry's certificate must match its host.
         timeout_ms: How long a request may take.
-        retries_max: How often a request is made again.
-        retry_wait_ms: Pause before the first of these; it doubles.
+        retries_max: How often a request is retried.
+        retry_wait_ms: Wait before the first retry; it doubles.
         auto_register: Whether a schema that a subject lacks is registered.
         use_latest: Whether values are written with the subject's latest schema.
-        normalize: Whether the registry brings schemas to a normal form.
+        normalize: Whether the registry normalizes schemas.
         key_strategy: How the subject of keys is named.
-        value_strategy: How that of values is named.
+        value_strategy: How the subject of values is named.
 
     Example:
         >>> RegistryOptions.of({"url": "mock://tests", "use.latest.version": "true"}).use_latest
@@ -84,13 +85,13 @@ class RegistryOptions:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> RegistryOptions | None:
-        """Read properties by Confluent's names; None where they name no registry.
+        """Read properties by Confluent's names; None if they name no registry.
 
         Args:
-            properties: With or without ``schema.registry.`` before the names.
+            properties: With or without the prefix ``schema.registry.``.
 
         Raises:
-            RegistryOptionError: If there is no such property, or it cannot have that value.
+            RegistryOptionError: If there is no such property, or its value is invalid.
         """
         given = {name.removeprefix("schema.registry."): text for name, text in properties.items()}
         unknown = sorted(given.keys() - set(PROPERTIES))
@@ -124,13 +125,13 @@ class RegistryOptions:
 
 
 def _addresses(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the addresses without a user in them, and that user with the password."""
+    """Return the addresses without a user in them, and the user with the password."""
     found: list[str] = []
     user_info = ""
     for one in filter(None, (part.strip() for part in text.split(","))):
         parts = urlsplit(one)
         if parts.scheme not in {"http", "https", "mock"} or not (parts.netloc or parts.path):
-            msg = "schema.registry.url is no address of a registry"
+            msg = "schema.registry.url is not the address of a registry"
             raise RegistryOptionError(msg, fix="write http://host:port, https://… or mock://scope")
         if parts.username is not None:
             user_info = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

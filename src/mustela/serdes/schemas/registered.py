@@ -1,4 +1,4 @@
-"""What the serdes with a registry have in common: heads, ids, subjects, and one look-up per id."""
+"""What the serdes with a registry share: heads, ids, subjects, and one look-up per id."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Write = Callable[[Any], bytes]
 class RegisteredSerde(Serde[T]):
     """A serde whose bytes name their schema, which is in a registry.
 
-    An application tells its serdes where they are used and which registry it has. Elsewhere
-    `bound` does: `AvroSerde().bound(SerdePlace("orders"), {"url": "http://localhost:8081"})`.
+    An application binds its serdes to their places and its registry. Elsewhere call `bound`:
+    `AvroSerde().bound(SerdePlace("orders"), {"url": "http://localhost:8081"})`.
 
     Args:
-        registry: Properties of a registry of the serde's own, by Confluent's names; the
-            application's if not given.
+        registry: Properties of the serde's own registry, by Confluent's names; the application's if
+            not given.
     """
 
     kind: ClassVar[str]
@@ -53,10 +53,10 @@ class RegisteredSerde(Serde[T]):
         self._writers: dict[Any, tuple[bytes, Write]] = {}
 
     def bound(self, place: SerdePlace, registry: Mapping[str, str]) -> Self:
-        """Return the serde as it is at a place, with the application's registry.
+        """Return the serde bound to a place, with the application's registry.
 
         Raises:
-            RegistryOptionError: If a property of the registry cannot have its value, there.
+            RegistryOptionError: If a property of the registry is invalid at that place.
         """
         options = self.own_options or RegistryOptions.of(registry)
         if options is not None:
@@ -71,9 +71,10 @@ class RegisteredSerde(Serde[T]):
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Compare by what the bytes depend on: what is written, and the subject of its schema.
+        """Compare what the bytes depend on: what is written, and the subject of its schema.
 
-        All of an application's own topics are one in this: a key is the same bytes in all of them.
+        All of an application's own topics count as one here: a key has the same bytes in all of
+        them.
         """
         if type(other) is not type(self):
             return False
@@ -88,11 +89,11 @@ class RegisteredSerde(Serde[T]):
         return self.own_options, topic, *self._written()
 
     def _written(self) -> tuple[Any, ...]:
-        """Return what else says what is written."""
+        """Return what else decides what is written."""
         return ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle arguments and place: clients and caches stay in their process."""
+        """Pickle arguments and place; clients and caches stay in their process."""
         make, arguments = self._made_of()
         return _rebuild, (make, arguments, self.place, self.options)
 
@@ -103,7 +104,7 @@ class RegisteredSerde(Serde[T]):
     def shape(self) -> Any:
         """Return the shape of the values, as `mustela.serdes.meaning` compares them.
 
-        None where it is that of their type, or where there is none.
+        None if it is that of their type, or if there is none.
         """
         return None
 
@@ -111,14 +112,14 @@ class RegisteredSerde(Serde[T]):
 
     @abstractmethod
     def _reader(self, schema: RegistrySchema, schema_id: int) -> Read:
-        """Return what reads whole values (head included) that a schema of an id has written.
+        """Return what reads whole values (head included) written with the schema of an id.
 
         Raises:
-            ValueError: If nothing that was written so can be read.
+            ValueError: If such values cannot be read.
         """
 
     def deserialize(self, data: bytes | None) -> T | None:
-        """Return the value of some bytes, with the schema that they name.
+        """Return the value of some bytes, using the schema that they name.
 
         Raises:
             EnvironmentFault: If the registry does not answer, or refuses.
@@ -134,7 +135,7 @@ class RegisteredSerde(Serde[T]):
             problem = f"the schema registry has no schema with id {error.args[0]}"
             fix = "ask who wrote the record which registry has its schema"
             raise bad_bytes(self, data, problem, fix) from None
-        except Exception as error:  # noqa: BLE001 - a library may raise anything at foreign bytes
+        except Exception as error:  # noqa: BLE001 - a library may raise anything for bad bytes
             told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             raise bad_bytes(self, data, told) from None
 
@@ -172,22 +173,22 @@ class RegisteredSerde(Serde[T]):
 
     @abstractmethod
     def _written_as(self, value: Any) -> Any:
-        """Return what says with which schema a value is written; hashable.
+        """Return a hashable description of the schema with which a value is written.
 
         Raises:
-            SerdeError: If the value is not one that this serde holds.
+            SerdeError: If this serde cannot hold the value.
         """
 
     @abstractmethod
     def _writer(self, kind: Any) -> tuple[int, Write]:
-        """Return id and function that write values of one `_written_as`, without the head."""
+        """Return id and function for values of one `_written_as`, without the head."""
 
     @abstractmethod
     def _refused(self, value: Any, error: Exception) -> SerdeError:
-        """Return the error for a value that its schema does not take."""
+        """Return the error for a value that does not match its schema."""
 
     def serialize(self, value: T | None) -> bytes | None:
-        """Return the bytes of a value, its schema's id before them.
+        """Return the bytes of a value after its schema's id.
 
         Raises:
             EnvironmentFault: If the registry does not answer, or refuses the schema.
@@ -197,7 +198,7 @@ class RegisteredSerde(Serde[T]):
         head, write = self._write_as(self._written_as(value))
         try:
             return head + write(value)
-        except Exception as error:  # noqa: BLE001 - a library may raise anything at a wrong value
+        except Exception as error:  # noqa: BLE001 - the library may raise anything for a bad value
             raise self._refused(value, error) from None
 
     def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
@@ -221,22 +222,22 @@ class RegisteredSerde(Serde[T]):
 
     def _registry(self) -> Registry:
         if self.options is None:
-            msg = f"serde {self.name} needs a schema registry, and none is named"
+            msg = f"serde {self.name} needs a schema registry, but none is named"
             raise RegistryMissingError(
                 msg,
-                fix="set schema.registry.url; in tests mock://tests is one inside the process",
+                fix="set schema.registry.url; for tests, mock://tests is one inside the process",
             )
         return registry_of(self.options)
 
     def _subject(self, record: str) -> str:
         options, place = self.options, self.place
-        assert options is not None, "the registry was asked for before"
+        assert options is not None, "the registry was checked before"
         return subject_name(_strategy(options, place), place.topic, place.part, record)
 
     def _latest(self, record: str) -> tuple[int, RegistrySchema] | None:
-        """Return the subject's latest schema where that is what values are written with.
+        """Return the subject's latest schema if values are written with that.
 
-        Topics that the application keeps for itself have the schema of its program.
+        Topics that the application keeps for itself use the schema of its program.
         """
         registry, options = self._registry(), self.options
         if options is None or not options.use_latest or self.place.internal:
@@ -244,7 +245,7 @@ class RegisteredSerde(Serde[T]):
         return registry.latest(self._subject(record))
 
     def _with_references(self, schema: RegistrySchema) -> list[tuple[Reference, RegistrySchema]]:
-        """Return what a schema refers to, each after what it refers to itself."""
+        """Return the schemas to which one refers, each after those to which it refers itself."""
         found: dict[str, tuple[Reference, RegistrySchema]] = {}
 
         def add(one: RegistrySchema) -> None:
@@ -263,7 +264,7 @@ def _strategy(options: RegistryOptions, place: SerdePlace) -> str:
 
 
 def library(module: str, extra: str) -> ModuleType:
-    """Return a library that comes with an extra of the wheel.
+    """Return a library that an extra of the wheel installs.
 
     Raises:
         MissingLibraryError: If it is not installed.

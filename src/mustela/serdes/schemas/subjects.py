@@ -1,4 +1,4 @@
-"""Names of subjects: under which name a registry has the schemas of a topic."""
+"""Names of subjects: under which names a registry has the schemas of a topic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def subject_name(strategy: str, topic: str, part: str, record: str) -> str:
         strategy: One of `STRATEGIES`.
         topic: The topic.
         part: ``key`` or ``value``.
-        record: The whole name of the record's schema; empty where it has none.
+        record: The full name of the record's schema; empty if it has none.
 
     Raises:
         SubjectMissingError: If the strategy needs a record's name and there is none.
@@ -52,7 +52,7 @@ def subject_name(strategy: str, topic: str, part: str, record: str) -> str:
         'orders-shop.Order'
     """
     if not record and strategy != "TopicNameStrategy":
-        msg = f"{strategy} needs a schema with a name, and that of the {part}s has none"
+        msg = f"{strategy} needs a schema with a name, but that of the {part}s has none"
         raise SubjectMissingError(
             msg, fix="use a record, or TopicNameStrategy for this part", fields={"topic": topic}
         )
@@ -60,11 +60,11 @@ def subject_name(strategy: str, topic: str, part: str, record: str) -> str:
 
 
 def check_topic(strategy: str, topic: str, part: str) -> None:
-    """Check that subjects can be named before a record is there.
+    """Check that subjects can be named before there is a record.
 
     Raises:
         RegistryOptionError: If the strategy needs a topic that a function names for each record.
     """
     if not topic and strategy != "RecordNameStrategy":
-        msg = f"{strategy} needs a topic, and a function names it for each record"
+        msg = f"{strategy} needs a topic, but a function names it for each record"
         raise RegistryOptionError(msg, fix=f"set {part}.subject.name.strategy=RecordNameStrategy")

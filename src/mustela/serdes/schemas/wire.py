@@ -1,6 +1,6 @@
 """Confluent's wire format: a zero byte, four bytes of the schema's id, and the value.
 
-In Protobuf the indexes of the message in its file stand between id and value.
+In Protobuf the indexes of the message in its file come between id and value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VARINT_BITS: Final = 35
 
 
 def head_of(schema_id: int) -> bytes:
-    r"""Return what stands before each value of a schema.
+    r"""Return the bytes before each value of a schema.
 
     Example:
         >>> head_of(258)
@@ -31,14 +31,14 @@ def read_id(data: bytes) -> int:
     """Return the id of a value's schema.
 
     Raises:
-        ValueError: If the bytes have no such head.
+        ValueError: If the bytes do not begin with such a head.
     """
     if len(data) < HEAD:
         msg = f"a value with a schema has at least {HEAD}: a zero byte and the schema's id"
         raise ValueError(msg)
     magic, schema_id = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        msg = f"they begin with {magic & 0xFF:#04x}, a value with a schema begins with 0x00"
+        msg = f"they begin with {magic & 0xFF:#04x}, but a value with a schema begins with 0x00"
         raise ValueError(msg)
     return schema_id
 

@@ -141,7 +141,7 @@ def _order(**more: Any) -> Order:
         (lambda data: b"\x01" + data[1:], "0x01"),
         (lambda data: data[:1] + b"\0\0\x30\x39" + data[5:], "no schema with id 12345"),
         (lambda data: data[:-1], ""),
-        (lambda data: data + b"x", "1 of them are behind the end"),
+        (lambda data: data + b"x", "1 of them are after the end"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_told(cut: Any, told: str) -> None:
@@ -332,7 +332,7 @@ class Unfit:
     ("make", "told"),
     [
         (lambda: AvroSerde(Unfit), "Unfit has no Avro schema"),
-        (lambda: AvroSerde(dict[int, str]), "keys of a map are texts"),
+        (lambda: AvroSerde(dict[int, str]), "keys of an Avro map are strings"),
         (lambda: AvroSerde(schema="{"), "no JSON"),
         (lambda: AvroSerde(schema={"type": "recorb"}), "cannot be read as Avro"),
     ],

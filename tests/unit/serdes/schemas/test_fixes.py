@@ -106,7 +106,7 @@ def test_a_registry_in_the_process_is_enough_for_tests() -> None:
     with TopologyTestDriver(builder) as driver, pytest.raises(RegistryMissingError) as caught:
         driver.create_input_topic("texts").pipe_input("k", "v")
     assert _fix(caught.value) == (
-        "set schema.registry.url; in tests mock://tests is one inside the process"
+        "set schema.registry.url; for tests, mock://tests is one inside the process"
     )
     with TopologyTestDriver(builder, {"schema.registry.url": "mock://tests"}) as driver:
         driver.create_input_topic("texts").pipe_input("k", "v")
