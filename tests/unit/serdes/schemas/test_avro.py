@@ -333,7 +333,7 @@ class Unfit:
     [
         (lambda: AvroSerde(Unfit), "Unfit has no Avro schema"),
         (lambda: AvroSerde(dict[int, str]), "keys of an Avro map are strings"),
-        (lambda: AvroSerde(schema="{"), "no JSON"),
+        (lambda: AvroSerde(schema="{"), "not JSON"),
         (lambda: AvroSerde(schema={"type": "recorb"}), "cannot be read as Avro"),
     ],
 )

@@ -218,7 +218,7 @@ def test_an_unknown_id_is_not_asked_for_with_each_record() -> None:
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({"url": "registry:8081"}, "no address"),
+        ({"url": "registry:8081"}, "not the address"),
         ({"url": "http://a", "max.retries": "many"}, "whole number"),
         ({"url": "http://a", "use.latest.version": "maybe"}, "true or false"),
         ({"url": "http://a", "value.subject.name.strategy": "Mine"}, "TopicRecordNameStrategy"),
