@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import isfunction
 from typing import Any
 
 import mustela
@@ -19,7 +20,11 @@ MODULES = (
 def names_of(module: str) -> dict[str, Any]:
     """Return what users import from a module."""
     found = vars(import_module(f"mustela.{module}"))
-    return {name: found[name] for name in sorted(found) if name[0].isupper()}
+    return {
+        name: found[name]
+        for name in sorted(found)
+        if name[0].isupper() or (isfunction(found[name]) and not name.startswith("_"))
+    }
 
 
 def public_names() -> dict[str, Any]:

@@ -102,7 +102,8 @@ def test_the_page_of_names_is_what_there_is(request: pytest.FixtureRequest) -> N
 
 def sentence(found: object) -> str:
     """Return the first paragraph of a description, on one line, as Markdown."""
-    paragraph = (inspect.getdoc(found) or "").split("\n\n")[0] if isinstance(found, type) else ""
+    told = isinstance(found, type) or inspect.isfunction(found)
+    paragraph = (inspect.getdoc(found) or "").split("\n\n")[0] if told else ""
     return " ".join(paragraph.replace("``", "`").split()).replace("|", "\\|")
 
 
