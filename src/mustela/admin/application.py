@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from mustela.admin.endpoints import Endpoint
-from mustela.admin.guard import ASGI, Guard, Policy
+from mustela.admin.guard import ASGI, IS_PAGE, Guard, Policy
 from mustela.runtime.status.watched import Watched
 
 __all__ = ["application"]
@@ -44,6 +44,8 @@ def _answering(
 
     async def answer(request: Request) -> Response:
         query = dict(request.query_params)
+        if request.scope.get("state", {}).get(IS_PAGE):
+            query["format"] = "html"
         # A thread that takes too long is left behind, and counts until it is done.
         made = await run_sync(
             lambda: endpoint.respond(watched, query), abandon_on_cancel=True, limiter=limiter

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from mustela.admin import health, views
 from mustela.admin.access import Scope
+from mustela.admin.live import live
+from mustela.admin.pages import ASSETS, asset
 from mustela.errors import MustelaError
 from mustela.runtime.status.watched import Watched
 from mustela.topology.mermaid import mermaid
@@ -47,6 +49,8 @@ class Endpoint:
         respond: Makes the answer, in a thread of its own.
         scope: What a token must allow, also on loopback; `Scope.NOBODY` where none is needed there.
         method: ``GET``, which takes ``HEAD`` too, or ``POST``.
+        is_static: The answer is the same for every application, so nobody needs a token for it.
+        has_page: Browsers that ask for HTML get a page, which is static.
     """
 
     path: str
@@ -54,6 +58,8 @@ class Endpoint:
     respond: Respond
     scope: Scope = Scope.NOBODY
     method: str = "GET"
+    is_static: bool = False
+    has_page: bool = False
 
 
 def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:
@@ -83,7 +89,13 @@ def _topology(watched: Watched, query: Query) -> Answer:
         return Answer(200, watched.topology().describe().encode(), _TEXT)
     if form == "mermaid":
         return Answer(200, mermaid(watched.topology()).encode(), _TEXT)
-    return _wrong("format is json, text or mermaid")
+    if form == "html":
+        return Answer(200, asset("page.html"), ASSETS["page.html"])
+    return _wrong("format is json, text, mermaid or html")
+
+
+def _asset(name: str) -> Respond:
+    return lambda _watched, _query: Answer(200, asset(name), ASSETS[name])
 
 
 def _threads(watched: Watched, query: Query) -> Answer:
@@ -119,7 +131,15 @@ def endpoints(metrics: Respond) -> tuple[Endpoint, ...]:
         Endpoint(path="/health/ready", group="health", respond=_ready),
         Endpoint(path="/info", group="info", respond=_shows(views.info)),
         Endpoint(path="/config", group="config", respond=_shows(views.config), scope=Scope.READ),
-        Endpoint(path="/topology", group="topology", respond=_topology),
+        Endpoint(path="/topology", group="topology", respond=_topology, has_page=True),
+        Endpoint(path="/topology/live", group="topology", respond=_shows(live)),
+        *(
+            Endpoint(
+                path=f"/topology/{name}", group="topology", respond=_asset(name), is_static=True
+            )
+            for name in ASSETS
+            if name != "page.html"
+        ),
         Endpoint(path="/state", group="state", respond=_shows(views.state)),
         Endpoint(path="/offsets", group="state", respond=_shows(views.offsets)),
         Endpoint(path="/watermarks", group="state", respond=_shows(views.watermarks)),

@@ -13,23 +13,29 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from mustela.admin.access import Scope, Tokens
 from mustela.admin.endpoints import JSON, Endpoint
 from mustela.admin.exposure import ANY_HOST
+from mustela.admin.pages import PAGE_POLICY
 
-__all__ = ["BODY_MAX", "Guard", "Policy"]
+__all__ = ["BODY_MAX", "IS_PAGE", "Guard", "Policy"]
 
 ASGI = Callable[..., Awaitable[None]]
 _Scope = MutableMapping[str, Any]
 
 BODY_MAX: Final = 64 * 1024
 """The largest body of a request, in bytes; no endpoint reads one."""
+IS_PAGE: Final = "mustela_page"
+"""In the state of a request: it was let in for the page, and gets nothing else."""
 _TARGET_MAX: Final = 4096
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
+_NOTHING: Final = b"default-src 'none'; frame-ancestors 'none'"
 _HEADERS: Final = (
     (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
@@ -64,6 +70,8 @@ class Policy:
 
     def needed(self, endpoint: Endpoint) -> Scope:
         """Return what a token must allow for an endpoint."""
+        if endpoint.is_static:
+            return Scope.NOBODY
         if self.is_strict and endpoint.group not in self.open_groups:
             return max(Scope.READ, endpoint.scope)
         return endpoint.scope
@@ -119,6 +127,8 @@ class Guard:
 
         with anyio.move_on_after(self._policy.timeout_s) as timer:
             self._check(scope)
+            if _is_page(scope):
+                sender.policy = PAGE_POLICY.encode()
             await self._app(scope, receive, sender)
         if timer.cancelled_caught and not sender.status:
             what = f"the answer took longer than {self._policy.timeout_s:g} s"
@@ -134,11 +144,16 @@ class Guard:
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _TARGET_MAX:
             raise _Refused(414, "the address is too long")
         host = self._check_host(headers.get("host", []))
-        _check_origin(headers, host)
-        _check_size(headers)
         endpoint = self._endpoints.get(_path(scope))
+        for_page = endpoint is not None and endpoint.has_page and _wants_page(scope, headers)
+        if not (for_page and _navigates(headers)):
+            _check_origin(headers, host)
+        _check_size(headers)
         if endpoint is None:
             return  # there is nothing to be guarded
+        if for_page:
+            scope.setdefault("state", {})[IS_PAGE] = True
+            return
         needed = self._policy.needed(endpoint)
         if needed is Scope.NOBODY:
             return
@@ -189,6 +204,24 @@ def _path(scope: _Scope) -> str:
     return path[len(root) :] if root and path.startswith(root) else path
 
 
+def _is_page(scope: _Scope) -> bool:
+    return bool(scope.get("state", {}).get(IS_PAGE))
+
+
+def _wants_page(scope: _Scope, headers: Mapping[str, list[str]]) -> bool:
+    """Whether a browser asks for something to look at."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
+    form = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("format")
+    return form == ["html"] or (form is None and "text/html" in ",".join(headers.get("accept", [])))
+
+
+def _navigates(headers: Mapping[str, list[str]]) -> bool:
+    """Whether somebody follows a link, from wherever, to see the page in a window of its own."""
+    mode, into = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return mode == ["navigate"] and into == ["document"]
+
+
 def _headers(scope: _Scope) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
@@ -219,11 +252,13 @@ class _Sender:
     def __init__(self, send: ASGI) -> None:
         self._send = send
         self.status = 0
+        self.policy = _NOTHING
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+            own = (*_HEADERS, (b"content-security-policy", self.policy))
+            message = {**message, "headers": [*message.get("headers", ()), *own]}
         await self._send(message)
 
     async def refuse(self, refusal: _Refused) -> None:

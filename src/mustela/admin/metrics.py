@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from mustela.admin.catalogue import CATALOGUE
+from mustela.admin.counted import Sample, samples_of_counter
 from mustela.admin.endpoints import Answer
 from mustela.admin.kafka_streams import StreamsNames
 from mustela.admin.processes import Processes
@@ -15,61 +16,14 @@ from mustela.runtime.events import AppState
 from mustela.runtime.status.snapshot import Histogram, SourcesView, lag_of
 from mustela.runtime.status.watched import Watched
 
-__all__ = ["AppCollector", "Sample", "metrics_answer", "samples_of_counter"]
+__all__ = ["AppCollector", "metrics_answer"]
 
-Sample = tuple[str, tuple[str, ...], "float | Histogram"]
-"""The name of a metric, the values of its labels, and its value."""
-
-_FAILED: Final = {
-    "failed_records": "mustela_failed_records_total",
-    "dead_letters": "mustela_dead_letters_total",
-    "refused_rows": "mustela_refused_rows_total",
-    "records": "mustela_input_records_total",
-}
-_CALLS: Final = {
-    "calls_ended": "ended",
-    "calls_failed": "failed",
-    "call_retries": "retried",
-    "calls_made_again": "repeated",
-}
 _CLIENTS_NOW: Final = {
     "queue_messages": ("mustela_kafka_queue_messages",),
     "queue_bytes": ("mustela_kafka_queue_bytes",),
     "round_trip_avg_s": ("mustela_kafka_round_trip_seconds", "avg"),
     "round_trip_p99_s": ("mustela_kafka_round_trip_seconds", "p99"),
 }
-_DROPPED: Final = {
-    "duplicates": "duplicate",
-    "late": "late",
-    "skipped_invalid_timestamp": "invalid_timestamp",
-}
-
-
-def samples_of_counter(name: str, count: int) -> Sample:
-    """Return what a count of the tasks of epochs is among the metrics.
-
-    Args:
-        name: Its name, ``what:step``.
-        count: How many.
-
-    Example:
-        >>> samples_of_counter("dropped_late:per_hour", 3)
-        ('mustela_dropped_records_total', ('late', 'per_hour'), 3)
-        >>> samples_of_counter("dead_letters:parse", 1)
-        ('mustela_dead_letters_total', ('parse',), 1)
-    """
-    what, _, step = name.partition(":")
-    if what in _FAILED:
-        return _FAILED[what], (step,), count
-    if what.startswith("dropped_"):
-        return "mustela_dropped_records_total", (what.removeprefix("dropped_"), step), count
-    if what in _CALLS:
-        return "mustela_calls_total", (_CALLS[what], step), count
-    if what in _DROPPED:
-        return "mustela_dropped_records_total", (_DROPPED[what], step), count
-    if what.startswith("user."):
-        return "mustela_user_total", (what.removeprefix("user."), step), count
-    return "mustela_step_events_total", (what, step), count
 
 
 class AppCollector:

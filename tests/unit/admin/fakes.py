@@ -40,15 +40,26 @@ SECRET = "hunter2-hunter2-hunter2"
 COMMITTING = (Phase.IN_HAND, Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_ADDED, Phase.COMMIT_SENT)
 
 
+def counting(builder: StreamsBuilder) -> None:
+    lines = builder.stream("lines", key=str, value=str).group_by_key()
+    lines.count(store="counts").to_stream().to("copies", key=str, value=int)
+
+
 class FakeApp:
     """Counts lines by their key, as far as anybody can see.
 
     Args:
         directory: For state.
+        build: Builds another topology.
         **settings: Settings by name, with ``__`` for the dot.
     """
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        build: Callable[[StreamsBuilder], object] | None = None,
+        **settings: Any,
+    ) -> None:
         self.clock = ManualClock(1_000_000)
         self.board = StatusBoard(self.clock)
         given = {name.replace("__", "."): value for name, value in settings.items()}
@@ -58,8 +69,7 @@ class FakeApp:
             directory=directory,
         )
         builder = StreamsBuilder()
-        lines = builder.stream("lines", key=str, value=str).group_by_key()
-        lines.count(store="counts").to_stream().to("copies", key=str, value=int)
+        (build or counting)(builder)
         self.graph = builder.build()
         self.plan = plan(self.graph, options=PlanOptions(emit="barrier", event_time="watermark"))
         self.committed = CommittedState(plan=self.plan, key_groups=4, lanes=2)
